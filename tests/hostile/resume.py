@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.fakes.crashing import Kill, boundaries
-from tests.integration.crash_house import CrashHouse, Ended, check_killed
+from tests.integration.crash_scenario import CrashScenario, Ended, check_killed
 
 
 def _tell(words: str) -> None:
@@ -20,23 +20,23 @@ def _tell(words: str) -> None:
     sys.stdout.flush()
 
 
-def _check(whole: CrashHouse, expected: Ended, place: Path, *kills: Kill) -> None:
+def _check(whole: CrashScenario, expected: Ended, place: Path, *kills: Kill) -> None:
     check_killed(whole, expected, place, *kills)
     shutil.rmtree(place)
 
 
 def run(place: Path, *, long: bool, pairs: int, seed: int) -> None:
     """One story."""
-    whole = CrashHouse(place / "whole", long=long)
+    whole = CrashScenario(place / "whole", long=long)
     expected = whole.ended(whole.fix())
     every = boundaries(len(whole.events))
     for kill in every:
-        _check(whole, expected, place / "house", kill)
+        _check(whole, expected, place / "scenario", kill)
     _tell(f"{'long' if long else 'short'} story: {len(every)} boundaries, the same end each time")
     chance = random.Random(seed)
     for _ in range(pairs):
         kills = [chance.choice(every[2:]) for _ in range(chance.choice([2, 3]))]
-        _check(whole, expected, place / "house", *kills)
+        _check(whole, expected, place / "scenario", *kills)
     _tell(f"  and {pairs} runs that were killed again while they resumed (seed {seed})")
 
 

@@ -15,7 +15,7 @@ from fallback_audit.contract.trail import Entry
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import FILES
-from tests.integration.contract_house import House, Watched, ended, predicted, told
+from tests.integration.contract_scenario import ContractScenario, Watched, ended, predicted, told
 from tests.integration.leaf_sequences import UNSEEN
 
 #: Fixes that share a store: enough that a guard has many in hand.
@@ -35,9 +35,9 @@ def run_stories(seeds: range, place: Path) -> Counter[str]:
         watched.protocols.clear()
         watched.opened_with = watched.opened_again = watched.last = None
         mine = repo.model_copy(update={"fix_id": f"fix-{seed}"})
-        house = House(story, watched, mine, place / "state")
+        scenario = ContractScenario(story, watched, mine, place / "state")
         try:
-            ends[_told(house)] += 1
+            ends[_told(scenario)] += 1
         except BaseException as error:
             error.add_note(f"seed {seed}: {story}")
             raise
@@ -46,21 +46,21 @@ def run_stories(seeds: range, place: Path) -> Counter[str]:
     return ends
 
 
-def _told(house: House) -> str:
-    ends = predicted(house.story)
-    result = house.run()
+def _told(scenario: ContractScenario) -> str:
+    ends = predicted(scenario.story)
+    result = scenario.run()
     came = ended(result)
-    if not house.story.leaves:
+    if not scenario.story.leaves:
         assert came == next(ends), came
-    assert house.memory.queries <= 1 + len(house.story.leaves)
-    if (answer := house.answer(result)) in OPENING:
+    assert scenario.memory.queries <= 1 + len(scenario.story.leaves)
+    if (answer := scenario.answer(result)) in OPENING:
         # The new transition never asks the memory: its first attempt is a retry, or none.
-        heard = house.memory.queries, *house.author.heard
-        house.leave_after = None
-        again = ended(house.run_again())
-        assert house.memory.queries == heard[0]
-        assert answer == "reopen" or heard[1:] == tuple(house.author.heard)
-        if not house.story.leaves:
+        heard = scenario.memory.queries, *scenario.author.heard
+        scenario.leave_after = None
+        again = ended(scenario.run_again())
+        assert scenario.memory.queries == heard[0]
+        assert answer == "reopen" or heard[1:] == tuple(scenario.author.heard)
+        if not scenario.story.leaves:
             assert again == next(ends), again
         came = f"{OPENING[answer]}, {again}"
     return came

@@ -209,7 +209,7 @@ def unanswered(word: str) -> RefusalReason:
 
 
 @dataclass
-class Desk:
+class LeafScenario:
     """A fix's trail and evidence, which outlive each attempt's parts."""
 
     root: Path

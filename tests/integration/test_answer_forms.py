@@ -35,7 +35,7 @@ PLAN = SourceEdit(
 WRITTEN = {"json": PLAN.model_dump_json(), "blocks": write_blocks(PLAN)}
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, a server that answers what it is told to."""
 
     def __init__(self, place: Path, server: Server) -> None:
@@ -66,23 +66,23 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
     with messages_server() as server:
-        yield Desk(tmp_path, server)
+        yield Scenario(tmp_path, server)
 
 
-def test_either_form_ends_alike(desk: Desk) -> None:
+def test_either_form_ends_alike(scenario: Scenario) -> None:
     ends, keys = {}, set()
     for form, text in WRITTEN.items():
-        ended = desk.fix(form, text)
+        ended = scenario.fix(form, text)
         assert ended.code == exit_codes.PATCHED, ended
         ends[form] = ended.json["application"]
         keys |= {
             event["payload"]["request_key"]
-            for event in desk.events(form, ended.json["fix_id"])
+            for event in scenario.events(form, ended.json["fix_id"])
             if event["kind"] == "ModelCalled"
         }
-        (body,) = desk.asked()
+        (body,) = scenario.asked()
         system = body["system"][0]["text"]
         assert ("<<<<<<< SEARCH" in system) == (form == "blocks")
         assert ("One JSON object" in system) == (form == "json")
@@ -93,23 +93,23 @@ def test_either_form_ends_alike(desk: Desk) -> None:
     assert len(keys) == 2, "an answer of another form is not found again"
 
 
-def test_an_answer_of_the_other_form_is_asked_again(desk: Desk) -> None:
-    ended = desk.fix("blocks", WRITTEN["json"], WRITTEN["blocks"])
+def test_an_answer_of_the_other_form_is_asked_again(scenario: Scenario) -> None:
+    ended = scenario.fix("blocks", WRITTEN["json"], WRITTEN["blocks"])
     assert ended.code == exit_codes.PATCHED, ended
-    first, second = desk.asked()
+    first, second = scenario.asked()
     assert first["system"] == second["system"]
     again = second["messages"][-1]["content"]
     assert "no line `action: …`" in json.dumps(again, ensure_ascii=False)
     assert "one plan in the form that was told" in json.dumps(again)
 
 
-def test_self_rag_in_blocks_is_refused_by_name(desk: Desk) -> None:
+def test_self_rag_in_blocks_is_refused_by_name(scenario: Scenario) -> None:
     ended = run(
-        *["fix", desk.repo, "--advisory", desk.place / "advisory.json", "--model", "m"],
-        *["--state-dir", desk.place / "state", "--base-url", desk.server.url],
+        *["fix", scenario.repo, "--advisory", scenario.place / "advisory.json", "--model", "m"],
+        *["--state-dir", scenario.place / "state", "--base-url", scenario.server.url],
         *["--strategy", "self-rag", "--answer-form", "blocks"],
     )
     assert ended.code == exit_codes.BAD_INPUT
     assert "--strategy self-rag" in ended.problem
     assert "--answer-form blocks" in ended.problem
-    assert desk.asked() == []
+    assert scenario.asked() == []

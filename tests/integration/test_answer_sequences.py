@@ -32,7 +32,7 @@ from tests.integration.test_fix_sequences import (
     transition,
 )
 
-house = sequences.house
+scenario = sequences.scenario
 
 ADA = Signature("Ada", "because")
 WORDS = ("approve", "reject", "reopen", "again")
@@ -105,9 +105,9 @@ def judged_again(plan: str, gate: Iterator[str]) -> Came:
     answers=["again", "reopen", "again"],
 )
 def test_a_person_answers_what_was_asked_once(
-    house: "Callable[[Story], Fix]", story: Story, answers: list[str]
+    scenario: "Callable[[Story], Fix]", story: Story, answers: list[str]
 ) -> None:
-    fix = house(story)
+    fix = scenario(story)
     author, gate = iter(story.case.author), iter(story.gate)
     judge = None if story.case.judge is None else iter(story.case.judge)
     inherited: str | None = None
@@ -140,9 +140,9 @@ def test_a_person_answers_what_was_asked_once(
 
 
 def test_an_answer_to_a_fix_that_was_not_asked_is_no_answer(
-    house: "Callable[[Story], Fix]",
+    scenario: "Callable[[Story], Fix]",
 ) -> None:
-    fix = house(Story(Case(("plan 0",), None), ("passes",)))
+    fix = scenario(Story(Case(("plan 0",), None), ("passes",)))
     fix.start()
     assert not any(answer(fix, word, "gate-1") for word in WORDS)
     with pytest.raises(InputError):
@@ -150,9 +150,9 @@ def test_an_answer_to_a_fix_that_was_not_asked_is_no_answer(
 
 
 def test_a_reopening_under_a_name_that_is_used_is_no_answer(
-    house: "Callable[[Story], Fix]",
+    scenario: "Callable[[Story], Fix]",
 ) -> None:
-    fix = house(Story(Case(("plan 0",) * 3, None), ("fails",)))
+    fix = scenario(Story(Case(("plan 0",) * 3, None), ("fails",)))
     fix.start()
     assert not answer(fix, "reopen", fix.repo.gate_transition_id)
     assert not answer(fix, "again", fix.repo.gate_transition_id)

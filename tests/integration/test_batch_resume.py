@@ -54,7 +54,7 @@ GIVEN = AdvisorySet(
 FIXED = {"pypi.txt": "left 2.0.0\nright 1.0.0\nmiddle 2.0.0\n", "npm.txt": "left 2.0.0\n"}
 
 
-class House:
+class Scenario:
     """One repository and one state folder; every command is a process of its own."""
 
     def __init__(self, root: Path) -> None:
@@ -152,9 +152,9 @@ class Ended:
     diff: str
 
 
-def ended(house: House, code: int | None) -> Ended:
-    reported = house.document
-    house.check()
+def ended(scenario: Scenario, code: int | None) -> Ended:
+    reported = scenario.document
+    scenario.check()
     return Ended(
         code,
         tuple(
@@ -165,19 +165,19 @@ def ended(house: House, code: int | None) -> Ended:
             (tuple(it["advisory_ids"]), it["outcome"], it["delivered"]) for it in reported["fixes"]
         ),
         reported["gate_runs"],
-        git(house.repo, "diff"),
+        git(scenario.repo, "diff"),
     )
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Ended]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scenario, Ended]:
     """Nobody interrupts it."""
-    house = House(tmp_path_factory.mktemp("whole") / "house")
-    return house, ended(house, house.fix())
+    scenario = Scenario(tmp_path_factory.mktemp("whole") / "scenario")
+    return scenario, ended(scenario, scenario.fix())
 
 
-def test_what_holds_is_delivered(whole: tuple[House, Ended]) -> None:
-    house, end = whole
+def test_what_holds_is_delivered(whole: tuple[Scenario, Ended]) -> None:
+    scenario, end = whole
     assert end.code == exit_codes.ESCALATED
     assert {name: outcome for name, outcome, _ in end.outcomes} == {
         "A": "fixed",
@@ -185,101 +185,101 @@ def test_what_holds_is_delivered(whole: tuple[House, Ended]) -> None:
         "C": "fixed",
         "N": "fixed",
     }
-    assert (house.repo / "pypi.txt").read_text() == FIXED["pypi.txt"]
+    assert (scenario.repo / "pypi.txt").read_text() == FIXED["pypi.txt"]
     assert end.gate_runs == 5 + 1
-    starts = [event for _, event in house.events if isinstance(event, FixStarted)]
+    starts = [event for _, event in scenario.events if isinstance(event, FixStarted)]
     assert len({event.batch_sha256 for event in starts}) == 1
     assert len(starts) == end.gate_runs
 
 
-def same_end(whole: tuple[House, Ended], house: House, code: int | None) -> None:
+def same_end(whole: tuple[Scenario, Ended], scenario: Scenario, code: int | None) -> None:
     """… and nothing that was on record was done again."""
-    assert ended(house, code) == whole[1]
+    assert ended(scenario, code) == whole[1]
     for kind in ("FixStarted", "GateJudged", "FixVerified", "FixRefused", "FixEscalated"):
-        assert house.kinds[kind] == whole[0].kinds[kind], kind
-    assert house.kinds["PatchDelivered"] == whole[0].kinds["PatchDelivered"] == 2
+        assert scenario.kinds[kind] == whole[0].kinds[kind], kind
+    assert scenario.kinds["PatchDelivered"] == whole[0].kinds["PatchDelivered"] == 2
 
 
 def test_killed_anywhere_the_same_command_or_resume_goes_on(
-    whole: tuple[House, Ended], tmp_path: Path
+    whole: tuple[Scenario, Ended], tmp_path: Path
 ) -> None:
     events = len(whole[0].events)
     for number in range(1, events - 1, 5):  # odd and even in turn
-        house = House(tmp_path / str(number))
-        assert house.fix(Kill(number, before=False)) is None, number
-        code = house.resume() if number % 2 else house.fix()
-        same_end(whole, house, code)
+        scenario = Scenario(tmp_path / str(number))
+        assert scenario.fix(Kill(number, before=False)) is None, number
+        code = scenario.resume() if number % 2 else scenario.fix()
+        same_end(whole, scenario, code)
 
 
 def test_killed_while_it_is_delivered_it_is_resumed(
-    whole: tuple[House, Ended], tmp_path: Path
+    whole: tuple[Scenario, Ended], tmp_path: Path
 ) -> None:
     events = len(whole[0].events)
     for kill in (Kill(events - 1, before=True), Kill(events - 1, before=False)):
-        house = House(tmp_path / kill.label)
-        assert house.fix(kill) is None
-        assert git(house.repo, "diff") == whole[1].diff
-        same_end(whole, house, house.resume())
+        scenario = Scenario(tmp_path / kill.label)
+        assert scenario.fix(kill) is None
+        assert git(scenario.repo, "diff") == whole[1].diff
+        same_end(whole, scenario, scenario.resume())
 
 
-def test_killed_twice_and_in_a_gate(whole: tuple[House, Ended], tmp_path: Path) -> None:
-    house = House(tmp_path / "house")
-    house.dies_in_a_gate = True
-    assert house.fix() is None
-    assert house.resume(Kill(9, before=False)) is None
-    same_end(whole, house, house.fix())
+def test_killed_twice_and_in_a_gate(whole: tuple[Scenario, Ended], tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path / "scenario")
+    scenario.dies_in_a_gate = True
+    assert scenario.fix() is None
+    assert scenario.resume(Kill(9, before=False)) is None
+    same_end(whole, scenario, scenario.fix())
 
 
 def test_a_run_that_came_to_its_end_is_begun_anew(tmp_path: Path) -> None:
     """A person who repeats it wants the gates asked again."""
-    house = House(tmp_path / "house")
-    assert house.fix(dry_run=True) == house.fix(dry_run=True) == exit_codes.ESCALATED
-    assert house.kinds["FixStarted"] == 2 * house.document["gate_runs"]
+    scenario = Scenario(tmp_path / "scenario")
+    assert scenario.fix(dry_run=True) == scenario.fix(dry_run=True) == exit_codes.ESCALATED
+    assert scenario.kinds["FixStarted"] == 2 * scenario.document["gate_runs"]
 
 
 def test_another_command_does_not_go_on_with_it(tmp_path: Path) -> None:
-    house = House(tmp_path / "house")
-    assert house.fix(Kill(20, before=False)) is None
-    began = house.kinds["FixStarted"]
-    assert house.fix(dry_run=True) == exit_codes.ESCALATED
-    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+    scenario = Scenario(tmp_path / "scenario")
+    assert scenario.fix(Kill(20, before=False)) is None
+    began = scenario.kinds["FixStarted"]
+    assert scenario.fix(dry_run=True) == exit_codes.ESCALATED
+    assert scenario.kinds["FixStarted"] == began + scenario.document["gate_runs"]
 
 
 def test_two_processes_are_not_at_once_in_one_run(tmp_path: Path) -> None:
-    house = House(tmp_path / "house")
-    assert house.fix(Kill(20, before=False)) is None
-    with house.services() as services:
+    scenario = Scenario(tmp_path / "scenario")
+    assert scenario.fix(Kill(20, before=False)) is None
+    with scenario.services() as services:
         evidence = services.evidence
-        (digest,) = {it.batch_sha256 for _, it in house.events if isinstance(it, FixStarted)}
+        (digest,) = {it.batch_sha256 for _, it in scenario.events if isinstance(it, FixStarted)}
         record = get_document(evidence, BatchRecord, digest or "")
-    before = house.kinds
-    with holding(house.state, record.batch_id):
-        assert house.fix() == 99  # InputError, in the child
-    assert house.kinds == before
-    assert house.fix() == exit_codes.ESCALATED
+    before = scenario.kinds
+    with holding(scenario.state, record.batch_id):
+        assert scenario.fix() == 99  # InputError, in the child
+    assert scenario.kinds == before
+    assert scenario.fix() == exit_codes.ESCALATED
 
 
 def test_a_run_whose_evidence_is_gone_is_begun_anew(tmp_path: Path) -> None:
-    house = House(tmp_path / "house")
-    assert house.fix(Kill(20, before=False)) is None
-    (first, *_) = (it for _, it in house.events if isinstance(it, FixStarted))
+    scenario = Scenario(tmp_path / "scenario")
+    assert scenario.fix(Kill(20, before=False)) is None
+    (first, *_) = (it for _, it in scenario.events if isinstance(it, FixStarted))
     digest = first.inputs_sha256 or ""
-    (evidence_dir(house.state) / digest[:2] / digest[2:]).unlink()
-    began = house.kinds["FixStarted"]
-    assert house.fix() == exit_codes.ESCALATED
-    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+    (evidence_dir(scenario.state) / digest[:2] / digest[2:]).unlink()
+    began = scenario.kinds["FixStarted"]
+    assert scenario.fix() == exit_codes.ESCALATED
+    assert scenario.kinds["FixStarted"] == began + scenario.document["gate_runs"]
 
 
 def test_what_a_person_reopened_is_no_part_of_a_run_any_more(
-    whole: tuple[House, Ended], tmp_path: Path
+    whole: tuple[Scenario, Ended], tmp_path: Path
 ) -> None:
-    house = House(tmp_path / "house")
+    scenario = Scenario(tmp_path / "scenario")
     # All is proved, and nothing delivered yet.
-    assert house.fix(Kill(len(whole[0].events) - 2, before=False)) is None
-    asked = next(name for name, it in house.events if isinstance(it, FixEscalated))
-    with house.services() as services:
+    assert scenario.fix(Kill(len(whole[0].events) - 2, before=False)) is None
+    asked = next(name for name, it in scenario.events if isinstance(it, FixEscalated))
+    with scenario.services() as services:
         reopen(services.audit, asked, Signature("A. Person", "Once more."), opens="gate-2")
-    assert house.resume() == 99  # InputError, in the child
-    began = house.kinds["FixStarted"]
-    assert house.fix() == exit_codes.ESCALATED
-    assert house.kinds["FixStarted"] == began + house.document["gate_runs"]
+    assert scenario.resume() == 99  # InputError, in the child
+    began = scenario.kinds["FixStarted"]
+    assert scenario.fix() == exit_codes.ESCALATED
+    assert scenario.kinds["FixStarted"] == began + scenario.document["gate_runs"]

@@ -16,13 +16,13 @@ from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.result import Escalated, Verified
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY
-from tests.integration.budget_house import FIX, STORY, House
+from tests.integration.budget_scenario import FIX, STORY, BudgetScenario
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def scenario(tmp_path: Path) -> Iterator[BudgetScenario]:
     (tmp_path / "repo").mkdir()
-    made = House(tmp_path)
+    made = BudgetScenario(tmp_path)
     yield made
     made.check()
     assert git(tmp_path / "repo", "status", "--porcelain") == ""
@@ -30,21 +30,21 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def test_a_fix_that_stops_at_each_of_its_calls_ends_like_one_that_never_stopped(
-    house: House, tmp_path_factory: pytest.TempPathFactory
+    scenario: BudgetScenario, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = tmp_path_factory.mktemp("never-stopped")
     (other / "repo").mkdir()
-    free = House(other)
+    free = BudgetScenario(other)
     expected = free.run()
     free.audit.close()
     assert isinstance(expected, Verified)
 
-    result, stops = house.run(tokens_per_fix=0), 0
+    result, stops = scenario.run(tokens_per_fix=0), 0
     while isinstance(result, Escalated) and result.reason is EscalationReason.BUDGET_EXHAUSTED:
         stops += 1
-        assert len(house.author.requests) == stops - 1
-        house.raised(tokens_per_fix=int(house.least))
-        result = house.resume(tokens_per_fix=0)
+        assert len(scenario.author.requests) == stops - 1
+        scenario.raised(tokens_per_fix=int(scenario.least))
+        result = scenario.resume(tokens_per_fix=0)
     assert stops == len(STORY)
     assert isinstance(result, Verified)
     assert result.application.diff == expected.application.diff
@@ -53,13 +53,13 @@ def test_a_fix_that_stops_at_each_of_its_calls_ends_like_one_that_never_stopped(
     assert result.unreported is None
     assert result.attempts == expected.attempts == 3
     # No call twice, and what was paid for is found again wherever it is needed.
-    assert len(house.author.requests) == len(free.author.requests) == len(STORY)
-    assert house.kinds.count("ModelCalled") == len(STORY)
-    assert house.kinds.count("AnswerReused") == 2 * 1
+    assert len(scenario.author.requests) == len(free.author.requests) == len(STORY)
+    assert scenario.kinds.count("ModelCalled") == len(STORY)
+    assert scenario.kinds.count("AnswerReused") == 2 * 1
 
 
-def test_the_cost_of_a_fix_is_that_of_all_its_attempts(house: House) -> None:
-    result = house.run()
+def test_the_cost_of_a_fix_is_that_of_all_its_attempts(scenario: BudgetScenario) -> None:
+    result = scenario.run()
     (author,) = result.usage
     assert author.calls == len(STORY)
     assert author.input_tokens == len(STORY) * 4_500
@@ -68,18 +68,18 @@ def test_the_cost_of_a_fix_is_that_of_all_its_attempts(house: House) -> None:
 
 @pytest.mark.parametrize("limit", BudgetLimit)
 def test_the_question_says_what_was_reached_and_how_to_go_on(
-    house: House, limit: BudgetLimit
+    scenario: BudgetScenario, limit: BudgetLimit
 ) -> None:
-    result = house.run(**{limit.value: "0.000001" if "usd" in limit.value else 1})
+    result = scenario.run(**{limit.value: "0.000001" if "usd" in limit.value else 1})
     assert isinstance(result, Escalated)
     assert result.reason is EscalationReason.BUDGET_EXHAUSTED
-    assert house.author.requests == ()
+    assert scenario.author.requests == ()
     for message in (
-        house.reached.cap,
+        scenario.reached.cap,
         FIX,
         "review raise-budget",
         f"fallback-tier resume {FIX}",
-        house.least,
+        scenario.least,
     ):
         assert message in result.question.replace(",", "")
     option = {
@@ -88,24 +88,24 @@ def test_the_question_says_what_was_reached_and_how_to_go_on(
         BudgetLimit.TOKENS_PER_FIX: "--max-tokens ",
         BudgetLimit.TOKENS_PER_DAY: "--max-tokens-per-day ",
     }[limit]
-    assert option + house.least in result.question
-    assert house.kinds[-3:] == ["BudgetReached", "AttemptRefused", "FixEscalated"]
+    assert option + scenario.least in result.question
+    assert scenario.kinds[-3:] == ["BudgetReached", "AttemptRefused", "FixEscalated"]
 
 
-def test_after_a_cap_of_a_day_a_person_lets_it_go_on(house: House) -> None:
-    house.run(tokens_per_day=1)
-    house.raised()
-    assert isinstance(house.resume(tokens_per_day=1), Escalated)
-    house.raised()
-    assert isinstance(house.resume(), Verified)
+def test_after_a_cap_of_a_day_a_person_lets_it_go_on(scenario: BudgetScenario) -> None:
+    scenario.run(tokens_per_day=1)
+    scenario.raised()
+    assert isinstance(scenario.resume(tokens_per_day=1), Escalated)
+    scenario.raised()
+    assert isinstance(scenario.resume(), Verified)
 
 
-def test_resuming_without_a_sandbox_goes_on_record_once(house: House) -> None:
-    house.run(tokens_per_fix=0)
-    house.raised(tokens_per_fix=10**6)
-    house.waiver = "a person said so"
-    assert isinstance(house.resume(), Verified)
-    assert house.kinds.count("SandboxDisabled") == 1
+def test_resuming_without_a_sandbox_goes_on_record_once(scenario: BudgetScenario) -> None:
+    scenario.run(tokens_per_fix=0)
+    scenario.raised(tokens_per_fix=10**6)
+    scenario.waiver = "a person said so"
+    assert isinstance(scenario.resume(), Verified)
+    assert scenario.kinds.count("SandboxDisabled") == 1
 
 
 class TestRaising:
@@ -121,90 +121,92 @@ class TestRaising:
         ],
     )
     def test_what_raises_nothing_is_refused_and_not_recorded(
-        self, house: House, caps: dict[str, Any], why: str
+        self, scenario: BudgetScenario, caps: dict[str, Any], why: str
     ) -> None:
-        house.run(tokens_per_fix=1)
-        before = house.kinds
+        scenario.run(tokens_per_fix=1)
+        before = scenario.kinds
         with pytest.raises(InputError, match=why):
-            house.raised(**caps)
-        assert house.kinds == before
+            scenario.raised(**caps)
+        assert scenario.kinds == before
 
-    def test_another_cap_may_be_raised_with_it_and_only_upwards(self, house: House) -> None:
-        house.run(tokens_per_fix=1)
-        house.raised(tokens_per_fix=2, usd_per_fix="2")
-        house.raised(tokens_per_fix=3)
+    def test_another_cap_may_be_raised_with_it_and_only_upwards(
+        self, scenario: BudgetScenario
+    ) -> None:
+        scenario.run(tokens_per_fix=1)
+        scenario.raised(tokens_per_fix=2, usd_per_fix="2")
+        scenario.raised(tokens_per_fix=3)
         for caps in ({"tokens_per_fix": 3}, {"usd_per_fix": "2.00"}, {"usd_per_fix": "1"}):
             with pytest.raises(InputError, match="not more"):
-                house.raised(**caps)
+                scenario.raised(**caps)
 
-    def test_no_such_fix(self, house: House) -> None:
-        house.run()
+    def test_no_such_fix(self, scenario: BudgetScenario) -> None:
+        scenario.run()
         with pytest.raises(InputError, match="no fix 'fix-9'"):
-            raise_budget(house.audit, "fix-9", BudgetRaised(by="a", reason="b"))
+            raise_budget(scenario.audit, "fix-9", BudgetRaised(by="a", reason="b"))
 
-    def test_one_that_did_not_stop_at_its_budget(self, house: House) -> None:
-        house.run()
+    def test_one_that_did_not_stop_at_its_budget(self, scenario: BudgetScenario) -> None:
+        scenario.run()
         with pytest.raises(InputError, match=r"did not stop at its budget.*FixVerified"):
-            house.raised(tokens_per_fix=10**6)
+            scenario.raised(tokens_per_fix=10**6)
 
 
 class TestReopening:
-    def test_only_one_process_goes_on_with_it(self, house: House) -> None:
+    def test_only_one_process_goes_on_with_it(self, scenario: BudgetScenario) -> None:
         with (
-            holding(house.root, "../fix"),
+            holding(scenario.root, "../fix"),
             pytest.raises(InputError, match="by another process"),
-            holding(house.root, "../fix"),
+            holding(scenario.root, "../fix"),
         ):
             pass
-        with holding(house.root, "../fix"), holding(house.root, FIX):
+        with holding(scenario.root, "../fix"), holding(scenario.root, FIX):
             pass
-        assert len(list((house.root / "held").iterdir())) == 0
+        assert len(list((scenario.root / "held").iterdir())) == 0
 
-    def test_nobody_raised_it(self, house: House) -> None:
-        house.run(tokens_per_fix=1)
+    def test_nobody_raised_it(self, scenario: BudgetScenario) -> None:
+        scenario.run(tokens_per_fix=1)
         with pytest.raises(InputError, match="nobody has raised it") as caught:
-            house.resume_fix()
+            scenario.resume_fix()
         assert "review raise-budget fix-1" in caught.value.next_step
 
-    def test_it_has_ended(self, house: House) -> None:
-        ended = house.run()
-        taken = house.resume_fix()
+    def test_it_has_ended(self, scenario: BudgetScenario) -> None:
+        ended = scenario.run()
+        taken = scenario.resume_fix()
         assert taken.result == ended
         assert not taken.delivered
 
-    def test_it_is_resumed_only_once(self, house: House) -> None:
-        house.run(tokens_per_fix=1)
-        house.raised(tokens_per_fix=10**6)
-        ended = house.resume()
-        assert house.resume_fix().result == ended
+    def test_it_is_resumed_only_once(self, scenario: BudgetScenario) -> None:
+        scenario.run(tokens_per_fix=1)
+        scenario.raised(tokens_per_fix=10**6)
+        ended = scenario.resume()
+        assert scenario.resume_fix().result == ended
 
-    def test_another_commit(self, house: House) -> None:
-        house.run(tokens_per_fix=1)
-        house.raised(tokens_per_fix=10**6)
+    def test_another_commit(self, scenario: BudgetScenario) -> None:
+        scenario.run(tokens_per_fix=1)
+        scenario.raised(tokens_per_fix=10**6)
         with pytest.raises(RepositoryError, match="began at commit"):
-            house.resume_fix(commit="f" * 40)
+            scenario.resume_fix(commit="f" * 40)
 
-    def test_another_advisory(self, house: House) -> None:
-        house.run(tokens_per_fix=1)
-        house.raised(tokens_per_fix=10**6)
+    def test_another_advisory(self, scenario: BudgetScenario) -> None:
+        scenario.run(tokens_per_fix=1)
+        scenario.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
         with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
-            house.resume_fix(advisory=other)
+            scenario.resume_fix(advisory=other)
 
-    def test_the_summary_of_a_failed_attempt_is_gone(self, house: House) -> None:
-        house.run(tokens_per_fix=0)
-        while "AttemptFailed" not in house.kinds:
-            house.raised(tokens_per_fix=int(house.least))
-            house.resume(tokens_per_fix=0)
-        house.raised(tokens_per_fix=10**6)
-        payloads = [stored.payload for stored in house.audit.events()]
+    def test_the_summary_of_a_failed_attempt_is_gone(self, scenario: BudgetScenario) -> None:
+        scenario.run(tokens_per_fix=0)
+        while "AttemptFailed" not in scenario.kinds:
+            scenario.raised(tokens_per_fix=int(scenario.least))
+            scenario.resume(tokens_per_fix=0)
+        scenario.raised(tokens_per_fix=10**6)
+        payloads = [stored.payload for stored in scenario.audit.events()]
         failed = next(event for event in payloads if isinstance(event, AttemptFailed))
-        (kept,) = (house.root / "evidence").rglob(f"*{failed.summary_sha256[4:]}*")
+        (kept,) = (scenario.root / "evidence").rglob(f"*{failed.summary_sha256[4:]}*")
         content = kept.read_bytes()
         kept.unlink()
         with pytest.raises(EvidenceError):
-            house.resume_fix()
-        house.evidence.put(content)
+            scenario.resume_fix()
+        scenario.evidence.put(content)
 
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:

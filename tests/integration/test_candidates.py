@@ -10,7 +10,7 @@ from fallback_tier.cli import exit_codes
 from tests.e2e.command import osv, repository, run
 from tests.fakes.crashing import Kill
 from tests.fakes.ecosystem import TwoCandidates
-from tests.integration.crash_house import CrashHouse, Ended, check_killed
+from tests.integration.crash_scenario import CrashScenario, Ended, check_killed
 from tests.integration.gate_setup import needs_sandbox
 from tests.registry import Universe, serve
 from tests.unit.npm.world import at, project
@@ -53,27 +53,27 @@ def test_where_the_parent_breaks_the_application_the_override_is_tried(tmp_path:
     assert run("audit", "verify", *own).code == exit_codes.OK
 
 
-Whole = tuple[CrashHouse, Ended]
+Whole = tuple[CrashScenario, Ended]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """Two candidates in vain, then a retry."""
-    house = CrashHouse(tmp_path_factory.mktemp("whole") / "house")
-    house.ecosystem = TwoCandidates
-    return house, house.ended(house.fix())
+    scenario = CrashScenario(tmp_path_factory.mktemp("whole") / "scenario")
+    scenario.ecosystem = TwoCandidates
+    return scenario, scenario.ended(scenario.fix())
 
 
 def test_the_last_candidates_failure_is_the_only_prior_attempt(whole: Whole) -> None:
-    house, ended = whole
+    scenario, ended = whole
     assert ended.document["attempts"] == 2
-    (failed,) = (event for event in house.events if isinstance(event, RecipeCandidateFailed))
+    (failed,) = (event for event in scenario.events if isinstance(event, RecipeCandidateFailed))
     assert (failed.candidate, failed.left_out) == (1, (LadderStep.DIRECT_BUMP,))
-    patches = [event for event in house.events if isinstance(event, PatchProposed)]
+    patches = [event for event in scenario.events if isinstance(event, PatchProposed)]
     assert [(patch.attempt, patch.tier) for patch in patches[:2]] == [(1, Tier.RECIPE)] * 2
-    (skipped,) = (event for event in house.events if isinstance(event, RagSkippedOnRetry))
+    (skipped,) = (event for event in scenario.events if isinstance(event, RagSkippedOnRetry))
     assert (skipped.attempt, skipped.attempt_count) == (2, 1)
-    assert house.kinds["RetrievalQueried"] == 0
+    assert scenario.kinds["RetrievalQueried"] == 0
 
 
 def test_killed_between_candidates_a_fix_comes_to_the_same_end(

@@ -19,7 +19,7 @@ from tests.e2e.command import Ended, osv, repository, run
 COMMAND = re.compile(r"`fallback-tier (audit begin-again .* --by NAME --because TEXT)`")
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, and a state folder with a fix on record; a fix here needs no client."""
 
     def __init__(self, place: Path) -> None:
@@ -39,8 +39,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    made = Scenario(tmp_path)
     assert made.fix().json["reason"] == "no_fixed_version"
     return made
 
@@ -55,67 +55,67 @@ def told(ended: Ended) -> list[str]:
 
 
 @pytest.mark.sandbox
-def test_the_command_that_the_error_tells_ends_it_on_record(desk: Desk) -> None:
-    shutil.rmtree(desk.state)
-    refused = desk.fix()
+def test_the_command_that_the_error_tells_ends_it_on_record(scenario: Scenario) -> None:
+    shutil.rmtree(scenario.state)
+    refused = scenario.fix()
     assert "removed, exchanged, or put back" in refused.problem
     ended = run(*told(refused))
     assert (ended.code, ended.err) == (exit_codes.OK, "")
     assert "`fallback-tier audit show audit`" in ended.out
     # On record before anything else, and covered.
-    store = open_readonly(desk.state / "audit.db")
+    store = open_readonly(scenario.state / "audit.db")
     (event,) = store.events()
     store.close()
     assert isinstance(event.payload, RecordBegunAgain)
     assert (event.payload.by, event.payload.reason) == ("Ada", "it was scratch")
     assert f"a checkpoint of {event.payload.lost_size} events" in refused.problem
-    assert "RECORD BEGUN AGAIN by Ada" in desk.audit("show", "audit").out
+    assert "RECORD BEGUN AGAIN by Ada" in scenario.audit("show", "audit").out
     # Whatever is done from then on goes on as ever.
-    assert desk.fix().json["reason"] == "no_fixed_version"
-    assert desk.audit("verify").code == exit_codes.OK
+    assert scenario.fix().json["reason"] == "no_fixed_version"
+    assert scenario.audit("verify").code == exit_codes.OK
 
 
 @pytest.mark.sandbox
-def test_the_protection_stays(desk: Desk) -> None:
+def test_the_protection_stays(scenario: Scenario) -> None:
     """Said once, it holds for that record alone."""
     for _ in range(2):
-        shutil.rmtree(desk.state)
-        command = told(desk.fix())
-        assert desk.fix().code == exit_codes.ENVIRONMENT, "nothing is ended by trying again"
+        shutil.rmtree(scenario.state)
+        command = told(scenario.fix())
+        assert scenario.fix().code == exit_codes.ENVIRONMENT, "nothing is ended by trying again"
         assert run(*command).code == exit_codes.OK
-        assert desk.fix().json["reason"] == "no_fixed_version"
+        assert scenario.fix().json["reason"] == "no_fixed_version"
 
 
 @pytest.mark.sandbox
-def test_a_store_that_is_gone_alone(desk: Desk) -> None:
+def test_a_store_that_is_gone_alone(scenario: Scenario) -> None:
     """Its checkpoints contradict an empty one: they have to be moved away first, by hand."""
-    for place in desk.state.glob("audit.db*"):
+    for place in scenario.state.glob("audit.db*"):
         place.unlink()
-    refused = desk.fix()
+    refused = scenario.fix()
     command = told(refused)
     assert "move that folder away" in refused.next_step
     ended = run(*command, "--json")
     assert (ended.code, ended.json["error"]["code"]) == (exit_codes.BAD_INPUT, "audit_request")
-    shutil.move(desk.state / "checkpoints", desk.place / "kept")
+    shutil.move(scenario.state / "checkpoints", scenario.place / "kept")
     assert run(*command, "--json").json["lost_size"] > 0
-    assert desk.fix().json["reason"] == "no_fixed_version"
-    assert desk.audit("verify").code == exit_codes.OK
+    assert scenario.fix().json["reason"] == "no_fixed_version"
+    assert scenario.audit("verify").code == exit_codes.OK
 
 
 @pytest.mark.sandbox
-def test_where_nothing_is_gone_nothing_is_made_or_ended(desk: Desk) -> None:
-    known = known_files(desk.place / "keys", desk.state / "checkpoints")
+def test_where_nothing_is_gone_nothing_is_made_or_ended(scenario: Scenario) -> None:
+    known = known_files(scenario.place / "keys", scenario.state / "checkpoints")
     before = {path: path.read_bytes() for path in known}
-    ended = desk.audit("begin-again", "--by", "Ada", "--because", "why")
+    ended = scenario.audit("begin-again", "--by", "Ada", "--because", "why")
     assert ended.code == exit_codes.BAD_INPUT
     assert "there is nothing to end" in ended.problem
     # A wrong path makes no new record.
-    elsewhere = desk.place / "elsewhere"
-    words = ["audit", "begin-again", "--state-dir", elsewhere, "--keys", desk.place / "keys"]
+    elsewhere = scenario.place / "elsewhere"
+    words = ["audit", "begin-again", "--state-dir", elsewhere, "--keys", scenario.place / "keys"]
     assert run(*words, "--by", "Ada", "--because", "why").code == exit_codes.BAD_INPUT
     assert not elsewhere.exists()
     assert {path: path.read_bytes() for path in before} == before
-    assert desk.fix().json["reason"] == "no_fixed_version"
+    assert scenario.fix().json["reason"] == "no_fixed_version"
 
 
 @pytest.mark.parametrize("words", [[], ["--by", "Ada"], ["--by", " ", "--because", "why"]])

@@ -13,7 +13,7 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from tests.e2e.command import Ended
-from tests.unit.audit.checkpoints.house import House
+from tests.unit.audit.checkpoints.trail_folder import TrailFolder
 
 Audit = Callable[..., Ended]
 
@@ -33,11 +33,11 @@ def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def trail(tmp_path: Path) -> TrailFolder:
     """Seven events, and nothing signed."""
-    house = House(tmp_path)
-    house.add(7)
-    return house
+    trail = TrailFolder(tmp_path)
+    trail.add(7)
+    return trail
 
 
 def test_keygen_prints_what_to_publish_and_what_to_keep(audit: Audit, tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_keygen_asked_for_nonsense(
 
 
 def test_a_rotation_goes_on_record_and_is_signed_by_both(
-    audit: Audit, house: House, caplog: pytest.LogCaptureFixture
+    audit: Audit, trail: TrailFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = audit("checkpoint", "--json")
     assert first.json["size"] == 7
     assert "back it up" in caplog.text  # the first key was made
     rotated = audit("keygen", "--rotate", "--by", "Ann", "--because", "yearly", "--json")
     assert rotated.code == exit_codes.OK, rotated
-    reader = open_readonly(house.db)
+    reader = open_readonly(trail.db)
     (*_, last) = reader.events()
     reader.close()
     assert last.payload == SigningKeyRotated(
@@ -93,7 +93,7 @@ def test_a_rotation_goes_on_record_and_is_signed_by_both(
         by="Ann",
         reason="yearly",
     )
-    signed = house.log.latest(house.keyring)
+    signed = trail.log.latest(trail.keyring)
     assert signed is not None
     assert signed.checkpoint.size == 8
     assert {key.vkey for key in signed.signed_by} == {
@@ -107,19 +107,19 @@ def test_a_rotation_goes_on_record_and_is_signed_by_both(
     ended = audit("keygen", "--end-overlap")
     assert ended.code == exit_codes.OK
     assert first.json["signed_by"][0] in ended.out
-    assert [key.verifier.vkey for key in house.keyring.signers()] == [rotated.json["vkey"]]
+    assert [key.verifier.vkey for key in trail.keyring.signers()] == [rotated.json["vkey"]]
     assert audit("checkpoint", "--json").json["size"] == 8
     none = audit("keygen", "--end-overlap")
     assert none.code == exit_codes.BAD_INPUT
     assert "No rotation overlaps" in none.problem
 
 
-def test_a_checkpoint_on_demand(audit: Audit, house: House) -> None:
+def test_a_checkpoint_on_demand(audit: Audit, trail: TrailFolder) -> None:
     assert audit("checkpoint").code == exit_codes.OK
     reported = audit("checkpoint", "--json").json
-    assert reported["path"] == str(house.log.path(7))
-    assert reported["origin"] == house.keyring.origin
-    signed = house.log.latest(house.keyring)
+    assert reported["path"] == str(trail.log.path(7))
+    assert reported["origin"] == trail.keyring.origin
+    signed = trail.log.latest(trail.keyring)
     assert signed is not None
     assert (reported["root"], reported["tip"]) == (
         signed.checkpoint.root.hex(),
@@ -131,7 +131,7 @@ def test_nothing_to_sign(audit: Audit, tmp_path: Path) -> None:
     none = audit("checkpoint")
     assert none.code == exit_codes.ENVIRONMENT
     assert "there is no such file" in none.problem
-    House(tmp_path).add(0)
+    TrailFolder(tmp_path).add(0)
     empty = audit("checkpoint")
     assert empty.code == exit_codes.ENVIRONMENT
     assert "There is no event yet" in empty.problem
@@ -140,12 +140,12 @@ def test_nothing_to_sign(audit: Audit, tmp_path: Path) -> None:
 
 
 def test_an_event_is_proved_to_somebody_without_the_record(
-    audit: Audit, house: House, tmp_path: Path
+    audit: Audit, trail: TrailFolder, tmp_path: Path
 ) -> None:
     unsigned = audit("prove", "3")
     assert unsigned.code == exit_codes.ENVIRONMENT
     assert "There is no checkpoint" in unsigned.problem
-    house.sign()
+    trail.sign()
     proof = tmp_path / "3.tlog-proof"
     written = audit("prove", "3", "-o", proof)
     assert written.code == exit_codes.OK
@@ -156,7 +156,7 @@ def test_an_event_is_proved_to_somebody_without_the_record(
     assert as_json["proof"] == printed.out
     assert (as_json["seq"], as_json["header"]["kind"]) == (3, "SandboxDisabled")
 
-    vkey = house.keyring.signers()[0].verifier.vkey
+    vkey = trail.keyring.signers()[0].verifier.vkey
     nowhere = tmp_path / "nowhere"
     asked = ["prove", "--check", proof, "--trust", vkey, "--json"]
     held = audit(*asked, state=nowhere, keys=nowhere)
@@ -172,12 +172,14 @@ def test_an_event_is_proved_to_somebody_without_the_record(
     assert "not entry 3" in wrong.problem
 
 
-def test_an_old_checkpoint_is_the_beginning(audit: Audit, house: House, tmp_path: Path) -> None:
-    house.sign()
+def test_an_old_checkpoint_is_the_beginning(
+    audit: Audit, trail: TrailFolder, tmp_path: Path
+) -> None:
+    trail.sign()
     kept = tmp_path / "kept.checkpoint"
-    kept.write_bytes(house.log.path(7).read_bytes())
-    house.add(6)
-    house.sign()
+    kept.write_bytes(trail.log.path(7).read_bytes())
+    trail.add(6)
+    trail.sign()
     proof = tmp_path / "proof"
     made = audit("prove", "--from", kept, "-o", proof, "--json")
     assert made.code == exit_codes.OK, made
@@ -208,16 +210,16 @@ def test_an_old_checkpoint_is_the_beginning(audit: Audit, house: House, tmp_path
     ],
 )
 def test_prove_asked_for_nonsense(
-    audit: Audit, house: House, options: list[str], problem: str
+    audit: Audit, trail: TrailFolder, options: list[str], problem: str
 ) -> None:
-    house.sign()
+    trail.sign()
     ended = audit("prove", *options)
     assert ended.code == exit_codes.BAD_INPUT
     assert problem in ended.problem
 
 
-def test_a_proof_that_can_not_be_written(audit: Audit, house: House, tmp_path: Path) -> None:
-    house.sign()
+def test_a_proof_that_can_not_be_written(audit: Audit, trail: TrailFolder, tmp_path: Path) -> None:
+    trail.sign()
     ended = audit("prove", "3", "-o", tmp_path / "none" / "proof")
     assert ended.code == exit_codes.BAD_INPUT
     assert "No such file or directory" in ended.problem
@@ -226,7 +228,7 @@ def test_a_proof_that_can_not_be_written(audit: Audit, house: House, tmp_path: P
     assert json.loads(covered.out)["error"]["code"] == "audit_request"
 
 
-def test_no_trusted_key(audit: Audit, house: House, tmp_path: Path) -> None:
+def test_no_trusted_key(audit: Audit, trail: TrailFolder, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
     proof.write_text("c2sp.org/tlog-proof@v1\n")
     ended = audit("prove", "--check", proof)
@@ -237,9 +239,9 @@ def test_no_trusted_key(audit: Audit, house: House, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "named"), [(["--check"], "--check"), (["--from"], "--from")])
 def test_what_can_not_be_trusted_is_named(
-    audit: Audit, house: House, tmp_path: Path, options: list[str], named: str
+    audit: Audit, trail: TrailFolder, tmp_path: Path, options: list[str], named: str
 ) -> None:
-    house.sign()
+    trail.sign()
     junk = tmp_path / "junk"
     junk.write_bytes(b"\xff no proof")
     ended = audit("prove", *options, junk)
@@ -247,10 +249,12 @@ def test_what_can_not_be_trusted_is_named(
     assert ended.problem.startswith(f"{named} {junk}: ")
 
 
-def test_keys_of_others_are_read_from_a_file(audit: Audit, house: House, tmp_path: Path) -> None:
-    house.sign()
+def test_keys_of_others_are_read_from_a_file(
+    audit: Audit, trail: TrailFolder, tmp_path: Path
+) -> None:
+    trail.sign()
     keys, proof = tmp_path / "trusted", tmp_path / "proof"
-    keys.write_text(f"{house.keyring.signers()[0].verifier.vkey}\n")
+    keys.write_text(f"{trail.keyring.signers()[0].verifier.vkey}\n")
     assert audit("prove", "3", "-o", proof).code == exit_codes.OK
     held = audit("prove", "--check", proof, "--trust", keys, keys=tmp_path / "none")
     assert held.code == exit_codes.OK, held

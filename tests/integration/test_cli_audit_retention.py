@@ -29,7 +29,7 @@ LENGTH = len(trails.recipe_verified())
 WORDS = "Wilhelmina Quackenbush"
 
 
-class Desk:
+class Scenario:
     """A state folder with fixes of several ages, keys beside it, and the command in this process."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,117 +93,123 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
+def scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Desk:
+) -> Scenario:
     monkeypatch.setenv("COLUMNS", "200")
-    return Desk(tmp_path, capsys)
+    return Scenario(tmp_path, capsys)
 
 
-def test_words_are_taken_out_everywhere(desk: Desk) -> None:
-    desk.fix("a", 3, WORDS)
-    assert WORDS.encode() in desk.every_byte()
-    message = desk.run("redact", str(LENGTH - 1), "--field", "detail", "--with-evidence", *WHO)
+def test_words_are_taken_out_everywhere(scenario: Scenario) -> None:
+    scenario.fix("a", 3, WORDS)
+    assert WORDS.encode() in scenario.every_byte()
+    message = scenario.run("redact", str(LENGTH - 1), "--field", "detail", "--with-evidence", *WHO)
     assert "taken out   detail" in message
     assert "deleted     evidence" in message
     for seq in range(1, LENGTH + 1):
-        with closing(open_readonly(audit_db(desk.state), verifiers=desk_keys(desk))) as store:
+        with closing(
+            open_readonly(audit_db(scenario.state), verifiers=desk_keys(scenario))
+        ) as store:
             stored = next(store.events(after=seq - 1))
         if isinstance(stored.payload, GateJudged) and not stored.redacted:
-            assert desk.json("redact", str(seq), *WHO)["fields"] == ["detail"]
-    assert WORDS.encode() not in desk.every_byte()
-    desk.verified()
-    assert "[redacted]" in desk.run("show", "a")
-    again = desk.json("redact", str(LENGTH - 1), *WHO)
+            assert scenario.json("redact", str(seq), *WHO)["fields"] == ["detail"]
+    assert WORDS.encode() not in scenario.every_byte()
+    scenario.verified()
+    assert "[redacted]" in scenario.run("show", "a")
+    again = scenario.json("redact", str(LENGTH - 1), *WHO)
     assert again["finished"]
-    assert "no event 999" in desk.run("redact", "999", *WHO, code=exit_codes.BAD_INPUT)
+    assert "no event 999" in scenario.run("redact", "999", *WHO, code=exit_codes.BAD_INPUT)
 
 
-def desk_keys(desk: Desk) -> tuple[Any, ...]:
-    return Keyring.load(desk.keys).verifiers()
+def desk_keys(scenario: Scenario) -> tuple[Any, ...]:
+    return Keyring.load(scenario.keys).verifiers()
 
 
-def test_old_events_are_sealed_and_their_segment_retired(desk: Desk) -> None:
-    digests = [desk.fix(name, days, name) for name, days in (("a", 60), ("b", 40), ("c", 3))]
+def test_old_events_are_sealed_and_their_segment_retired(scenario: Scenario) -> None:
+    digests = [scenario.fix(name, days, name) for name, days in (("a", 60), ("b", 40), ("c", 3))]
     before = str((NOW - timedelta(days=50)).date())
-    foreseen = desk.json("seal", "--before", before, "--dry-run", *WHO)
+    foreseen = scenario.json("seal", "--before", before, "--dry-run", *WHO)
     assert (foreseen["sealed"], foreseen["choice"]["last_seq"]) == (None, LENGTH)
-    sealed = desk.json("seal", "--before", before, *WHO)["sealed"]
+    sealed = scenario.json("seal", "--before", before, *WHO)["sealed"]
     assert (sealed["number"], sealed["last_seq"]) == (1, LENGTH)
-    desk.verified()
-    assert "VERIFIED" in desk.run("show", "a")
-    assert [fix["fix_id"] for fix in desk.json("log")["fixes"]][:3] == ["a", "b", "c"]
-    message = desk.run("seal", "--before", str((NOW - timedelta(days=10)).date()), *WHO)
+    scenario.verified()
+    assert "VERIFIED" in scenario.run("show", "a")
+    assert [fix["fix_id"] for fix in scenario.json("log")["fixes"]][:3] == ["a", "b", "c"]
+    message = scenario.run("seal", "--before", str((NOW - timedelta(days=10)).date()), *WHO)
     assert "segment 2" in message
-    desk.verified()
-    assert "nothing can be sealed" in desk.run("seal", "--before", before, *WHO)
-    assert desk.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 0
-    assert "is retired" in desk.run("retire", "1", *WHO)
-    desk.verified()
-    assert "There is no fix 'a'" in desk.run("show", "a", code=exit_codes.BAD_INPUT)
-    assert desk.json("verify")["ok"]
-    assert desk.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 2
-    assert [desk.evidence.find(one) is None for one in digests] == [True, False, False]
-    desk.verified()
+    scenario.verified()
+    assert "nothing can be sealed" in scenario.run("seal", "--before", before, *WHO)
+    assert scenario.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 0
+    assert "is retired" in scenario.run("retire", "1", *WHO)
+    scenario.verified()
+    assert "There is no fix 'a'" in scenario.run("show", "a", code=exit_codes.BAD_INPUT)
+    assert scenario.json("verify")["ok"]
+    assert scenario.json("evidence", "gc", "--older-than", "365", *WHO)["orphans"] == 2
+    assert [scenario.evidence.find(one) is None for one in digests] == [True, False, False]
+    scenario.verified()
 
 
 @pytest.mark.parametrize(
     "words", [("seal", "--before", "2026-01-01"), ("evidence", "gc", "--older-than", "30")]
 )
-def test_a_dry_run_signs_nothing_and_writes_nothing(desk: Desk, words: tuple[str, ...]) -> None:
+def test_a_dry_run_signs_nothing_and_writes_nothing(
+    scenario: Scenario, words: tuple[str, ...]
+) -> None:
     """Not even where nothing was ever signed: no key is made, no checkpoint, no folder."""
-    desk.fix("a", 60, "a")
-    before = audit_db(desk.state).read_bytes()
-    desk.run(*words, "--dry-run", *WHO)
-    assert audit_db(desk.state).read_bytes() == before
-    assert not [path for path in (desk.keys, desk.state / "checkpoints") if path.exists()]
+    scenario.fix("a", 60, "a")
+    before = audit_db(scenario.state).read_bytes()
+    scenario.run(*words, "--dry-run", *WHO)
+    assert audit_db(scenario.state).read_bytes() == before
+    assert not [path for path in (scenario.keys, scenario.state / "checkpoints") if path.exists()]
 
 
-def test_what_holds_sealing_back_is_said(desk: Desk) -> None:
-    desk.fix("a", 60, "a", ends=False)
+def test_what_holds_sealing_back_is_said(scenario: Scenario) -> None:
+    scenario.fix("a", 60, "a", ends=False)
     before = str((NOW - timedelta(days=10)).date())
-    message = desk.run("seal", "--before", before, *WHO)
+    message = scenario.run("seal", "--before", before, *WHO)
     assert "a, from event 1: it has not ended" in message
-    assert "a day's budget" in desk.run(
+    assert "a day's budget" in scenario.run(
         "seal", "--before", str((NOW + timedelta(days=1)).date()), *WHO, code=exit_codes.BAD_INPUT
     )
 
 
-def test_evidence_is_collected_on_record(desk: Desk) -> None:
-    old, young = desk.fix("a", 60, "old log"), desk.fix("b", 3, "young log")
-    assert desk.json("evidence", "check")["ok"]
+def test_evidence_is_collected_on_record(scenario: Scenario) -> None:
+    old, young = scenario.fix("a", 60, "old log"), scenario.fix("b", 3, "young log")
+    assert scenario.json("evidence", "check")["ok"]
     gc = ("evidence", "gc", "--older-than", "30")
-    assert "would go: 2 of ended fixes" in desk.run(*gc, "--dry-run", *WHO)
-    assert desk.evidence.find(old)
-    done = desk.json(*gc, *WHO)
+    assert "would go: 2 of ended fixes" in scenario.run(*gc, "--dry-run", *WHO)
+    assert scenario.evidence.find(old)
+    done = scenario.json(*gc, *WHO)
     assert (done["expired"], len(done["seqs"])) == (2, 1)
-    assert desk.evidence.find(old) is None
-    assert "removed   2: their retention was over" in desk.run("evidence", "check")
-    desk.verified()
-    desk.evidence.path(young).unlink()
-    assert "is missing" in desk.run("evidence", "check", code=exit_codes.TRAIL_BROKEN)
-    assert "Nothing says what may be deleted" in desk.run(
+    assert scenario.evidence.find(old) is None
+    assert "removed   2: their retention was over" in scenario.run("evidence", "check")
+    scenario.verified()
+    scenario.evidence.path(young).unlink()
+    assert "is missing" in scenario.run("evidence", "check", code=exit_codes.TRAIL_BROKEN)
+    assert "Nothing says what may be deleted" in scenario.run(
         "evidence", "gc", *WHO, code=exit_codes.BAD_INPUT
     )
 
 
-def test_no_record_is_made_by_looking_for_one(desk: Desk) -> None:
+def test_no_record_is_made_by_looking_for_one(scenario: Scenario) -> None:
     for words in (("redact", "1"), ("seal", "--before", "2026-01-01"), ("retire", "1")):
-        assert "there is no such file" in desk.run(*words, *WHO, code=exit_codes.ENVIRONMENT)
-    assert not desk.state.joinpath("audit.db").exists()
+        assert "there is no such file" in scenario.run(*words, *WHO, code=exit_codes.ENVIRONMENT)
+    assert not scenario.state.joinpath("audit.db").exists()
 
 
-def test_the_log_lists_fixes_and_nothing_else(desk: Desk) -> None:
-    desk.fix("a", 40, "old")
-    desk.fix("b", 3, "young")
-    desk.run("seal", "--before", str((NOW - timedelta(days=30)).date()), *WHO)
-    assert [fix["fix_id"] for fix in desk.json("log")["fixes"]] == ["a", "b"]
-    assert "in its segment's file" in desk.run("export", "--fix", "a", code=exit_codes.BAD_INPUT)
+def test_the_log_lists_fixes_and_nothing_else(scenario: Scenario) -> None:
+    scenario.fix("a", 40, "old")
+    scenario.fix("b", 3, "young")
+    scenario.run("seal", "--before", str((NOW - timedelta(days=30)).date()), *WHO)
+    assert [fix["fix_id"] for fix in scenario.json("log")["fixes"]] == ["a", "b"]
+    assert "in its segment's file" in scenario.run(
+        "export", "--fix", "a", code=exit_codes.BAD_INPUT
+    )
 
 
-def test_a_decision_has_a_name_and_a_reason(desk: Desk) -> None:
-    desk.fix("a", 3, WORDS)
-    before = desk.every_byte()
-    message = desk.run("redact", "1", "--by", " ", "--because", "x", code=exit_codes.BAD_INPUT)
+def test_a_decision_has_a_name_and_a_reason(scenario: Scenario) -> None:
+    scenario.fix("a", 3, WORDS)
+    before = scenario.every_byte()
+    message = scenario.run("redact", "1", "--by", " ", "--because", "x", code=exit_codes.BAD_INPUT)
     assert "--by is empty" in message
-    assert desk.every_byte() == before
+    assert scenario.every_byte() == before

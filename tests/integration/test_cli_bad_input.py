@@ -17,7 +17,7 @@ FILES = {"requirements.txt": "left==1.0.0\n", "app.py": "import left\n"}
 
 
 @dataclass(frozen=True)
-class Desk:
+class Scenario:
     """A repository, an advisory and a state folder; every command is checked for traces."""
 
     place: Path
@@ -45,8 +45,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path, repository(tmp_path / "repo", FILES))
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path, repository(tmp_path / "repo", FILES))
 
 
 def as_error(ended: Ended, *, code: str, exit_code: int = exit_codes.BAD_INPUT) -> str:
@@ -70,15 +70,15 @@ def as_error(ended: Ended, *, code: str, exit_code: int = exit_codes.BAD_INPUT) 
         (osv("left", withdrawn="2026-02-01T00:00:00Z"), "was withdrawn on 2026-02-01"),
     ],
 )
-def test_an_advisory_that_is_none(desk: Desk, text: str | bytes, reason: str) -> None:
-    problem = as_error(desk.fix(text, as_json=True), code="advisory")
+def test_an_advisory_that_is_none(scenario: Scenario, text: str | bytes, reason: str) -> None:
+    problem = as_error(scenario.fix(text, as_json=True), code="advisory")
     assert "advisory.json" in problem
     assert reason in problem
 
 
-def test_an_advisory_for_another_ecosystem(desk: Desk) -> None:
+def test_an_advisory_for_another_ecosystem(scenario: Scenario) -> None:
     problem = as_error(
-        desk.fix(osv("left", ecosystem="crates.io"), as_json=True), code="configuration"
+        scenario.fix(osv("left", ecosystem="crates.io"), as_json=True), code="configuration"
     )
     assert problem == "Advisory TEST-2026-1 is about crates.io; this tier supports PyPI, npm."
 
@@ -87,24 +87,28 @@ def test_an_advisory_for_another_ecosystem(desk: Desk) -> None:
     ("name", "reason"), [("absent.json", "No such file"), ("repo", "holds no .json")]
 )
 @pytest.mark.parametrize("command", ["fix", "plan"])
-def test_an_advisory_that_cannot_be_read(desk: Desk, command: str, name: str, reason: str) -> None:
-    ended = desk(command, desk.repo, "--advisory", desk.place / name, "--json")
+def test_an_advisory_that_cannot_be_read(
+    scenario: Scenario, command: str, name: str, reason: str
+) -> None:
+    ended = scenario(command, scenario.repo, "--advisory", scenario.place / name, "--json")
     assert reason in as_error(ended, code="advisory")
 
 
 @pytest.mark.parametrize("command", ["fix", "plan"])
-def test_advisories_none_of_which_can_be_used(desk: Desk, command: str) -> None:
-    folder = desk.place / "advisories"
+def test_advisories_none_of_which_can_be_used(scenario: Scenario, command: str) -> None:
+    folder = scenario.place / "advisories"
     write(folder, {"a.json": osv("left", withdrawn="2026-02-01T00:00:00Z"), "b.json": "{nope"})
-    ended = desk(command, desk.repo, "--advisory", folder, "--json")
+    ended = scenario(command, scenario.repo, "--advisory", folder, "--json")
     problem = as_error(ended, code="advisory")
     assert problem.startswith("Nothing that --advisory names can be used: ")
     assert "a.json" in problem
 
 
-def test_a_plan_of_a_repository_that_cannot_be_used(desk: Desk) -> None:
-    root = dirty(desk.place)
-    ended = desk("plan", root, "--advisory", desk.advisory(osv("left")), "--json", repo=root)
+def test_a_plan_of_a_repository_that_cannot_be_used(scenario: Scenario) -> None:
+    root = dirty(scenario.place)
+    ended = scenario(
+        "plan", root, "--advisory", scenario.advisory(osv("left")), "--json", repo=root
+    )
     assert "has uncommitted changes: app.py" in as_error(ended, code="repository")
 
 
@@ -159,10 +163,10 @@ def staged(place: Path) -> Path:
     ],
 )
 def test_a_repository_that_cannot_be_used(
-    desk: Desk, make: Callable[[Path], Path], reason: str
+    scenario: Scenario, make: Callable[[Path], Path], reason: str
 ) -> None:
-    root = make(desk.place)
-    ended = desk.fix(osv("left"), repo=root, as_json=True)
+    root = make(scenario.place)
+    ended = scenario.fix(osv("left"), repo=root, as_json=True)
     problem = as_error(ended, code="repository")
     assert root.name in problem
     assert reason in problem
@@ -186,14 +190,14 @@ def test_a_repository_that_cannot_be_used(
 )
 @pytest.mark.sandbox
 def test_nothing_to_fix_or_no_way_to(
-    desk: Desk, files: dict[str, str], advisory: str, reason: str, exit_code: int
+    scenario: Scenario, files: dict[str, str], advisory: str, reason: str, exit_code: int
 ) -> None:
-    root = repository(desk.place / "other", files)
-    ended = desk.fix(advisory, repo=root, as_json=True)
+    root = repository(scenario.place / "other", files)
+    ended = scenario.fix(advisory, repo=root, as_json=True)
     assert (ended.code, ended.json["exit_code"]) == (exit_code, exit_code)
     assert (ended.json["outcome"], ended.json["reason"]) == ("refused", reason)
     # For a person: the same sentence, which ends in what to do.
-    reported = desk.fix(advisory, repo=root, as_json=False)
+    reported = scenario.fix(advisory, repo=root, as_json=False)
     assert reported.code == exit_code
     assert " ".join(ended.json["sentence"].split()) in " ".join(reported.out.split())
     assert "Traceback" not in reported.err
@@ -209,22 +213,22 @@ def test_nothing_to_fix_or_no_way_to(
         (["--output", "absent/fix.patch"], "--output absent/fix.patch: there is no folder absent."),
     ],
 )
-def test_options_that_cannot_be(desk: Desk, arguments: list[str], reason: str) -> None:
-    ended = desk.fix(osv("left"), *arguments, as_json=True)
+def test_options_that_cannot_be(scenario: Scenario, arguments: list[str], reason: str) -> None:
+    ended = scenario.fix(osv("left"), *arguments, as_json=True)
     assert reason in as_error(ended, code="configuration")
 
 
-def test_a_script_that_is_none(desk: Desk) -> None:
-    script = desk.place / "script.json"
+def test_a_script_that_is_none(scenario: Scenario) -> None:
+    script = scenario.place / "script.json"
     script.write_text('{"action": ')
-    ended = desk.fix(osv("left"), "--script", script, as_json=True)
+    ended = scenario.fix(osv("left"), "--script", script, as_json=True)
     assert f"The script {script} is not JSON" in as_error(ended, code="configuration")
 
 
-def test_no_command_and_no_advisory(desk: Desk) -> None:
+def test_no_command_and_no_advisory(scenario: Scenario) -> None:
     assert run().code == exit_codes.BAD_INPUT
     for command in ("fix", "plan"):
-        ended = run(command, desk.repo)
+        ended = run(command, scenario.repo)
         assert ended.code == exit_codes.BAD_INPUT
         assert "--advisory" in ended.err
 
@@ -258,22 +262,22 @@ TOO_LONG = "é" * (MAX_FAILURE_SUMMARY_BYTES // 2 + 1)
     ],
 )
 def test_a_history_that_breaks_its_contract(
-    desk: Desk, history: list[dict[str, Any]], reason: str
+    scenario: Scenario, history: list[dict[str, Any]], reason: str
 ) -> None:
-    ended = desk("attempt", stdin=request(desk.repo, prior_attempts=history))
+    ended = scenario("attempt", stdin=request(scenario.repo, prior_attempts=history))
     assert reason in as_error(ended, code="attempt_history")
 
 
-def test_a_summary_at_the_limit_is_accepted(desk: Desk) -> None:
+def test_a_summary_at_the_limit_is_accepted(scenario: Scenario) -> None:
     history = [prior(1, "é" * (MAX_FAILURE_SUMMARY_BYTES // 2))]
-    ended = desk("attempt", stdin=request(desk.repo, prior_attempts=history))
+    ended = scenario("attempt", stdin=request(scenario.repo, prior_attempts=history))
     assert ended.json["reason"] == "model_not_configured"
     assert ended.code == exit_codes.REFUSED
 
 
-def test_a_fourth_retry_is_refused(desk: Desk) -> None:
+def test_a_fourth_retry_is_refused(scenario: Scenario) -> None:
     history = [prior(number) for number in range(1, 5)]
-    ended = desk("attempt", stdin=request(desk.repo, prior_attempts=history))
+    ended = scenario("attempt", stdin=request(scenario.repo, prior_attempts=history))
     assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "retry_cap_reached")
 
 
@@ -287,49 +291,51 @@ def test_a_fourth_retry_is_refused(desk: Desk) -> None:
         ({"priorattempts": []}, "priorattempts: Extra inputs are not permitted"),
     ],
 )
-def test_a_request_that_is_none(desk: Desk, change: dict[str, Any], reason: str) -> None:
-    ended = desk("attempt", stdin=request(desk.repo, **change))
+def test_a_request_that_is_none(scenario: Scenario, change: dict[str, Any], reason: str) -> None:
+    ended = scenario("attempt", stdin=request(scenario.repo, **change))
     assert reason in as_error(ended, code="input")
 
 
 @pytest.mark.parametrize("text", ["", "fix it please", '{"advisory":'])
-def test_a_request_that_is_not_json(desk: Desk, text: str) -> None:
-    assert "on standard input is not valid" in as_error(desk("attempt", stdin=text), code="input")
+def test_a_request_that_is_not_json(scenario: Scenario, text: str) -> None:
+    assert "on standard input is not valid" in as_error(
+        scenario("attempt", stdin=text), code="input"
+    )
 
 
-def test_an_attempt_on_bad_input(desk: Desk) -> None:
+def test_an_attempt_on_bad_input(scenario: Scenario) -> None:
     withdrawn = json.loads(osv("left", withdrawn="2026-02-01T00:00:00Z"))
-    ended = desk("attempt", stdin=request(desk.repo, advisory=withdrawn))
+    ended = scenario("attempt", stdin=request(scenario.repo, advisory=withdrawn))
     assert "was withdrawn" in as_error(ended, code="advisory")
-    ended = desk("attempt", stdin=request(desk.place / "absent"))
+    ended = scenario("attempt", stdin=request(scenario.place / "absent"))
     assert "is not a folder" in as_error(ended, code="repository")
 
 
-def test_an_attempt_on_an_advisory_that_concerns_two_ecosystems(desk: Desk) -> None:
+def test_an_attempt_on_an_advisory_that_concerns_two_ecosystems(scenario: Scenario) -> None:
     """One attempt is one ecosystem's: a partial fix is no fix, so it is not even begun."""
     package = json.dumps({"name": "a", "version": "1.0.0", "dependencies": {"left": "1.0.0"}})
-    root = repository(desk.place / "two", {**FILES, "package.json": package})
+    root = repository(scenario.place / "two", {**FILES, "package.json": package})
     parts = [json.loads(osv("left", ecosystem=name)) for name in ("PyPI", "npm")]
     both = {**parts[0], "affected": [*parts[0]["affected"], *parts[1]["affected"]]}
-    ended = desk("attempt", stdin=request(root, advisory=both), repo=root)
+    ended = scenario("attempt", stdin=request(root, advisory=both), repo=root)
     problem = as_error(ended, code="advisory")
     assert problem.startswith("TEST-2026-1 concerns PyPI and npm packages of this repository")
     # In a repository of one of them it is an attempt like any other.
-    ended = desk("attempt", stdin=request(desk.repo, advisory=both))
+    ended = scenario("attempt", stdin=request(scenario.repo, advisory=both))
     assert ended.json["outcome"] == "applied"
 
 
 # --- the checks can fail ------------------------------------------------------------------------
 
 
-def test_a_changed_repository_is_noticed(desk: Desk) -> None:
-    before = snapshot(desk.repo)
-    write(desk.repo, {"new.txt": "x"})
-    assert snapshot(desk.repo) != before
-    (desk.repo / "new.txt").unlink()
-    assert snapshot(desk.repo) == before
-    write(desk.repo, {".git/hooks/pre-commit": "x"})
-    assert snapshot(desk.repo) != before
+def test_a_changed_repository_is_noticed(scenario: Scenario) -> None:
+    before = snapshot(scenario.repo)
+    write(scenario.repo, {"new.txt": "x"})
+    assert snapshot(scenario.repo) != before
+    (scenario.repo / "new.txt").unlink()
+    assert snapshot(scenario.repo) == before
+    write(scenario.repo, {".git/hooks/pre-commit": "x"})
+    assert snapshot(scenario.repo) != before
 
 
 def test_half_written_files_are_noticed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ PLAN = {
 USED = {"input_tokens": 2_000, "output_tokens": 500}
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, a script, a state folder."""
 
     def __init__(self, place: Path) -> None:
@@ -65,12 +65,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
 
 
-def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
-    reported = desk.fix("--dry-run").json
+def test_what_was_used_is_told_with_the_day_of_its_prices(scenario: Scenario) -> None:
+    reported = scenario.fix("--dry-run").json
     assert reported["outcome"] == "patched"
     (author,) = reported["usage"]
     assert (author["call_type"], author["calls"]) == ("author", 2)
@@ -78,75 +78,75 @@ def test_what_was_used_is_told_with_the_day_of_its_prices(desk: Desk) -> None:
     assert author["cost_usd_estimate"] == "0.014000"
     assert reported["prices_as_of"] == PRICES_AS_OF
     assert reported["listed_prices_as_of"] == listed_prices_as_of()
-    shown = desk.fix("--dry-run", as_json=False).out
+    shown = scenario.fix("--dry-run", as_json=False).out
     assert "used by author: 2 call(s), 4,000 tokens in, 1,000 out, about $0.014000" in shown
     assert f"price table of {PRICES_AS_OF}, else from --price, else" in shown
     assert listed_prices_as_of() in " ".join(shown.split())
 
 
-def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(desk: Desk) -> None:
-    before = snapshot(desk.repo)
-    cap = str(desk.wanted("--max-usd") + Decimal("0.001"))
-    stopped = desk.fix("--max-usd", cap)
+def test_it_stops_at_its_cap_and_goes_on_where_it_stopped(scenario: Scenario) -> None:
+    before = snapshot(scenario.repo)
+    cap = str(scenario.wanted("--max-usd") + Decimal("0.001"))
+    stopped = scenario.fix("--max-usd", cap)
     assert stopped.code == exit_codes.ESCALATED
     assert stopped.json["reason"] == "budget_exhausted"
-    assert snapshot(desk.repo) == before
+    assert snapshot(scenario.repo) == before
     fix_id, question = stopped.json["fix_id"], stopped.json["question"]
     assert f"fallback-tier review raise-budget {fix_id}" in question
     assert f"of at most ${cap}." in question
     assert stopped.json["usage"][0]["calls"] == 1
 
-    refused = desk.fix("--max-usd", cap, "--resume", fix_id)
+    refused = scenario.fix("--max-usd", cap, "--resume", fix_id)
     assert refused.code == exit_codes.BAD_INPUT
     assert "nobody has raised it" in refused.json["error"]["problem"]
 
-    raised = desk.review(fix_id, "--max-usd", "1.50")
+    raised = scenario.review(fix_id, "--max-usd", "1.50")
     assert raised.code == exit_codes.OK
     assert raised.json["usd_per_fix"] == "1.50"
 
-    unpriced = desk.fix("--resume", fix_id, price=None)
+    unpriced = scenario.fix("--resume", fix_id, price=None)
     assert unpriced.code == exit_codes.BAD_INPUT
     assert "price of model 'scripted' is not known" in unpriced.json["error"]["problem"]
 
-    desk.answer(PLAN)  # the first answer is not asked for again
-    ended = desk.fix("--max-usd", cap, "--resume", fix_id)
+    scenario.answer(PLAN)  # the first answer is not asked for again
+    ended = scenario.fix("--max-usd", cap, "--resume", fix_id)
     assert ended.code == exit_codes.PATCHED, ended
     assert ended.json["fix_id"] == fix_id
     assert ended.json["usage"][0]["calls"] == 2
-    assert (desk.repo / "left.py").read_text().endswith("return int(text)\n")
-    assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK
+    assert (scenario.repo / "left.py").read_text().endswith("return int(text)\n")
+    assert run("audit", "verify", "--state-dir", scenario.state).code == exit_codes.OK
 
 
-def test_nothing_is_raised_while_the_fix_goes_on(desk: Desk) -> None:
+def test_nothing_is_raised_while_the_fix_goes_on(scenario: Scenario) -> None:
     """Behind the next attempt's start, the record would say that it began without being let."""
-    fix_id = desk.fix("--max-tokens", "1").json["fix_id"]
-    with holding(desk.state, fix_id):
-        refused = desk.review(fix_id, "--max-tokens", "1000000")
+    fix_id = scenario.fix("--max-tokens", "1").json["fix_id"]
+    with holding(scenario.state, fix_id):
+        refused = scenario.review(fix_id, "--max-tokens", "1000000")
     assert refused.code == exit_codes.BAD_INPUT
     assert "by another process" in refused.json["error"]["problem"]
-    shown = run("audit", "show", fix_id, "--state-dir", desk.state, "--json")
+    shown = run("audit", "show", fix_id, "--state-dir", scenario.state, "--json")
     assert "BudgetRaised" not in shown.out
-    assert desk.review(fix_id, "--max-tokens", "1000000").code == exit_codes.OK
+    assert scenario.review(fix_id, "--max-tokens", "1000000").code == exit_codes.OK
 
 
-def test_a_day_is_shared_by_all_fixes_of_a_state_folder(desk: Desk) -> None:
-    cap = str(desk.wanted("--max-tokens-per-day") + 4_000)
-    assert desk.fix("--dry-run", "--max-tokens-per-day", cap).json["outcome"] == "patched"
-    other = desk.fix("--dry-run", "--max-tokens-per-day", cap).json
+def test_a_day_is_shared_by_all_fixes_of_a_state_folder(scenario: Scenario) -> None:
+    cap = str(scenario.wanted("--max-tokens-per-day") + 4_000)
+    assert scenario.fix("--dry-run", "--max-tokens-per-day", cap).json["outcome"] == "patched"
+    other = scenario.fix("--dry-run", "--max-tokens-per-day", cap).json
     assert other["reason"] == "budget_exhausted"
     assert "5,000 tokens today (UTC) are used" in other["question"]
     assert other["usage"] == []
 
 
-def test_a_cap_in_dollars_needs_a_price(desk: Desk) -> None:
+def test_a_cap_in_dollars_needs_a_price(scenario: Scenario) -> None:
     ended = run(
-        *["fix", desk.repo, "--advisory", desk.advisory, "--state-dir", desk.state],
-        *["--script", desk.script, "--no-sandbox", "--max-usd-per-day", "5"],
+        *["fix", scenario.repo, "--advisory", scenario.advisory, "--state-dir", scenario.state],
+        *["--script", scenario.script, "--no-sandbox", "--max-usd-per-day", "5"],
     )
     assert ended.code == exit_codes.BAD_INPUT
     assert "price of model 'scripted' is not known" in ended.problem
     assert "--price IN:OUT" in ended.next_step
-    assert not desk.state.exists()
+    assert not scenario.state.exists()
 
 
 @pytest.mark.parametrize(
@@ -164,45 +164,45 @@ def test_a_cap_in_dollars_needs_a_price(desk: Desk) -> None:
         ["--price", "1:-2"],
     ],
 )
-def test_what_is_no_cap_and_no_price(desk: Desk, option: list[str]) -> None:
-    ended = desk.fix(*option)
+def test_what_is_no_cap_and_no_price(scenario: Scenario, option: list[str]) -> None:
+    ended = scenario.fix(*option)
     assert ended.code == exit_codes.BAD_INPUT
     assert option[0].lstrip("-").split("-")[0] in ended.err
-    assert not desk.state.exists()
+    assert not scenario.state.exists()
 
 
-def test_several_advisories_are_not_resumed(desk: Desk) -> None:
-    other = desk.advisory.with_name("other.json")
+def test_several_advisories_are_not_resumed(scenario: Scenario) -> None:
+    other = scenario.advisory.with_name("other.json")
     other.write_text(osv("left").replace("TEST-2026-1", "TEST-2026-2"))
-    ended = desk.fix("--advisory", other, "--resume", "fix-1")
+    ended = scenario.fix("--advisory", other, "--resume", "fix-1")
     assert ended.code == exit_codes.BAD_INPUT
     assert "--resume continues the fix of one advisory" in ended.json["error"]["problem"]
 
 
-def test_a_review_without_a_trail_makes_none(desk: Desk) -> None:
-    ended = desk.review("fix-1", "--max-usd", "1")
+def test_a_review_without_a_trail_makes_none(scenario: Scenario) -> None:
+    ended = scenario.review("fix-1", "--max-usd", "1")
     assert ended.code == exit_codes.ENVIRONMENT
-    assert not desk.state.exists()
+    assert not scenario.state.exists()
 
 
-def test_an_attempt_of_another_orchestrator_goes_on_the_same_way(desk: Desk) -> None:
+def test_an_attempt_of_another_orchestrator_goes_on_the_same_way(scenario: Scenario) -> None:
     """It keeps its own state: the same identifiers and prior attempts are all that it sends again."""
     asked = {
-        "advisory": json.loads(desk.advisory.read_text()),
-        "repository": str(desk.repo),
+        "advisory": json.loads(scenario.advisory.read_text()),
+        "repository": str(scenario.repo),
         "fix_id": "fix-7",
         "gate_transition_id": "gate-7",
     }
 
     def attempt(cap: str) -> Any:
-        options = ["--script", desk.script, "--state-dir", desk.state, "--max-tokens", cap]
+        options = ["--script", scenario.script, "--state-dir", scenario.state, "--max-tokens", cap]
         return run("attempt", *options, stdin=json.dumps(asked)).json
 
-    cap = str(desk.wanted("--max-tokens") + 1_000)
+    cap = str(scenario.wanted("--max-tokens") + 1_000)
     stopped = attempt(cap)
     assert stopped["reason"] == "budget_exhausted"
     assert stopped["usage"][0]["calls"] == 1
-    assert desk.review("fix-7", "--max-tokens", "50000").code == exit_codes.OK
-    desk.answer(PLAN)
+    assert scenario.review("fix-7", "--max-tokens", "50000").code == exit_codes.OK
+    scenario.answer(PLAN)
     assert attempt(cap)["outcome"] == "applied"
-    assert run("audit", "verify", "--state-dir", desk.state).code == exit_codes.OK
+    assert run("audit", "verify", "--state-dir", scenario.state).code == exit_codes.OK

@@ -23,7 +23,7 @@ def make(folder: Path) -> Installed:
     return Installed(Level.IN_PART)
 
 
-class Desk:
+class Scenario:
     """A state folder with an installed set in use, one that is not, and a base."""
 
     def __init__(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,19 +51,19 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, capsys)
+def scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Scenario:
+    return Scenario(tmp_path, capsys)
 
 
-def test_a_list_for_machines(desk: Desk) -> None:
-    desk.age("python-used", 1)
-    ended = desk.cache("list", "--json")
+def test_a_list_for_machines(scenario: Scenario) -> None:
+    scenario.age("python-used", 1)
+    ended = scenario.cache("list", "--json")
     assert ended.code == exit_codes.OK
     idle, used, base = ended.json["entries"]
     assert (idle["kind"], idle["what"], idle["in_use"]) == ("npm", "in part", False)
     assert (used["kind"], used["key"], used["in_use"]) == ("python", "python-used", True)
     assert (base["kind"], base["kept_in"], base["in_use"]) == ("checkout", "checked out", False)
-    assert base["what"] == f"{desk.repo.root} at {desk.repo.base_commit[:12]}"
+    assert base["what"] == f"{scenario.repo.root} at {scenario.repo.base_commit[:12]}"
     assert 1000 < idle["bytes"] < 2000
     assert used["last_used"] < idle["last_used"]
     installed, checked_out = ended.json["totals"]
@@ -72,8 +72,8 @@ def test_a_list_for_machines(desk: Desk) -> None:
     assert (checked_out["most_entries"], checked_out["most_bytes"]) == (MAX_BASES, None)
 
 
-def test_a_list_for_a_person(desk: Desk) -> None:
-    out = desk.cache("list").out
+def test_a_list_for_a_person(scenario: Scenario) -> None:
+    out = scenario.cache("list").out
     lines = out.splitlines()
     assert len(lines) == 3 + 2
     assert [text for text in lines if "in use" in text] == [
@@ -82,40 +82,40 @@ def test_a_list_for_a_person(desk: Desk) -> None:
     assert f"installed: 2 of at most {MAX_ENTRIES} entries" in out
 
 
-def test_what_a_run_has_is_never_cleared(desk: Desk) -> None:
-    ended = desk.cache("clear", "--json")
+def test_what_a_run_has_is_never_cleared(scenario: Scenario) -> None:
+    ended = scenario.cache("clear", "--json")
     assert (ended.json["removed"], ended.json["in_use"]) == (2, 1)
     assert ended.json["freed_bytes"] > 1000
-    assert desk.kept == {"python-used"}
-    desk.user = None
-    assert "removed: 1 entries" in desk.cache("clear").out
-    assert desk.kept == set()
-    assert [*desk.installed.iterdir()] == []
+    assert scenario.kept == {"python-used"}
+    scenario.user = None
+    assert "removed: 1 entries" in scenario.cache("clear").out
+    assert scenario.kept == set()
+    assert [*scenario.installed.iterdir()] == []
 
 
-def test_what_is_told_of_what_is_kept(desk: Desk) -> None:
-    assert "1 that a run uses now" in desk.cache("clear").out
+def test_what_is_told_of_what_is_kept(scenario: Scenario) -> None:
+    assert "1 that a run uses now" in scenario.cache("clear").out
 
 
-def test_only_what_is_old_enough_is_cleared(desk: Desk) -> None:
-    desk.age("npm-idle", 2.5)
-    assert desk.cache("clear", "--older-than", "3", "--json").json["removed"] == 0
-    assert desk.cache("clear", "--older-than", "2", "--json").json["removed"] == 1
-    assert len(desk.kept) == 2
+def test_only_what_is_old_enough_is_cleared(scenario: Scenario) -> None:
+    scenario.age("npm-idle", 2.5)
+    assert scenario.cache("clear", "--older-than", "3", "--json").json["removed"] == 0
+    assert scenario.cache("clear", "--older-than", "2", "--json").json["removed"] == 1
+    assert len(scenario.kept) == 2
 
 
-def test_what_can_not_be_read_is_cleared_all_the_same(desk: Desk) -> None:
-    (desk.installed / "npm-idle" / "installed" / "fallback-tier-installed.json").write_text("{")
-    (desk.installed / "npm-idle" / "bytes").unlink()
-    (base,) = (desk.state / "bases").glob("*/tree/.git/HEAD")
+def test_what_can_not_be_read_is_cleared_all_the_same(scenario: Scenario) -> None:
+    (scenario.installed / "npm-idle" / "installed" / "fallback-tier-installed.json").write_text("{")
+    (scenario.installed / "npm-idle" / "bytes").unlink()
+    (base,) = (scenario.state / "bases").glob("*/tree/.git/HEAD")
     base.unlink()
-    ended = desk.cache("list", "--json")
+    ended = scenario.cache("list", "--json")
     assert [entry["what"] for entry in ended.json["entries"] if not entry["in_use"]] == [
         "nothing that can be read",
         "nothing that can be read",
     ]
-    desk.cache("clear")
-    assert desk.kept == {"python-used"}
+    scenario.cache("clear")
+    assert scenario.kept == {"python-used"}
 
 
 def test_a_state_folder_that_is_not_there_has_nothing(
@@ -127,6 +127,6 @@ def test_a_state_folder_that_is_not_there_has_nothing(
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "soon"])
-def test_days_are_counted_from_one(days: str, desk: Desk) -> None:
+def test_days_are_counted_from_one(days: str, scenario: Scenario) -> None:
     with pytest.raises(SystemExit):
-        desk.cache("clear", "--older-than", days)
+        scenario.cache("clear", "--older-than", days)

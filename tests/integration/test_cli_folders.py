@@ -23,7 +23,7 @@ UV = "uv's cache: UV_CACHE_DIR, or XDG_CACHE_HOME"
 NPM = "npm's cache: npm_config_cache"
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, and a home that nobody, not even root, can write to: it is a file."""
 
     def __init__(self, place: Path) -> None:
@@ -50,8 +50,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
 
 
 def moves(ended: Ended) -> list[str]:
@@ -62,73 +62,73 @@ def moves(ended: Ended) -> list[str]:
     return message.split("; ")
 
 
-def test_all_that_can_not_be_written_is_named_at_once(desk: Desk) -> None:
-    ended = desk.fix("--json")
+def test_all_that_can_not_be_written_is_named_at_once(scenario: Scenario) -> None:
+    ended = scenario.fix("--json")
     assert moves(ended) == [STATE, KEYS, UV]
     for folder in (
         ".local/state/fallback-tier (the state folder)",
         ".config/fallback-tier/keys (the keys)",
         ".cache/uv (uv's cache)",
     ):
-        assert f"{desk.home}/{folder}: Not a directory" in ended.problem
+        assert f"{scenario.home}/{folder}: Not a directory" in ended.problem
     assert "HOME=DIR moves all" in ended.next_step
 
 
-def test_what_is_moved_is_not_named(desk: Desk) -> None:
-    state, keys, cache = (desk.place / name for name in ("state", "keys", "cache"))
-    assert moves(desk.fix("--json", "--state-dir", state)) == [KEYS, UV]
-    assert moves(desk.fix("--json", FALLBACK_TIER_KEYS=str(keys))) == [STATE, UV]
-    assert moves(desk.fix("--json", "--keys", keys, "--state-dir", state)) == [UV]
-    blocked = desk.home / "checkpoints"
+def test_what_is_moved_is_not_named(scenario: Scenario) -> None:
+    state, keys, cache = (scenario.place / name for name in ("state", "keys", "cache"))
+    assert moves(scenario.fix("--json", "--state-dir", state)) == [KEYS, UV]
+    assert moves(scenario.fix("--json", FALLBACK_TIER_KEYS=str(keys))) == [STATE, UV]
+    assert moves(scenario.fix("--json", "--keys", keys, "--state-dir", state)) == [UV]
+    blocked = scenario.home / "checkpoints"
     more = ["--state-dir", state, "--keys", keys, "--checkpoints", blocked]
-    messages = moves(desk.fix("--json", *more))
+    messages = moves(scenario.fix("--json", *more))
     assert messages == ["the checkpoints: --checkpoints DIR, or FALLBACK_TIER_CHECKPOINTS", UV]
-    messages = moves(desk.fix("--json", XDG_STATE_HOME=str(state), XDG_CACHE_HOME=str(cache)))
+    messages = moves(scenario.fix("--json", XDG_STATE_HOME=str(state), XDG_CACHE_HOME=str(cache)))
     assert messages == [KEYS]
 
 
 @pytest.mark.sandbox
-def test_with_all_of_them_moved_it_works(desk: Desk) -> None:
-    state, keys, cache = (desk.place / name for name in ("state", "keys", "cache"))
-    ended = desk.fix(
+def test_with_all_of_them_moved_it_works(scenario: Scenario) -> None:
+    state, keys, cache = (scenario.place / name for name in ("state", "keys", "cache"))
+    ended = scenario.fix(
         *("--json", "--offline", "--state-dir", state, "--keys", keys), UV_CACHE_DIR=str(cache)
     )
     # No registry is to be had here, so uv installs nothing: that is found by a gate, not before.
     assert "outcome" in ended.json
     # The trail is there to be read, and the home is not needed for that.
     for words in (["log"], ["verify", "--keys", keys]):
-        assert desk("audit", *words, "--state-dir", state).code == exit_codes.OK
+        assert scenario("audit", *words, "--state-dir", state).code == exit_codes.OK
 
 
-def test_what_needs_no_folder_works(desk: Desk) -> None:
-    assert desk("--version").code == exit_codes.OK
+def test_what_needs_no_folder_works(scenario: Scenario) -> None:
+    assert scenario("--version").code == exit_codes.OK
     for words in (["--no-resolve"], ["--offline"]):
-        assert desk.plan(*words).code == exit_codes.OK
-    assert desk("cache", "list").code == exit_codes.OK
+        assert scenario.plan(*words).code == exit_codes.OK
+    assert scenario("cache", "list").code == exit_codes.OK
 
 
-def test_a_plan_that_resolves_needs_its_clients_cache_alone(desk: Desk) -> None:
-    assert moves(desk.plan("--json")) == [UV]
+def test_a_plan_that_resolves_needs_its_clients_cache_alone(scenario: Scenario) -> None:
+    assert moves(scenario.plan("--json")) == [UV]
     # An advisory of another ecosystem asks for nothing where there is none of its manifests.
-    desk.advisory.write_text(osv("left", ecosystem="npm"))
-    assert desk.plan().code == exit_codes.REFUSED
-    desk.repo = repository(desk.place / "npm", {"package.json": "{}"})
-    assert moves(desk.plan("--json")) == [NPM]
+    scenario.advisory.write_text(osv("left", ecosystem="npm"))
+    assert scenario.plan().code == exit_codes.REFUSED
+    scenario.repo = repository(scenario.place / "npm", {"package.json": "{}"})
+    assert moves(scenario.plan("--json")) == [NPM]
 
 
 @pytest.mark.parametrize("words", [["keygen"], ["keygen", "--name", "a"]])
-def test_a_key_is_put_somewhere(desk: Desk, words: Iterable[str]) -> None:
-    assert moves(desk("audit", *words, "--json")) == [KEYS]
+def test_a_key_is_put_somewhere(scenario: Scenario, words: Iterable[str]) -> None:
+    assert moves(scenario("audit", *words, "--json")) == [KEYS]
 
 
-def test_an_attempt_says_it_too(desk: Desk) -> None:
-    request = f'{{"advisory": {osv("left")}, "repository": "{desk.repo}"}}'
-    env = {"HOME": str(desk.home), "UV_CACHE_DIR": ""}
+def test_an_attempt_says_it_too(scenario: Scenario) -> None:
+    request = f'{{"advisory": {osv("left")}, "repository": "{scenario.repo}"}}'
+    env = {"HOME": str(scenario.home), "UV_CACHE_DIR": ""}
     assert moves(run("attempt", stdin=request, env=env)) == [STATE, KEYS, UV]
 
 
 def test_no_home_at_all(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in a container whose user has a number and nothing else."""
 
@@ -139,7 +139,7 @@ def test_no_home_at_all(
     monkeypatch.delenv("HOME")
     with pytest.raises(StateFolderError, match="There is no home folder"):
         users_folder("config")
-    code = main(["fix", str(desk.repo), "--advisory", str(desk.advisory)])
+    code = main(["fix", str(scenario.repo), "--advisory", str(scenario.advisory)])
     message = capsys.readouterr().err
     assert code == exit_codes.ENVIRONMENT
     assert message.startswith("fallback-tier: There is no home folder: HOME is not set")

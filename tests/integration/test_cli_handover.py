@@ -14,91 +14,93 @@ from fallback_tier.errors import ConfigurationError, PatchError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import snapshot
 from tests.fakes.repository import git
-from tests.integration.test_cli_several import Desk, ecosystem, printed
+from tests.integration.test_cli_several import Scenario, ecosystem, printed
 from tests.unit.planning.test_planning import advisory, both
 
 FILES = {"patch.diff", "pull-request.md", "openvex.json", "cyclonedx.json"}
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    made = Scenario(tmp_path)
     git(made.repo, "config", "user.name", "A Person")
     git(made.repo, "config", "user.email", "person@example.invalid")
     return made
 
 
-def deliveries(desk: Desk) -> list[PatchDelivered]:
-    store = SqliteAuditStore(audit_db(desk.state))
+def deliveries(scenario: Scenario) -> list[PatchDelivered]:
+    store = SqliteAuditStore(audit_db(scenario.state))
     found = [link.payload for link in store.events(kinds=frozenset({"PatchDelivered"}))]
     store.close()
     return found  # type: ignore[return-value]
 
 
-def checkout(desk: Desk) -> tuple[object, ...]:
+def checkout(scenario: Scenario) -> tuple[object, ...]:
     """The user's branch, index and files."""
-    digests = snapshot(desk.repo).digests
+    digests = snapshot(scenario.repo).digests
     own = {path: digest for path, digest in digests.items() if not path.startswith(".git/")}
     kept = {name: digests[f".git/{name}"] for name in ("HEAD", "index", "config")}
-    return own, kept, git(desk.repo, "rev-parse", "HEAD")
+    return own, kept, git(scenario.repo, "rev-parse", "HEAD")
 
 
-def committed(desk: Desk, reported: dict[str, Any]) -> dict[str, str]:
+def committed(scenario: Scenario, reported: dict[str, Any]) -> dict[str, str]:
     """The files of the commit that differ from the base."""
     commit = reported["commit"]["commit"]
-    names = git(desk.repo, "diff", "--name-only", "HEAD", commit).split()
-    return {name: git(desk.repo, "show", f"{commit}:{name}") for name in names}
+    names = git(scenario.repo, "diff", "--name-only", "HEAD", commit).split()
+    return {name: git(scenario.repo, "show", f"{commit}:{name}") for name in names}
 
 
 def test_a_commit_leaves_the_checkout_as_it_is(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = checkout(desk)
-    assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    before = checkout(scenario)
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
     reported = printed(capsys)
-    assert checkout(desk) == before
+    assert checkout(scenario) == before
     assert reported["delivered"] is True
     assert reported["commit"]["branch"] == "fallback-tier/A"
-    assert git(desk.repo, "rev-parse", "fallback-tier/A").strip() == reported["commit"]["commit"]
-    assert list(committed(desk, reported).values()) == ["left 2.0.0\nright 1.0.0\n"]
-    message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
+    assert (
+        git(scenario.repo, "rev-parse", "fallback-tier/A").strip() == reported["commit"]["commit"]
+    )
+    assert list(committed(scenario, reported).values()) == ["left 2.0.0\nright 1.0.0\n"]
+    message = git(scenario.repo, "log", "-1", "--format=%B", "fallback-tier/A")
     assert message.startswith("Fix A\n\nA: fixed; the proof passes, tests not run.\n")
     assert f"Fallback-Tier-Fix: {reported['fix_id']}" in message
-    (delivery,) = deliveries(desk)
+    (delivery,) = deliveries(scenario)
     assert delivery.place is DeliveryPlace.BRANCH
     assert delivery.reference == f"fallback-tier/A {reported['commit']['commit']}"
-    assert desk.kinds[-1] == "PatchDelivered"
+    assert scenario.kinds[-1] == "PatchDelivered"
 
 
 def test_the_same_patch_on_the_same_commit_makes_no_second_branch(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever the branch is called: what holds the patch already is found and said."""
-    assert desk.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
+    assert scenario.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
     first = printed(capsys)["commit"]
     assert first["existed"] is False
-    before = git(desk.repo, "for-each-ref")
+    before = git(scenario.repo, "for-each-ref")
     for name in ("", "mine", "other"):
-        assert desk.fix(advisory("A", "left"), commit=name) == exit_codes.OK
+        assert scenario.fix(advisory("A", "left"), commit=name) == exit_codes.OK
         assert printed(capsys)["commit"] == {**first, "existed": True}
-    assert git(desk.repo, "for-each-ref") == before
-    assert {it.reference for it in deliveries(desk)} == {f"mine {first['commit']}"}
-    assert desk.fix(advisory("A", "left"), commit="", json=False) == exit_codes.OK
+    assert git(scenario.repo, "for-each-ref") == before
+    assert {it.reference for it in deliveries(scenario)} == {f"mine {first['commit']}"}
+    assert scenario.fix(advisory("A", "left"), commit="", json=False) == exit_codes.OK
     out = " ".join(capsys.readouterr().out.split())
     assert "no branch was made, this patch is already on the same base commit" in out
     assert f"branch mine: {first['commit'][:12]}" in out
 
 
 def test_another_patch_for_the_same_advisory_has_a_branch_of_its_own(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
     first = printed(capsys)["commit"]
     # On the same base commit, but another patch: and the same patch on another base commit.
-    assert desk.fix(advisory("A", "right"), commit="") == exit_codes.OK
+    assert scenario.fix(advisory("A", "right"), commit="") == exit_codes.OK
     other = printed(capsys)["commit"]
-    git(desk.repo, "commit", "-q", "--allow-empty", "-m", "the next base commit")
-    assert desk.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    git(scenario.repo, "commit", "-q", "--allow-empty", "-m", "the next base commit")
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
     moved = printed(capsys)["commit"]
     assert first["branch"] == "fallback-tier/A"
     for made in (other, moved):
@@ -106,59 +108,61 @@ def test_another_patch_for_the_same_advisory_has_a_branch_of_its_own(
         assert made["existed"] is False
 
 
-def test_a_named_branch_with_another_patch_is_not_overwritten(desk: Desk) -> None:
-    assert desk.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
-    before = git(desk.repo, "rev-parse", "mine")
+def test_a_named_branch_with_another_patch_is_not_overwritten(scenario: Scenario) -> None:
+    assert scenario.fix(advisory("A", "left"), commit="mine") == exit_codes.OK
+    before = git(scenario.repo, "rev-parse", "mine")
     with pytest.raises(PatchError, match="'mine' already, with something else than this patch"):
-        desk.fix(advisory("A", "right"), commit="mine")
-    assert git(desk.repo, "rev-parse", "mine") == before
+        scenario.fix(advisory("A", "right"), commit="mine")
+    assert git(scenario.repo, "rev-parse", "mine") == before
 
 
 def test_a_branch_is_named_after_what_was_fixed(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first that was asked for has no fix, and another is proved in vain: neither names the branch."""
-    desk.plugins["npm"] = ecosystem("npm", accepts=False)
+    scenario.plugins["npm"] = ecosystem("npm", accepts=False)
     left, failed = advisory("LEFT", "right@never"), advisory("N", "left", ecosystem="npm")
-    assert desk.fix(left, advisory("A", "left"), failed, commit="") != exit_codes.OK
+    assert scenario.fix(left, advisory("A", "left"), failed, commit="") != exit_codes.OK
     reported = printed(capsys)
     assert reported["commit"]["branch"] == "fallback-tier/A"
-    assert "LEFT" not in git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/A")
+    assert "LEFT" not in git(scenario.repo, "log", "-1", "--format=%B", "fallback-tier/A")
 
 
 def test_a_branch_for_many_names_three_and_counts_the_rest(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert desk.fix(*(advisory(name, "left") for name in "ABCDE"), commit="") == exit_codes.OK
+    assert scenario.fix(*(advisory(name, "left") for name in "ABCDE"), commit="") == exit_codes.OK
     assert printed(capsys)["commit"]["branch"] == "fallback-tier/A-B-C-2-more"
 
 
 def test_several_are_one_commit_and_a_folder_each(
-    desk: Desk, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    scenario: Scenario, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     report = tmp_path / "report"
-    assert desk.fix(both("A", "left", "right"), commit="mine", report=str(report)) == exit_codes.OK
+    assert (
+        scenario.fix(both("A", "left", "right"), commit="mine", report=str(report)) == exit_codes.OK
+    )
     reported = printed(capsys)
-    assert set(committed(desk, reported)) == {"npm.txt", "pypi.txt"}
+    assert set(committed(scenario, reported)) == {"npm.txt", "pypi.txt"}
     assert {place.name for place in report.iterdir()} == {"npm", "pypi"}
     for folder in report.iterdir():
         assert {place.name for place in folder.iterdir()} == FILES
         product = json.loads((folder / "openvex.json").read_text())["statements"][0]["products"][0]
         assert product["@id"] == f"pkg:generic/repo@{reported['commit']['commit']}"
-    assert [delivery.place for delivery in deliveries(desk)] == [DeliveryPlace.BRANCH] * 2
-    assert desk.kinds.count("PatchDelivered") == 2
+    assert [delivery.place for delivery in deliveries(scenario)] == [DeliveryPlace.BRANCH] * 2
+    assert scenario.kinds.count("PatchDelivered") == 2
 
 
 def test_a_dry_run_writes_its_report_and_delivers_nothing(
-    desk: Desk, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    scenario: Scenario, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    before = snapshot(desk.repo)
+    before = snapshot(scenario.repo)
     report = tmp_path / "report"
-    code = desk.fix(advisory("A", "left"), dry_run=True, report=str(report))
-    assert (code, snapshot(desk.repo)) == (exit_codes.OK, before)
+    code = scenario.fix(advisory("A", "left"), dry_run=True, report=str(report))
+    assert (code, snapshot(scenario.repo)) == (exit_codes.OK, before)
     assert printed(capsys)["delivered"] is False
     assert {place.name for place in report.iterdir()} == FILES
-    assert deliveries(desk) == []
+    assert deliveries(scenario) == []
 
 
 @pytest.mark.parametrize(
@@ -172,9 +176,9 @@ def test_a_dry_run_writes_its_report_and_delivers_nothing(
     ],
 )
 def test_what_can_not_be_done_is_said_before_the_work(
-    desk: Desk, options: dict[str, Any], message: str
+    scenario: Scenario, options: dict[str, Any], message: str
 ) -> None:
-    git(desk.repo, "branch", "there")
+    git(scenario.repo, "branch", "there")
     with pytest.raises(ConfigurationError, match=message):
-        desk.fix(advisory("A", "left"), **options)
-    assert desk.kinds == []
+        scenario.fix(advisory("A", "left"), **options)
+    assert scenario.kinds == []

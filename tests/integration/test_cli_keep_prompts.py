@@ -37,7 +37,7 @@ PLAN = {
 }
 
 
-class Desk:
+class Scenario:
     """A fix with a scripted model, and what it left on disk."""
 
     def __init__(self, place: Path, *options: str) -> None:
@@ -69,23 +69,23 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def off(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return Desk(tmp_path_factory.mktemp("off"))
+def off(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    return Scenario(tmp_path_factory.mktemp("off"))
 
 
 @pytest.fixture(scope="module")
-def on(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return Desk(tmp_path_factory.mktemp("on"), "--keep-prompts")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    return Scenario(tmp_path_factory.mktemp("on"), "--keep-prompts")
 
 
-def test_no_prompt_and_no_answer_is_there_in_the_clear(on: Desk, off: Desk) -> None:
-    for desk in (on, off):
-        assert desk.on_disk("return int(text)"), "the search finds the patch"
+def test_no_prompt_and_no_answer_is_there_in_the_clear(on: Scenario, off: Scenario) -> None:
+    for scenario in (on, off):
+        assert scenario.on_disk("return int(text)"), "the search finds the patch"
         for words in (PROMPTED, ANSWERED, SECRET):
-            assert desk.on_disk(words) == []
+            assert scenario.on_disk(words) == []
 
 
-def test_answers_are_kept_to_resume_and_only_with_their_key(off: Desk) -> None:
+def test_answers_are_kept_to_resume_and_only_with_their_key(off: Scenario) -> None:
     kept = [e.answer_evidence for e in off.events if isinstance(e, ModelAnswered)]
     assert len(kept) == 2
     assert all(digest and off.evidence.is_private(digest) for digest in kept)
@@ -94,7 +94,7 @@ def test_answers_are_kept_to_resume_and_only_with_their_key(off: Desk) -> None:
         FileEvidenceStore(evidence_dir(off.state)).get(str(kept[0]))
 
 
-def test_prompts_are_kept_when_switched_on(on: Desk, off: Desk) -> None:
+def test_prompts_are_kept_when_switched_on(on: Scenario, off: Scenario) -> None:
     assert off.prompts == [None, None]
     called = [event for event in on.events if isinstance(event, ModelCalled)]
     assert on.prompts == [event.prompt_sha256 for event in called]

@@ -47,7 +47,7 @@ def registry() -> Iterator[Mapping[str, str]]:
         yield served.environ
 
 
-class Desk:
+class Scenario:
     def __init__(self, place: Path, env: Mapping[str, str], case: str) -> None:
         self.place, self.env, self.repo = place, env, place / "repo"
         ecosystem, self.files = CASES[case]
@@ -88,29 +88,29 @@ def assert_only_versions_changed(path: str, before: str, after: str) -> None:
 def test_on_the_working_tree_and_on_a_branch(
     registry: Mapping[str, str], tmp_path: Path, case: str
 ) -> None:
-    desk = Desk(tmp_path, registry, case)
-    desk.commit()
-    branch = desk.fix("--commit").json["commit"]["branch"]
-    desk.fix()
-    for path, before in desk.files.items():
-        after = (desk.repo / path).read_bytes()
+    scenario = Scenario(tmp_path, registry, case)
+    scenario.commit()
+    branch = scenario.fix("--commit").json["commit"]["branch"]
+    scenario.fix()
+    for path, before in scenario.files.items():
+        after = (scenario.repo / path).read_bytes()
         assert_only_versions_changed(path, before, after.decode())
         # What is on the branch is the same bytes: git tells them by the same name.
-        assert git(desk.repo, "hash-object", "--no-filters", path) == git(
-            desk.repo, "rev-parse", f"{branch}:{path}"
+        assert git(scenario.repo, "hash-object", "--no-filters", path) == git(
+            scenario.repo, "rev-parse", f"{branch}:{path}"
         )
 
 
 @pytest.mark.sandbox
 def test_line_ends_that_gitattributes_ask_for(registry: Mapping[str, str], tmp_path: Path) -> None:
     """The working tree has Windows' line ends, what is committed has not."""
-    desk = Desk(tmp_path, registry, "requirements")
-    (desk.repo / ".gitattributes").write_text("*.txt text eol=crlf\n")
-    desk.commit()
-    branch = desk.fix("--commit").json["commit"]["branch"]
-    desk.fix()
-    before = desk.files["requirements.txt"]
-    after = (desk.repo / "requirements.txt").read_bytes().decode()
+    scenario = Scenario(tmp_path, registry, "requirements")
+    (scenario.repo / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    scenario.commit()
+    branch = scenario.fix("--commit").json["commit"]["branch"]
+    scenario.fix()
+    before = scenario.files["requirements.txt"]
+    after = (scenario.repo / "requirements.txt").read_bytes().decode()
     assert_only_versions_changed("requirements.txt", before, after)
-    numbers = git(desk.repo, "diff", "--numstat", "main", branch)
+    numbers = git(scenario.repo, "diff", "--numstat", "main", branch)
     assert numbers == "1\t1\trequirements.txt\n"

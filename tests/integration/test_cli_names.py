@@ -20,7 +20,7 @@ def registry() -> Iterator[Mapping[str, str]]:
         yield served.environ
 
 
-class Desk:
+class Scenario:
     def __init__(self, place: Path, env: Mapping[str, str]) -> None:
         self.place, self.env, self.repo = place, env, place / "repo"
         self.advisory = place / "advisory.json"
@@ -51,27 +51,27 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Mapping[str, str]) -> Desk:
-    return Desk(tmp_path, registry)
+def scenario(tmp_path: Path, registry: Mapping[str, str]) -> Scenario:
+    return Scenario(tmp_path, registry)
 
 
 @pytest.mark.sandbox
-def test_a_fix_is_made_and_delivered_beside_them(desk: Desk) -> None:
-    desk.make(b"requirements.txt", ODD + b".txt", b"tests/" + ODD + b"/requirements.txt")
-    git(desk.repo, "branch", os.fsdecode(b"fallback-tier/" + ODD))
-    (fix,) = desk("plan").json["fixes"]
+def test_a_fix_is_made_and_delivered_beside_them(scenario: Scenario) -> None:
+    scenario.make(b"requirements.txt", ODD + b".txt", b"tests/" + ODD + b"/requirements.txt")
+    git(scenario.repo, "branch", os.fsdecode(b"fallback-tier/" + ODD))
+    (fix,) = scenario("plan").json["fixes"]
     assert any(
         "'tests/caf\\xe9/requirements.txt' has a name that is not UTF-8." in it
         for it in fix["notes"]
     )
-    ended = desk("fix", "--commit")
+    ended = scenario("fix", "--commit")
     assert (ended.code, ended.json["outcome"]) == (exit_codes.OK, "verified")
     branch = ended.json["commit"]["branch"]
-    assert git(desk.repo, "diff", "--name-only", "main", branch) == "requirements.txt\n"
-    assert desk("fix").code == exit_codes.OK
-    assert desk.pins == "left==2.0.0\n"
+    assert git(scenario.repo, "diff", "--name-only", "main", branch) == "requirements.txt\n"
+    assert scenario("fix").code == exit_codes.OK
+    assert scenario.pins == "left==2.0.0\n"
     for name in (ODD + b".txt", b"tests/" + ODD + b"/requirements.txt"):
-        assert (desk.repo / os.fsdecode(name)).read_bytes() == b"left==1.0.0\n"
+        assert (scenario.repo / os.fsdecode(name)).read_bytes() == b"left==1.0.0\n"
 
 
 @pytest.mark.sandbox
@@ -79,32 +79,36 @@ def test_a_fix_is_made_and_delivered_beside_them(desk: Desk) -> None:
     ("name", "shown"),
     [(ODD, "'caf\\xe9/requirements.txt' has a name that is not UTF-8."), (b"a\tb", "'a\\tb/")],
 )
-def test_the_affected_projects_own_is_refused_by_name(desk: Desk, name: bytes, shown: str) -> None:
+def test_the_affected_projects_own_is_refused_by_name(
+    scenario: Scenario, name: bytes, shown: str
+) -> None:
     """What a plan calls fixable, a fix does: neither makes a patch of it."""
-    desk.make(b"requirements.txt", name + b"/requirements.txt")
-    ended = desk("plan")
+    scenario.make(b"requirements.txt", name + b"/requirements.txt")
+    ended = scenario("plan")
     assert ended.code == exit_codes.REFUSED
     (left,) = ended.json["left"]
     assert left["sentence"].startswith(shown)
     assert "Rename it (`git mv`), and commit that." in left["sentence"]
-    ended = desk("fix")
+    ended = scenario("fix")
     assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
     assert ended.json["sentence"].startswith(shown)
-    assert desk.pins == "left==1.0.0\n"
+    assert scenario.pins == "left==1.0.0\n"
 
 
-def test_ones_own_work_on_one_is_named(desk: Desk) -> None:
-    desk.make(b"requirements.txt", ODD + b".txt")
-    (desk.repo / os.fsdecode(ODD + b".txt")).write_text("mine\n")
-    ended = desk("plan")
+def test_ones_own_work_on_one_is_named(scenario: Scenario) -> None:
+    scenario.make(b"requirements.txt", ODD + b".txt")
+    (scenario.repo / os.fsdecode(ODD + b".txt")).write_text("mine\n")
+    ended = scenario("plan")
     assert ended.code == exit_codes.BAD_INPUT
     assert ended.problem.endswith("has uncommitted changes: caf\\xe9.txt.")
 
 
-def test_a_repository_whose_own_path_is_one(desk: Desk) -> None:
-    desk.repo = desk.place / os.fsdecode(b"r\xe9po")
-    desk.make(b"requirements.txt")
-    ended = run("plan", str(desk.repo), "--advisory", desk.advisory, "--json", env=desk.env)
+def test_a_repository_whose_own_path_is_one(scenario: Scenario) -> None:
+    scenario.repo = scenario.place / os.fsdecode(b"r\xe9po")
+    scenario.make(b"requirements.txt")
+    ended = run(
+        "plan", str(scenario.repo), "--advisory", scenario.advisory, "--json", env=scenario.env
+    )
     assert ended.code == exit_codes.BAD_INPUT
     assert "r\\xe9po' is a path that is not UTF-8" in ended.problem
     assert "lies inside" not in ended.problem

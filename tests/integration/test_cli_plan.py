@@ -28,7 +28,7 @@ def registry() -> Iterator[Mapping[str, str]]:
         yield served.environ
 
 
-class Desk:
+class Scenario:
     """A repository, a folder of advisories, and `plan`, after which nothing may have changed."""
 
     def __init__(
@@ -64,19 +64,19 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
+def scenario(
     tmp_path: Path,
     registry: Mapping[str, str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Desk:
-    return Desk(tmp_path, registry, capsys, monkeypatch)
+) -> Scenario:
+    return Scenario(tmp_path, registry, capsys, monkeypatch)
 
 
-def test_all_of_it_can_be_done(desk: Desk) -> None:
-    desk.advisory("A", "left", fixed="1.5.0")
-    desk.advisory("B", "right")
-    ended = desk.plan("--json")
+def test_all_of_it_can_be_done(scenario: Scenario) -> None:
+    scenario.advisory("A", "left", fixed="1.5.0")
+    scenario.advisory("B", "right")
+    ended = scenario.plan("--json")
     document = ended.json
     assert ended.code == document["exit_code"] == exit_codes.OK
     (fix,) = document["fixes"]
@@ -93,11 +93,11 @@ def test_all_of_it_can_be_done(desk: Desk) -> None:
     assert (document["left"], document["resolved"]) == ([], True)
 
 
-def test_a_table_for_a_person(desk: Desk) -> None:
-    desk.advisory("A", "left", fixed="1.5.0")
-    desk.advisory("B", "right", fixed=None)
-    desk.advisory("C", "absent", fixed=None)
-    ended = desk.plan()
+def test_a_table_for_a_person(scenario: Scenario) -> None:
+    scenario.advisory("A", "left", fixed="1.5.0")
+    scenario.advisory("B", "right", fixed=None)
+    scenario.advisory("C", "absent", fixed=None)
+    ended = scenario.plan()
     assert ended.code == exit_codes.REFUSED
     head, columns, row, *_ = ended.out.splitlines()
     assert head.startswith("plan for repo at ")
@@ -109,64 +109,64 @@ def test_a_table_for_a_person(desk: Desk) -> None:
     assert "not affected: 1 of the advisories" in ended.out
 
 
-def test_from_the_files_alone(desk: Desk) -> None:
-    desk.advisory("A", "left")
-    desk.env = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
-    ended = desk.plan("--no-resolve", "--json")
+def test_from_the_files_alone(scenario: Scenario) -> None:
+    scenario.advisory("A", "left")
+    scenario.env = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    ended = scenario.plan("--no-resolve", "--json")
     assert ended.code == exit_codes.OK
     assert not ended.json["resolved"]
     assert ended.json["fixes"][0]["proof_level"] is None
-    assert "from the files alone, nothing was resolved" in desk.plan("--no-resolve").out
+    assert "from the files alone, nothing was resolved" in scenario.plan("--no-resolve").out
 
 
-def test_offline_is_said(desk: Desk) -> None:
-    desk.advisory("A", "left")
-    desk.env = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
-    ended = desk.plan("--offline", "--json")
+def test_offline_is_said(scenario: Scenario) -> None:
+    scenario.advisory("A", "left")
+    scenario.env = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    ended = scenario.plan("--offline", "--json")
     assert (ended.code, ended.json["offline"]) == (exit_codes.OK, True)
     note, *more = ended.json["fixes"][0]["notes"]
     assert note.startswith("Offline: ")
     assert more == ["left goes from 1.0.0 to 2.0.0, a major step: look at what it changed."]
-    assert "a yanked release can't be noticed" in desk.plan("--offline").out
+    assert "a yanked release can't be noticed" in scenario.plan("--offline").out
 
 
-def test_nothing_concerns_it(desk: Desk) -> None:
-    desk.advisory("A", "left", introduced="1.1.0")
-    ended = desk.plan("--json")
+def test_nothing_concerns_it(scenario: Scenario) -> None:
+    scenario.advisory("A", "left", introduced="1.1.0")
+    ended = scenario.plan("--json")
     assert ended.code == ended.json["exit_code"] == exit_codes.NOT_AFFECTED
     assert (ended.json["fixes"], ended.json["not_affected"]) == ([], ["A"])
-    assert "not affected: 1 of the advisories" in desk.plan().out
+    assert "not affected: 1 of the advisories" in scenario.plan().out
 
 
-def test_an_ecosystem_that_nobody_serves(desk: Desk) -> None:
-    path = desk.advisory("A", "left", ecosystem="crates.io")
-    ended = desk.plan("--json", advisory=path)
+def test_an_ecosystem_that_nobody_serves(scenario: Scenario) -> None:
+    path = scenario.advisory("A", "left", ecosystem="crates.io")
+    ended = scenario.plan("--json", advisory=path)
     assert ended.code == exit_codes.REFUSED
     assert ended.json["left"][0]["reason"] == "ecosystem_unsupported"
     assert "crates.io" in ended.json["left"][0]["sentence"]
 
 
-def test_what_of_the_input_is_left_out_is_listed(desk: Desk) -> None:
-    desk.advisory("A", "left")
-    desk.advisory("W", "left", withdrawn="2026-02-01T00:00:00Z")
-    (desk.folder / "x.json").write_text("{nope")
-    ended = desk.plan("--json")
+def test_what_of_the_input_is_left_out_is_listed(scenario: Scenario) -> None:
+    scenario.advisory("A", "left")
+    scenario.advisory("W", "left", withdrawn="2026-02-01T00:00:00Z")
+    (scenario.folder / "x.json").write_text("{nope")
+    ended = scenario.plan("--json")
     assert [Path(item["source"]).name for item in ended.json["skipped"]] == ["W.json", "x.json"]
-    assert desk.plan().out.count("skipped: ") == 2
+    assert scenario.plan().out.count("skipped: ") == 2
 
 
-def test_what_is_unknown_is_not_called_unaffected(desk: Desk) -> None:
+def test_what_is_unknown_is_not_called_unaffected(scenario: Scenario) -> None:
     """One record that doesn't concern it, one that can't be read; what was withdrawn is no gap."""
-    desk.advisory("A", "left", introduced="1.1.0")
-    desk.advisory("W", "left", withdrawn="2026-02-01T00:00:00Z")
-    assert desk.plan("--json").code == exit_codes.NOT_AFFECTED
-    (desk.folder / "x.json").write_text("{nope")
-    ended = desk.plan("--json")
+    scenario.advisory("A", "left", introduced="1.1.0")
+    scenario.advisory("W", "left", withdrawn="2026-02-01T00:00:00Z")
+    assert scenario.plan("--json").code == exit_codes.NOT_AFFECTED
+    (scenario.folder / "x.json").write_text("{nope")
+    ended = scenario.plan("--json")
     assert ended.code == exit_codes.REFUSED
     assert [item["unknown"] for item in ended.json["skipped"]] == [False, True]
 
 
-def test_a_scanners_findings_in_code_are_listed(desk: Desk) -> None:
+def test_a_scanners_findings_in_code_are_listed(scenario: Scenario) -> None:
     location = {
         "physicalLocation": {
             "artifactLocation": {"uri": "app.py"},
@@ -178,39 +178,48 @@ def test_a_scanners_findings_in_code_are_listed(desk: Desk) -> None:
         "version": "2.1.0",
         "runs": [{"tool": {"driver": {"name": "scanner"}}, "results": [result]}],
     }
-    path = desk.place / "report.sarif"
+    path = scenario.place / "report.sarif"
     path.write_text(json.dumps(log))
-    ended = desk.plan("--json", advisory=path)
+    ended = scenario.plan("--json", advisory=path)
     assert [finding["rule_id"] for finding in ended.json["findings"]] == ["py/eval"]
     assert ended.code == exit_codes.REFUSED
     assert (
-        "py/eval is in the repository's own code (app.py, line 1)" in desk.plan(advisory=path).out
+        "py/eval is in the repository's own code (app.py, line 1)"
+        in scenario.plan(advisory=path).out
     )
 
 
-def test_untrusted_words_do_not_reach_the_terminal_as_commands(desk: Desk) -> None:
+def test_untrusted_words_do_not_reach_the_terminal_as_commands(scenario: Scenario) -> None:
     """An advisory may be called anything."""
-    path = desk.folder / "odd.json"
+    path = scenario.folder / "odd.json"
     path.write_text(osv("left", id="A\x1b[31m[bold]\u202e"))
-    out = desk.plan().out
+    out = scenario.plan().out
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert "[bold]" in out
 
 
-def test_a_plan_is_what_fix_does(desk: Desk) -> None:
+def test_a_plan_is_what_fix_does(scenario: Scenario) -> None:
     """The same moves, by the same command line."""
-    desk.advisory("A", "left", fixed="1.5.0")
-    desk.advisory("B", "right")
-    planned = desk.plan("--json").json["fixes"][0]
-    command = ["fix", desk.repo, "--advisory", desk.folder, "--dry-run", "--no-sandbox", "--json"]
-    ended = run(*command, "--state-dir", desk.place / "fix", env=desk.env)
+    scenario.advisory("A", "left", fixed="1.5.0")
+    scenario.advisory("B", "right")
+    planned = scenario.plan("--json").json["fixes"][0]
+    command = [
+        "fix",
+        scenario.repo,
+        "--advisory",
+        scenario.folder,
+        "--dry-run",
+        "--no-sandbox",
+        "--json",
+    ]
+    ended = run(*command, "--state-dir", scenario.place / "fix", env=scenario.env)
     (fix,) = ended.json["fixes"]
     ids = [move.pop("advisory_ids") for move in planned["moves"]]
     assert ids == [["A"], ["B"]]
     assert fix["application"]["remediation"]["moves"] == planned["moves"]
     assert fix["advisory_ids"] == planned["advisory_ids"]
     # And the plan as a process of its own: the object on standard output, nothing else.
-    again = run("plan", desk.repo, "--advisory", desk.folder, "--json", env=desk.env)
+    again = run("plan", scenario.repo, "--advisory", scenario.folder, "--json", env=scenario.env)
     assert (again.code, again.json["fixes"][0]["files"]) == (0, ["requirements.txt"])
     assert again.err == ""

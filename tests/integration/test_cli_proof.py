@@ -37,7 +37,7 @@ def plan(line: str) -> dict[str, Any]:
     return {"action": "source_edit", "edits": [edit]}
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, a script, a proof, a state folder."""
 
     def __init__(self, place: Path, files: dict[str, str] | None = None) -> None:
@@ -80,38 +80,40 @@ def _sandbox() -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
 
 
-def test_a_proof_that_fails_before_and_passes_after(desk: Desk) -> None:
-    reported = desk.proved().json
+def test_a_proof_that_fails_before_and_passes_after(scenario: Scenario) -> None:
+    reported = scenario.proved().json
     assert (reported["outcome"], reported["proof"]) == ("verified", "passed")
     assert [one["gate"] for one in reported["verdicts"]][-2:] == ["proof", "tests"]
     assert reported["headline"] == "fixed; the proof passes, tests pass"
     assert reported["proof_level"] == "proof_test"
-    assert (desk.repo / "left.py").read_text().endswith(f"{RIGHT}\n")
-    assert not (desk.repo / "proof.py").exists()
+    assert (scenario.repo / "left.py").read_text().endswith(f"{RIGHT}\n")
+    assert not (scenario.repo / "proof.py").exists()
     assert "proof.py" not in reported["application"]["diff"]
 
 
-def test_the_result_says_so_to_a_person(desk: Desk) -> None:
-    with_one = desk.proved("--dry-run", as_json=False)
+def test_the_result_says_so_to_a_person(scenario: Scenario) -> None:
+    with_one = scenario.proved("--dry-run", as_json=False)
     assert "the proof given fails at the base commit and passes with the patch" in with_one.out
     assert "must be judged by a reviewer" not in with_one.out
     assert "that it fails at the base commit" in with_one.err  # before anything was spent
-    without = desk.fix("--dry-run", as_json=False)
+    without = scenario.fix("--dry-run", as_json=False)
     assert "must be judged by a reviewer" in without.out
-    assert desk.fix("--dry-run").json["proof"] is None
+    assert scenario.fix("--dry-run").json["proof"] is None
     # On record, among what the fix began with, is which limits held.
-    kept = (place.read_bytes() for place in (desk.place / "state").rglob("*") if place.is_file())
+    kept = (
+        place.read_bytes() for place in (scenario.place / "state").rglob("*") if place.is_file()
+    )
     message = f'"bounds":"{BubblewrapSandbox().bounds}"'
     assert any(message in text.decode(errors="replace").replace('": "', '":"') for text in kept)
 
 
-def test_a_patch_that_leaves_the_flaw_is_tried_again(desk: Desk) -> None:
-    desk.answer(WRONG, RIGHT)
-    reported = desk.proved().json
+def test_a_patch_that_leaves_the_flaw_is_tried_again(scenario: Scenario) -> None:
+    scenario.answer(WRONG, RIGHT)
+    reported = scenario.proved().json
     assert (reported["outcome"], reported["attempts"], reported["proof"]) == (
         "verified",
         2,
@@ -135,37 +137,45 @@ def test_a_patch_that_leaves_the_flaw_is_tried_again(desk: Desk) -> None:
     ],
 )
 def test_what_can_prove_nothing_is_told_before_anything_is_spent(
-    desk: Desk, options: list[str], problem: str
+    scenario: Scenario, options: list[str], problem: str
 ) -> None:
-    before = snapshot(desk.repo)
-    ended = desk.fix(*(option.format(proof=desk.proof) for option in options), as_json=False)
+    before = snapshot(scenario.repo)
+    ended = scenario.fix(
+        *(option.format(proof=scenario.proof) for option in options), as_json=False
+    )
     assert ended.code == exit_codes.BAD_INPUT
     assert problem in ended.err
     assert "\n  next: " in ended.err
-    assert snapshot(desk.repo) == before
-    assert desk.fixes_on_record == []
+    assert snapshot(scenario.repo) == before
+    assert scenario.fixes_on_record == []
 
 
-def test_a_script_that_does_not_say_its_end_proves_nothing(desk: Desk) -> None:
-    given = ["--proof", "python proof.py", "--proof-file", desk.proof, "--dry-run"]
-    ended = desk.fix(*given, as_json=False)
+def test_a_script_that_does_not_say_its_end_proves_nothing(scenario: Scenario) -> None:
+    given = ["--proof", "python proof.py", "--proof-file", scenario.proof, "--dry-run"]
+    ended = scenario.fix(*given, as_json=False)
     assert ended.code == exit_codes.PATCHED
     assert "The proof will prove nothing" in ended.err
     assert "--proof-end" in ended.err
 
 
-def test_a_file_of_the_proof_goes_where_it_is_told(desk: Desk) -> None:
-    placed = ["--proof-file", f"{desk.proof}=deep/er/x.py", "--proof", "python deep/er/x.py", *END]
-    assert desk.fix(*placed, "--dry-run").json["proof"] == "passed"
+def test_a_file_of_the_proof_goes_where_it_is_told(scenario: Scenario) -> None:
+    placed = [
+        "--proof-file",
+        f"{scenario.proof}=deep/er/x.py",
+        "--proof",
+        "python deep/er/x.py",
+        *END,
+    ]
+    assert scenario.fix(*placed, "--dry-run").json["proof"] == "passed"
 
 
-def test_several_advisories_have_no_one_proof(desk: Desk) -> None:
-    other = desk.place / "other.json"
+def test_several_advisories_have_no_one_proof(scenario: Scenario) -> None:
+    other = scenario.place / "other.json"
     other.write_text(osv("right", id="TEST-2026-2"))
-    ended = desk.proved("--advisory", other, as_json=False)
+    ended = scenario.proved("--advisory", other, as_json=False)
     assert ended.code == exit_codes.BAD_INPUT
     assert "--proof shows one advisory's flaw" in ended.problem
-    assert desk.fixes_on_record == []
+    assert scenario.fixes_on_record == []
 
 
 # --- gates of one's own ---------------------------------------------------------------------------
@@ -184,10 +194,12 @@ def gates_of(reported: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("place", ["base", "config"])
 def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
-    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL} if place == "base" else {})
+    scenario = Scenario(tmp_path, {".fallback-tier.toml": NO_EVAL} if place == "base" else {})
     (tmp_path / "ours.toml").write_text(NO_EVAL)
-    desk.answer(WRONG, RIGHT)
-    reported = desk.fix(*(["--config", tmp_path / "ours.toml"] if place == "config" else [])).json
+    scenario.answer(WRONG, RIGHT)
+    reported = scenario.fix(
+        *(["--config", tmp_path / "ours.toml"] if place == "config" else [])
+    ).json
     assert (reported["outcome"], reported["attempts"]) == ("patched", 2)
     assert gates_of(reported)["no-eval"] == "passed"
     (failed,) = reported["prior_attempts"]
@@ -196,31 +208,31 @@ def test_a_gate_of_ones_own_judges_too(tmp_path: Path, place: str) -> None:
 
 
 def test_our_configuration_counts_alone(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL})
+    scenario = Scenario(tmp_path, {".fallback-tier.toml": NO_EVAL})
     (tmp_path / "none.toml").write_text("")
-    reported = desk.fix("--config", tmp_path / "none.toml").json
+    reported = scenario.fix("--config", tmp_path / "none.toml").json
     assert "no-eval" not in gates_of(reported)
 
 
-def test_an_uncommitted_gate_is_no_gate(desk: Desk) -> None:
-    (desk.repo / ".fallback-tier.toml").write_text(NO_EVAL)
-    assert "no-eval" not in gates_of(desk.fix("--dry-run").json)
+def test_an_uncommitted_gate_is_no_gate(scenario: Scenario) -> None:
+    (scenario.repo / ".fallback-tier.toml").write_text(NO_EVAL)
+    assert "no-eval" not in gates_of(scenario.fix("--dry-run").json)
 
 
 def test_a_plan_that_drops_a_gate_is_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL})
+    scenario = Scenario(tmp_path, {".fallback-tier.toml": NO_EVAL})
     edit = {"path": ".fallback-tier.toml", "old": 'name = "no-eval"', "new": 'name = "other"'}
     weak = {"action": "source_edit", "edits": [*plan(WRONG)["edits"], edit]}
     (tmp_path / "script.json").write_text(json.dumps([weak] * 12))
-    reported = desk.fix().json
+    reported = scenario.fix().json
     assert reported["outcome"] != "verified"
     assert ".fallback-tier.toml" in json.dumps(reported)
 
 
 def test_a_configuration_that_can_not_be_is_named_before_anything_is_spent(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {".fallback-tier.toml": NO_EVAL + "shell = true\n"})
-    ended = desk.fix(as_json=False)
+    scenario = Scenario(tmp_path, {".fallback-tier.toml": NO_EVAL + "shell = true\n"})
+    ended = scenario.fix(as_json=False)
     assert ended.code == exit_codes.BAD_INPUT
     assert ".fallback-tier.toml of commit" in ended.problem
     assert "tool.fallback-tier.gates.0.shell" in ended.problem
-    assert desk.fixes_on_record == []
+    assert scenario.fixes_on_record == []

@@ -7,7 +7,7 @@ from typing import Any
 from fallback_tier.cli import exit_codes
 from tests.e2e.command import run
 from tests.integration.test_answer_sequences import MAKING
-from tests.integration.test_cli_budget import PLAN, Desk
+from tests.integration.test_cli_budget import PLAN, Scenario
 from tests.integration.test_cli_proof import END, PROOF
 
 
@@ -18,12 +18,12 @@ def breaking(number: int) -> dict[str, object]:
 
 
 def test_a_reopened_fix_starts_with_the_last_failure_and_ends_with_a_patch(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.answer(*map(breaking, range(4)))
-    asked = desk.fix()
+    scenario = Scenario(tmp_path)
+    scenario.answer(*map(breaking, range(4)))
+    asked = scenario.fix()
     assert asked.code == exit_codes.ESCALATED, asked
     fix_id, question = asked.json["fix_id"], asked.json["question"]
-    state = ("--state-dir", str(desk.state))
+    state = ("--state-dir", str(scenario.state))
 
     named = question.split("`")[1]
     assert named == f"fallback-tier review show {fix_id}"
@@ -39,13 +39,13 @@ def test_a_reopened_fix_starts_with_the_last_failure_and_ends_with_a_patch(tmp_p
     reopened = run(*reopen, *state)
     assert reopened.code == exit_codes.OK, reopened
 
-    desk.answer(PLAN)
+    scenario.answer(PLAN)
     follows = shlex.split(reopened.out.partition("next: ")[2])[1:]
     ended = run(*follows, *state, "--json")
     assert ended.code == exit_codes.PATCHED, ended
     assert ended.json["outcome"] == "patched"
     assert len(ended.json["prior_attempts"]) == 1
-    assert "return int(text)" in (desk.repo / "left.py").read_text()
+    assert "return int(text)" in (scenario.repo / "left.py").read_text()
 
     log = run("audit", "log", *state, "--json").json["fixes"]
     assert [fix["outcome"] for fix in log] == [
@@ -75,25 +75,25 @@ def asked_for(shown: str, which: str) -> list[str]:
     return words
 
 
-def events_of(desk: Desk, fix_id: str, transition: str) -> list[Any]:
-    reported = run("audit", "show", fix_id, "--state-dir", desk.state, "--json").json
+def events_of(scenario: Scenario, fix_id: str, transition: str) -> list[Any]:
+    reported = run("audit", "show", fix_id, "--state-dir", scenario.state, "--json").json
     return [one for one in reported["events"] if one["scope"]["gate_transition_id"] == transition]
 
 
 def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    scenario = Scenario(tmp_path)
     place, config, proof = (tmp_path / name for name in ("service", "gates.toml", "proof.py"))
     config.write_text(CONFIG.format(place=place))
     proof.write_text(PROOF)
-    desk.answer(PLAN)
+    scenario.answer(PLAN)
     judged = ["--config", config, "--proof", "python proof.py", "--proof-file", proof, *END]
-    asked = desk.fix(*judged)
+    asked = scenario.fix(*judged)
     assert asked.code == exit_codes.ESCALATED, asked
     fix_id = asked.json["fix_id"]
-    state = ("--state-dir", str(desk.state))
+    state = ("--state-dir", str(scenario.state))
 
     # Nothing that a model or a memory would need is there any more, nor what configured the gates.
-    desk.script.unlink()
+    scenario.script.unlink()
     config.unlink()
     proof.unlink()
     shown = run("review", "show", fix_id, *state).out
@@ -114,10 +114,10 @@ def test_after_a_false_red_the_gates_alone_are_run_again(tmp_path: Path) -> None
         "fixed; the proof passes, tests pass",
     )
     assert (reported["usage"], reported["prior_attempts"]) == ([], [])
-    assert "return int(text)" in (desk.repo / "left.py").read_text()
+    assert "return int(text)" in (scenario.repo / "left.py").read_text()
 
     for transition in (first["opens"], reported["gate_transition_id"]):
-        kinds = {one["kind"] for one in events_of(desk, fix_id, transition)}
+        kinds = {one["kind"] for one in events_of(scenario, fix_id, transition)}
         assert not MAKING & kinds
         assert {"FixStarted", "AttemptStarted", "PatchProposed", "GateJudged"} <= kinds
     log = run("audit", "log", *state, "--json").json["fixes"]

@@ -28,7 +28,7 @@ HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"
 WHO = ("--by", "Ada", "--because", "read it")
 
 
-class Desk:
+class Scenario:
     """A state folder with fixes on record, and the command in this process."""
 
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,25 +54,25 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
+def scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Desk]:
+) -> Iterator[Scenario]:
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "state").mkdir()
-    with closing(Desk(tmp_path, capsys)) as desk:
-        yield desk
+    with closing(Scenario(tmp_path, capsys)) as scenario:
+        yield scenario
 
 
-def test_nobody_is_asked_anything(desk: Desk) -> None:
-    assert desk.review("list").out == "No fix waits for a person.\n"
-    assert desk.review("list", "--json").json == {"questions": []}
+def test_nobody_is_asked_anything(scenario: Scenario) -> None:
+    assert scenario.review("list").out == "No fix waits for a person.\n"
+    assert scenario.review("list", "--json").json == {"questions": []}
 
 
-def test_a_minute_of_triage(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    (row,) = desk.review("list").out.splitlines()
+def test_a_minute_of_triage(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    (row,) = scenario.review("list").out.splitlines()
     assert row.startswith(f"{FIX}  GHSA-xxxx-yyyy-zzzz  shop  retry_cap_reached  4 attempt(s)")
-    shown = desk.review("show", FIX)
+    shown = scenario.review("show", FIX)
     assert shown.code == exit_codes.OK
     lines = shown.out.splitlines()
     assert lines[:2] == [f"retry_cap_reached  {FIX}  GHSA-xxxx-yyyy-zzzz  shop", "  What now?"]
@@ -98,10 +98,10 @@ def test_a_minute_of_triage(desk: Desk) -> None:
     assert lines[-1].endswith("--gates-again")
 
 
-def test_evidence_is_named_by_files_that_are_there(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    lines = desk.review("show", FIX).out.splitlines()
-    named = [line.split(": ", 1) for line in lines if str(desk.state) in line]
+def test_evidence_is_named_by_files_that_are_there(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    lines = scenario.review("show", FIX).out.splitlines()
+    named = [line.split(": ", 1) for line in lines if str(scenario.state) in line]
     assert [what.strip() for what, _ in named[-3:]] == [
         "attempt 4, patch",
         "attempt 4, log of tests",
@@ -111,86 +111,90 @@ def test_evidence_is_named_by_files_that_are_there(desk: Desk) -> None:
     assert all(Path(where).is_file() for _, where in named)
 
 
-def test_low_confidence_says_what_to_double_check(desk: Desk) -> None:
-    desk.record.write([*m.doubted_twice()[:-4], t.escalated(1, EscalationReason.NOTHING_PROVED)])
-    text = desk.review("show", FIX).out
+def test_low_confidence_says_what_to_double_check(scenario: Scenario) -> None:
+    scenario.record.write(
+        [*m.doubted_twice()[:-4], t.escalated(1, EscalationReason.NOTHING_PROVED)]
+    )
+    text = scenario.review("show", FIX).out
     assert "low confidence: 1 of 2 claims unsupported; double-check:" in text
     assert "     - it says that 1.2.4 is fixed\n" in text
     assert "NOT grounded" in text
 
 
-def test_an_approved_patch_is_what_git_applies(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    repo = repository(desk.root / "repo", {"app.py": "unsafe()\n"})
-    given = desk.review("approve", FIX, *WHO)
+def test_an_approved_patch_is_what_git_applies(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    repo = repository(scenario.root / "repo", {"app.py": "unsafe()\n"})
+    given = scenario.review("approve", FIX, *WHO)
     assert given.code == exit_codes.OK
     assert given.out == diff(4)
     assert "approved, not proved" in given.err
     subprocess.run(["git", "apply"], cwd=repo, input=given.out, text=True, check=True)
     assert (repo / "app.py").read_text() == "safe(4)\n"
-    (answer,) = desk.answers()
+    (answer,) = scenario.answers()
     assert (answer.verdict, answer.by, answer.reason) == ("approved", "Ada", "read it")
-    assert desk.review("list").out == "No fix waits for a person.\n"
-    assert "approved by Ada (not proved)" in desk.review("list", "--all").out
-    again = desk.review("approve", FIX, *WHO)
+    assert scenario.review("list").out == "No fix waits for a person.\n"
+    assert "approved by Ada (not proved)" in scenario.review("list", "--all").out
+    again = scenario.review("approve", FIX, *WHO)
     assert again.code == exit_codes.BAD_INPUT
     assert "was answered already: approved by Ada" in again.problem
 
 
-def test_an_approved_patch_goes_to_a_file_and_to_machines(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    file = desk.root / "fix.patch"
-    named = desk.record.patch(2)[:12]
-    given = desk.review("approve", FIX, *WHO, "--patch", named, "--output", file, "--json").json
+def test_an_approved_patch_goes_to_a_file_and_to_machines(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    file = scenario.root / "fix.patch"
+    named = scenario.record.patch(2)[:12]
+    given = scenario.review("approve", FIX, *WHO, "--patch", named, "--output", file, "--json").json
     assert file.read_text() == given["patch"] == diff(2)
-    assert given["patch_sha256"] == desk.record.patch(2)
+    assert given["patch_sha256"] == scenario.record.patch(2)
     assert given["verdict"] == "approved"
 
 
-def test_nothing_is_decided_where_the_patch_can_go_nowhere(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    ended = desk.review("approve", FIX, *WHO, "--output", desk.root / "none" / "fix.patch")
+def test_nothing_is_decided_where_the_patch_can_go_nowhere(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    ended = scenario.review("approve", FIX, *WHO, "--output", scenario.root / "none" / "fix.patch")
     assert ended.code != exit_codes.OK
     assert "there is no folder" in ended.problem
-    assert desk.answers() == []
+    assert scenario.answers() == []
 
 
-def test_a_rejected_fix_stays_rejected(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    assert "rejected" in desk.review("reject", FIX, *WHO).out
-    assert "rejected by Ada" in desk.review("show", FIX).out
+def test_a_rejected_fix_stays_rejected(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    assert "rejected" in scenario.review("reject", FIX, *WHO).out
+    assert "rejected by Ada" in scenario.review("show", FIX).out
     for verb in ("approve", "reject", "reopen"):
-        ended = desk.review(verb, FIX, *WHO)
+        ended = scenario.review(verb, FIX, *WHO)
         assert ended.code == exit_codes.BAD_INPUT
         assert "was answered already: rejected by Ada" in ended.problem
-    assert len(desk.answers()) == 1
+    assert len(scenario.answers()) == 1
 
 
-def test_a_reopened_fix_names_its_new_transition_and_the_command(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    out = desk.review("reopen", FIX, *WHO).out
+def test_a_reopened_fix_names_its_new_transition_and_the_command(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    out = scenario.review("reopen", FIX, *WHO).out
     opened, step = out.splitlines()
     assert opened.startswith(f"reopened  {FIX} as gate-")
     assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX]
-    assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
-    assert "resume" in desk.review("reopen", FIX, *WHO).next_step
+    assert "fallback-tier resume" in scenario.review("show", FIX).out.splitlines()[-1]
+    assert "resume" in scenario.review("reopen", FIX, *WHO).next_step
 
 
-def test_gates_are_run_again_on_the_patch_that_is_named(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    named = desk.record.patch(2)[:12]
-    reported = desk.review("reopen", FIX, *WHO, "--gates-again", "--patch", named, "--json").json
-    assert reported["judges_again"] == desk.record.patch(2)
+def test_gates_are_run_again_on_the_patch_that_is_named(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    named = scenario.record.patch(2)[:12]
+    reported = scenario.review(
+        "reopen", FIX, *WHO, "--gates-again", "--patch", named, "--json"
+    ).json
+    assert reported["judges_again"] == scenario.record.patch(2)
     assert (reported["kind"], reported["by"]) == ("TransitionReopened", "Ada")
-    row = desk.review("list", "--all").out
+    row = scenario.review("list", "--all").out
     assert f"gates run again on patch {named}, asked by Ada" in row
-    assert "fallback-tier resume" in desk.review("show", FIX).out.splitlines()[-1]
+    assert "fallback-tier resume" in scenario.review("show", FIX).out.splitlines()[-1]
 
 
-def test_a_person_is_told_on_which_patch_the_gates_are_run(desk: Desk) -> None:
-    desk.record.write(t.cap_reached())
-    first, step = desk.review("reopen", FIX, *WHO, "--gates-again").out.splitlines()
-    assert first.endswith(f", for the gates alone, on patch {desk.record.patch(4)[:12]}")
+def test_a_person_is_told_on_which_patch_the_gates_are_run(scenario: Scenario) -> None:
+    scenario.record.write(t.cap_reached())
+    first, step = scenario.review("reopen", FIX, *WHO, "--gates-again").out.splitlines()
+    assert first.endswith(f", for the gates alone, on patch {scenario.record.patch(4)[:12]}")
     assert step.endswith(f"fallback-tier resume {FIX}")
 
 
@@ -202,33 +206,33 @@ def test_a_person_is_told_on_which_patch_the_gates_are_run(desk: Desk) -> None:
     ],
 )
 def test_without_a_patch_that_is_meant_nothing_is_reopened(
-    desk: Desk, options: tuple[str, ...], problem: str
+    scenario: Scenario, options: tuple[str, ...], problem: str
 ) -> None:
-    desk.record.write(t.cap_reached())
-    ended = desk.review("reopen", FIX, *WHO, *options)
+    scenario.record.write(t.cap_reached())
+    ended = scenario.review("reopen", FIX, *WHO, *options)
     assert ended.code == exit_codes.BAD_INPUT
     assert problem in ended.problem
-    assert "approve" in desk.review("show", FIX).out  # nobody has answered
+    assert "approve" in scenario.review("show", FIX).out  # nobody has answered
 
 
-def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(desk: Desk) -> None:
-    desk.record.write(m.stopped_at_budget())
+def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(scenario: Scenario) -> None:
+    scenario.record.write(m.stopped_at_budget())
     for verb in ("approve", "reject", "reopen"):
-        ended = desk.review(verb, FIX, *WHO)
+        ended = scenario.review(verb, FIX, *WHO)
         assert ended.code == exit_codes.BAD_INPUT
         assert f"review raise-budget {FIX}" in ended.next_step
-    raised = desk.review("raise-budget", FIX, *WHO, "--max-usd", "2")
+    raised = scenario.review("raise-budget", FIX, *WHO, "--max-usd", "2")
     assert f"fallback-tier resume {FIX}" in raised.out
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject", "reopen", "raise-budget"])
-def test_nothing_is_decided_while_the_fix_is_in_other_hands(desk: Desk, verb: str) -> None:
-    desk.record.write(t.cap_reached())
-    with holding(desk.state, FIX):
-        ended = desk.review(verb, FIX, *WHO)
+def test_nothing_is_decided_while_the_fix_is_in_other_hands(scenario: Scenario, verb: str) -> None:
+    scenario.record.write(t.cap_reached())
+    with holding(scenario.state, FIX):
+        ended = scenario.review(verb, FIX, *WHO)
     assert ended.code == exit_codes.BAD_INPUT
     assert "another process" in ended.problem
-    assert desk.answers() == []
+    assert scenario.answers() == []
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "approve", "reject", "reopen"])
@@ -244,43 +248,45 @@ def test_where_there_is_no_store_none_is_made(
     assert "  next: " in capsys.readouterr().err
 
 
-def test_what_others_said_is_neutralised(desk: Desk) -> None:
+def test_what_others_said_is_neutralised(scenario: Scenario) -> None:
     patch = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+{HOSTILE}\n"
     ended = t.cap_reached()[-1].model_copy(update={"question": HOSTILE})
     started = t.fix_started().model_copy(update={"repository": HOSTILE})
-    hostile = Record(desk.record.audit, desk.record.evidence, diff=lambda _attempt: patch)
+    hostile = Record(scenario.record.audit, scenario.record.evidence, diff=lambda _attempt: patch)
     hostile.write([started, *t.cap_reached()[1:-1], ended])
-    for reported in (desk.review("list"), desk.review("show", FIX)):
+    for reported in (scenario.review("list"), scenario.review("show", FIX)):
         assert reported.code == exit_codes.OK
         assert not {"\x1b", "\u202e"} & set(reported.out)
         assert "[bold red]markup[/]" in reported.out
-    reported_value = desk.review("show", FIX, "--json").json
+    reported_value = scenario.review("show", FIX, "--json").json
     assert reported_value["patch"] == patch
     assert json.dumps(reported_value["asks"]) == json.dumps(HOSTILE)
-    answer = desk.review("reject", FIX, "--by", HOSTILE, "--because", HOSTILE)
+    answer = scenario.review("reject", FIX, "--by", HOSTILE, "--because", HOSTILE)
     assert answer.code == exit_codes.OK
     assert not {"\x1b", "\u202e"} & set(answer.out)
 
 
 def test_a_terminal_is_told_nothing_that_it_could_act_on(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe gets every byte of an approved patch; a terminal gets what can be read."""
     patch = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+\t{HOSTILE}\n"
-    hostile = Record(desk.record.audit, desk.record.evidence, diff=lambda _attempt: patch)
+    hostile = Record(scenario.record.audit, scenario.record.evidence, diff=lambda _attempt: patch)
     hostile.write(t.cap_reached())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    given = desk.review("approve", FIX, *WHO)
+    given = scenario.review("approve", FIX, *WHO)
     assert given.code == exit_codes.OK
     assert not {"\x1b", "\u202e"} & set(given.out)
     assert "+\t\\x1b[2Jgone \\u202eevil [bold red]markup[/]\n" in given.out
 
 
 @pytest.mark.parametrize("option", ["--by", "--because", "FIX"])
-def test_bytes_of_another_encoding_are_bad_input(desk: Desk, option: str) -> None:
+def test_bytes_of_another_encoding_are_bad_input(scenario: Scenario, option: str) -> None:
     """As Python has them from a Latin-1 terminal; no record can hold them."""
     words = {"FIX": FIX, "--by": "Ada", "--because": "read it", option: "M\udcfcller"}
     with pytest.raises(SystemExit) as ended:
-        desk.review("reject", words.pop("FIX"), *(part for item in words.items() for part in item))
+        scenario.review(
+            "reject", words.pop("FIX"), *(part for item in words.items() for part in item)
+        )
     assert ended.value.code == exit_codes.BAD_INPUT
-    assert desk.answers() == []
+    assert scenario.answers() == []

@@ -60,7 +60,7 @@ class JudgedBy:
     name: str = "proof"
 
 
-class Desk:
+class Scenario:
     """A repository, its services, and `fix` with arguments."""
 
     def __init__(self, place: Path) -> None:
@@ -114,8 +114,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def scenario(tmp_path: Path) -> Scenario:
+    return Scenario(tmp_path)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -129,9 +129,9 @@ NPM = advisory("N", "left", ecosystem="npm")
 
 
 def test_one_transition_an_ecosystem_all_delivered(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = desk.fix(A, B, NPM, advisory("X", "absent"))
+    code = scenario.fix(A, B, NPM, advisory("X", "absent"))
     document = printed(capsys)
     assert (code, document["exit_code"], document["delivered"]) == (0, 0, True)
     assert [(fix["ecosystem"], fix["advisory_ids"]) for fix in document["fixes"]] == [
@@ -147,28 +147,28 @@ def test_one_transition_an_ecosystem_all_delivered(
         "right",
     ]
     assert (document["left"], document["not_affected"]) == ([], ["X"])
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\n"
-    assert desk.read("npm.txt") == "left 2.0.0\nright 1.0.0\n"
-    kinds = desk.kinds
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 2.0.0\n"
+    assert scenario.read("npm.txt") == "left 2.0.0\nright 1.0.0\n"
+    kinds = scenario.kinds
     assert (kinds.count("FixStarted"), kinds.count("FixVerified")) == (2, 2)
 
 
 def test_what_cannot_be_fixed_is_reported_and_the_rest_is_delivered(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = desk.fix(A, advisory("B", "right@never"))
+    code = scenario.fix(A, advisory("B", "right@never"))
     document = printed(capsys)
     assert code == exit_codes.REFUSED
     assert document["fixes"][0]["advisory_ids"] == ["A"]
     (left,) = document["left"]
     assert (left["advisory_ids"], left["reason"]) == (["B"], RefusalReason.NO_FIXED_VERSION)
     assert left["sentence"]
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
 
 
-def test_for_a_person(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    desk.model = "m"
-    code = desk.fix(A, advisory("B", "right@never"), advisory("X", "absent"), json=False)
+def test_for_a_person(scenario: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario.model = "m"
+    code = scenario.fix(A, advisory("B", "right@never"), advisory("X", "absent"), json=False)
     assert code == exit_codes.REFUSED
     out = " ".join(capsys.readouterr().out.split())
     assert "left 1.0.0 → 2.0.0 (direct bump) in pypi.txt" in out
@@ -179,24 +179,27 @@ def test_for_a_person(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     assert "on the working tree, not committed: pypi.txt" in out
 
 
-def test_a_model_is_never_asked_for_a_bundle(desk: Desk) -> None:
+def test_a_model_is_never_asked_for_a_bundle(scenario: Scenario) -> None:
     """The gate fails; a retry would ask the model, which is configured, and can't plan a bundle."""
-    desk.plugins["PyPI"] = ecosystem("PyPI", accepts=False)
-    desk.model = "m"
-    assert desk.fix(A, B) == exit_codes.ESCALATED
-    assert "ModelCalled" not in desk.kinds
-    assert desk.read("pypi.txt") == PINS
+    scenario.plugins["PyPI"] = ecosystem("PyPI", accepts=False)
+    scenario.model = "m"
+    assert scenario.fix(A, B) == exit_codes.ESCALATED
+    assert "ModelCalled" not in scenario.kinds
+    assert scenario.read("pypi.txt") == PINS
 
 
 def test_a_failed_proof_in_one_ecosystem_does_not_stop_the_other(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.plugins["npm"] = ecosystem("npm", accepts=False)
-    assert desk.fix(A, NPM) == exit_codes.ESCALATED
+    scenario.plugins["npm"] = ecosystem("npm", accepts=False)
+    assert scenario.fix(A, NPM) == exit_codes.ESCALATED
     document = printed(capsys)
     assert [fix["outcome"] for fix in document["fixes"]] == ["verified", "escalated"]
     assert [fix["delivered"] for fix in document["fixes"]] == [True, False]
-    assert (desk.read("pypi.txt"), desk.read("npm.txt")) == ("left 2.0.0\nright 1.0.0\n", PINS)
+    assert (scenario.read("pypi.txt"), scenario.read("npm.txt")) == (
+        "left 2.0.0\nright 1.0.0\n",
+        PINS,
+    )
 
 
 def outcomes(document: Any) -> dict[str, str]:
@@ -204,12 +207,12 @@ def outcomes(document: Any) -> dict[str, str]:
 
 
 def test_one_that_fails_its_gates_sinks_no_other(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.plugins["PyPI"] = breaking("right")
-    assert desk.fix(A, B) == exit_codes.ESCALATED
+    scenario.plugins["PyPI"] = breaking("right")
+    assert scenario.fix(A, B) == exit_codes.ESCALATED
     document = printed(capsys)
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
     (fixed, failed) = document["fixes"]
     assert (fixed["advisory_ids"], fixed["outcome"], fixed["delivered"]) == (
@@ -228,17 +231,17 @@ def test_one_that_fails_its_gates_sinks_no_other(
     )
     # All, A, and B for its own reason; the first is taken apart, and asks nobody anything.
     assert (document["gate_runs"], len(document["taken_apart"])) == (3, 1)
-    kinds = desk.kinds
+    kinds = scenario.kinds
     ends = [kinds.count(kind) for kind in ("FixVerified", "FixRefused", "FixEscalated")]
     assert ends == [1, 1, 1]
 
 
 def test_for_a_person_each_advisory_is_named_with_its_end(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.plugins["PyPI"] = breaking("right")
+    scenario.plugins["PyPI"] = breaking("right")
     given = (A, B, advisory("C", "left@never", ecosystem="npm"))
-    assert desk.fix(*given, json=False) == exit_codes.ESCALATED
+    assert scenario.fix(*given, json=False) == exit_codes.ESCALATED
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "fixed A" in lines
     assert "not fixed B: tests_failed at proof" in lines
@@ -246,13 +249,13 @@ def test_for_a_person_each_advisory_is_named_with_its_end(
 
 
 def test_what_holds_by_itself_and_not_with_another_is_named(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each passes alone, both together fail: one is delivered, and the other one is not claimed."""
-    desk.plugins["PyPI"] = breaking(pair=("left", "right"))
-    assert desk.fix(A, B) == exit_codes.REFUSED
+    scenario.plugins["PyPI"] = breaking(pair=("left", "right"))
+    assert scenario.fix(A, B) == exit_codes.REFUSED
     document = printed(capsys)
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
     (_, alone) = document["fixes"]
     assert (alone["outcome"], alone["delivered"]) == ("verified", False)
@@ -264,23 +267,23 @@ def test_what_holds_by_itself_and_not_with_another_is_named(
 
 
 def test_where_nothing_holds_nothing_is_delivered(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.plugins["PyPI"] = breaking("left", "right")
-    before = snapshot(desk.repo)
-    assert desk.fix(A, B) == exit_codes.ESCALATED
+    scenario.plugins["PyPI"] = breaking("left", "right")
+    before = snapshot(scenario.repo)
+    assert scenario.fix(A, B) == exit_codes.ESCALATED
     document = printed(capsys)
     assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
-    assert snapshot(desk.repo) == before
-    assert desk.kinds.count("PatchDelivered") == 0
+    assert snapshot(scenario.repo) == before
+    assert scenario.kinds.count("PatchDelivered") == 0
 
 
 def test_advisories_of_one_package_stay_together(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One move clears both, so that there is nothing between them to prove."""
-    desk.plugins["PyPI"] = breaking("right")
-    assert desk.fix(A, B, advisory("B2", "right@1.5.0")) == exit_codes.ESCALATED
+    scenario.plugins["PyPI"] = breaking("right")
+    assert scenario.fix(A, B, advisory("B2", "right@1.5.0")) == exit_codes.ESCALATED
     document = printed(capsys)
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "B2": "not_fixed"}
     assert document["fixes"][1]["advisory_ids"] == ["B", "B2"]
@@ -288,7 +291,7 @@ def test_advisories_of_one_package_stay_together(
 
 
 def test_what_no_gate_can_prove_in_one_patch_is_proved_apart(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of one package's patch no gate can say anything: the other one's is proved all the same."""
 
@@ -297,64 +300,64 @@ def test_what_no_gate_can_prove_in_one_patch_is_proved_apart(
         gate = RuleGate(lambda _: True) if "right 1.0.0" in text else SkippedGate()
         return gate.judge(context)
 
-    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(JudgedBy(judge),))
-    assert desk.fix(A, B) == exit_codes.ESCALATED
+    scenario.plugins["PyPI"] = LadderEcosystem(gate_list=(JudgedBy(judge),))
+    assert scenario.fix(A, B) == exit_codes.ESCALATED
     document = printed(capsys)
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed"}
     assert document["advisories"][1]["why"][0]["reason"] == "nothing_proved"
     assert len(document["taken_apart"]) == 1
-    assert desk.kinds.count("FixEscalated") == 1
+    assert scenario.kinds.count("FixEscalated") == 1
 
 
 def test_gates_that_cannot_be_run_are_not_run_again_for_each(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_: GateContext) -> bool:
         raise ToolFailedError("The registry is down.", next_step="Wait.")
 
-    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(broken),))
-    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    scenario.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(broken),))
+    assert scenario.fix(A, B) == exit_codes.ENVIRONMENT
     document = printed(capsys)
     assert document["gate_runs"] == 1
     assert outcomes(document) == {"A": "not_fixed", "B": "not_fixed"}
 
 
 def test_what_can_be_fixed_of_an_advisory_is_delivered_and_called_that(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B has no fix for one of its packages: the other is raised, and nothing says that B is fixed."""
-    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
-    assert desk.fix(A, advisory("B", "right", "middle@never")) == exit_codes.REFUSED
+    scenario.repo = repository(scenario.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    assert scenario.fix(A, advisory("B", "right", "middle@never")) == exit_codes.REFUSED
     document = printed(capsys)
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 2.0.0\nmiddle 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 2.0.0\nmiddle 1.0.0\n"
     assert outcomes(document) == {"A": "fixed", "B": "fixed_in_part"}
     (why,) = document["advisories"][1]["why"]
     assert (why["reason"], why["fix_id"]) == ("no_fixed_version", None)
     (fix,) = document["fixes"]
     assert (fix["advisory_ids"], fix["in_part"]) == (["A", "B"], ["B"])
     assert fix["headline"].endswith("; in part: B")
-    started = [event for event in desk.events if isinstance(event, FixStarted)]
+    started = [event for event in scenario.events if isinstance(event, FixStarted)]
     assert [event.in_part for event in started] == [("B",)]
 
 
 def test_what_one_ecosystem_refuses_of_an_advisory_another_delivers_in_part(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """… and what else the delivered patch fixes is fixed: the branch is named after that."""
-    git(desk.repo, "config", "user.name", "A Person")
-    git(desk.repo, "config", "user.email", "person@example.invalid")
-    desk.plugins["npm"] = ecosystem("npm", accepts=False)
-    assert desk.fix(both("A", "left", "left"), B, commit="") == exit_codes.ESCALATED
+    git(scenario.repo, "config", "user.name", "A Person")
+    git(scenario.repo, "config", "user.email", "person@example.invalid")
+    scenario.plugins["npm"] = ecosystem("npm", accepts=False)
+    assert scenario.fix(both("A", "left", "left"), B, commit="") == exit_codes.ESCALATED
     document = printed(capsys)
     assert outcomes(document) == {"A": "fixed_in_part", "B": "fixed"}
     assert document["commit"]["branch"] == "fallback-tier/B"
-    message = git(desk.repo, "log", "-1", "--format=%B", "fallback-tier/B")
+    message = git(scenario.repo, "log", "-1", "--format=%B", "fallback-tier/B")
     assert message.startswith("Fix A+B in part\n\nA: in part only, something of it stays affected;")
     assert "\nB: fixed; the proof passes" in message
 
 
 def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The registry goes down when the second half is proved: what it says is about the others alone."""
     asked: list[str] = []
@@ -365,97 +368,99 @@ def test_what_holds_already_is_delivered_where_the_gates_cannot_go_on(
             raise ToolFailedError("The registry is down.", next_step="Wait.")
         return "right 1.0.0" in asked[-1]
 
-    desk.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(judge),))
-    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
-    assert desk.fix(A, B, advisory("C", "middle")) == exit_codes.ENVIRONMENT
+    scenario.plugins["PyPI"] = LadderEcosystem(gate_list=(RuleGate(judge),))
+    scenario.repo = repository(scenario.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+    assert scenario.fix(A, B, advisory("C", "middle")) == exit_codes.ENVIRONMENT
     document = printed(capsys)
     assert outcomes(document) == {"A": "fixed", "B": "not_fixed", "C": "not_fixed"}
     assert document["advisories"][2]["why"][0]["reason"] == "gate_infrastructure"
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\nmiddle 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\nmiddle 1.0.0\n"
 
 
-def test_the_tier_leaves_nothing_that_the_plan_does_not_say_stays(desk: Desk) -> None:
-    desk.repo = repository(desk.repo.parent / "more", {**FILES, "pypi.txt": MORE})
+def test_the_tier_leaves_nothing_that_the_plan_does_not_say_stays(scenario: Scenario) -> None:
+    scenario.repo = repository(scenario.repo.parent / "more", {**FILES, "pypi.txt": MORE})
     both_in_one = bundle([A, advisory("B", "right", "middle@never")])
     staying = (Staying(advisory_id="B", package="middle"),)
     planned = both_in_one.model_copy(update={"staying": staying})
-    with desk.services() as services:
+    with scenario.services() as services:
         for asked, ended in ((both_in_one, "refused"), (planned, "applied")):
-            inputs = services.inputs(asked, desk.repo)
+            inputs = services.inputs(asked, scenario.repo)
             found = services.tier.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
             assert found.outcome == ended, found
 
 
-def test_a_partial_fix_is_not_delivered(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_partial_fix_is_not_delivered(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One advisory of two ecosystems, proved in the one and not in the other."""
-    desk.plugins["npm"] = ecosystem("npm", accepts=False)
-    before = snapshot(desk.repo)
-    assert desk.fix(both("A", "left", "left")) == exit_codes.ESCALATED
+    scenario.plugins["npm"] = ecosystem("npm", accepts=False)
+    before = snapshot(scenario.repo)
+    assert scenario.fix(both("A", "left", "left")) == exit_codes.ESCALATED
     document = printed(capsys)
     assert (
         document["fixes"][0]["held_back"]
         == "A is not fixed in npm, and a partial fix is not delivered."
     )
     assert not document["delivered"]
-    assert snapshot(desk.repo) == before
+    assert snapshot(scenario.repo) == before
 
 
-def test_one_advisory_of_two_ecosystems_is_delivered_in_both(desk: Desk) -> None:
-    assert desk.fix(both("A", "left", "right")) == exit_codes.OK
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
-    assert desk.read("npm.txt") == "left 1.0.0\nright 2.0.0\n"
+def test_one_advisory_of_two_ecosystems_is_delivered_in_both(scenario: Scenario) -> None:
+    assert scenario.fix(both("A", "left", "right")) == exit_codes.OK
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("npm.txt") == "left 1.0.0\nright 2.0.0\n"
 
 
 def test_one_advisory_of_two_ecosystems_that_concerns_one(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Then it is one fix as ever, with the result of one."""
-    assert desk.fix(both("A", "left", "absent")) == exit_codes.OK
+    assert scenario.fix(both("A", "left", "absent")) == exit_codes.OK
     document = printed(capsys)
     assert (document["outcome"], document["advisory_id"]) == ("verified", "A")
-    assert desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
 
 
 def test_two_patches_of_one_file_are_not_put_together(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.plugins["PyPI"] = ecosystem("PyPI", touches=("shared.txt",))
-    desk.plugins["npm"] = ecosystem("npm", touches=("shared.txt",))
-    assert desk.fix(A, NPM) == exit_codes.REFUSED
+    scenario.plugins["PyPI"] = ecosystem("PyPI", touches=("shared.txt",))
+    scenario.plugins["npm"] = ecosystem("npm", touches=("shared.txt",))
+    assert scenario.fix(A, NPM) == exit_codes.REFUSED
     document = printed(capsys)
     assert [fix["held_back"] for fix in document["fixes"]] == [
         None,
         "The PyPI patch changes shared.txt too; run fix again for npm once that one is committed.",
     ]
-    assert desk.read("shared.txt") == "shared\nPyPI\n"
-    assert desk.read("npm.txt") == PINS
+    assert scenario.read("shared.txt") == "shared\nPyPI\n"
+    assert scenario.read("npm.txt") == PINS
 
 
 def test_a_dry_run_prints_one_patch_that_git_applies(
-    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = snapshot(desk.repo)
+    before = snapshot(scenario.repo)
     patch = tmp_path / "fix.patch"
-    assert desk.fix(A, NPM, dry_run=True, output=str(patch)) == exit_codes.OK
+    assert scenario.fix(A, NPM, dry_run=True, output=str(patch)) == exit_codes.OK
     assert not printed(capsys)["delivered"]
-    assert snapshot(desk.repo) == before
-    done = SubprocessClients().run("git", ["apply", str(patch)], cwd=desk.repo, timeout_s=60.0)
+    assert snapshot(scenario.repo) == before
+    done = SubprocessClients().run("git", ["apply", str(patch)], cwd=scenario.repo, timeout_s=60.0)
     assert done.ok, done
-    assert desk.read("npm.txt") == desk.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
+    assert scenario.read("npm.txt") == scenario.read("pypi.txt") == "left 2.0.0\nright 1.0.0\n"
 
 
 @pytest.mark.parametrize("given", [(), (advisory("X", "absent"), advisory("Y", "absent"))])
 def test_nothing_to_fix(
-    desk: Desk, given: tuple[Advisory, ...], capsys: pytest.CaptureFixture[str]
+    scenario: Scenario, given: tuple[Advisory, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert desk.fix(*given, json=False) == exit_codes.NOT_AFFECTED
+    assert scenario.fix(*given, json=False) == exit_codes.NOT_AFFECTED
     assert "not affected" in capsys.readouterr().out
-    assert desk.kinds == []
+    assert scenario.kinds == []
 
 
-def test_a_missing_client_is_the_environments(desk: Desk) -> None:
+def test_a_missing_client_is_the_environments(scenario: Scenario) -> None:
     from fallback_tier.errors import ToolMissingError
 
     missing = ToolMissingError("No client.", next_step="Install it.")
-    desk.plugins["PyPI"] = ecosystem("PyPI", failing={"left": missing})
-    assert desk.fix(A, B) == exit_codes.ENVIRONMENT
+    scenario.plugins["PyPI"] = ecosystem("PyPI", failing={"left": missing})
+    assert scenario.fix(A, B) == exit_codes.ENVIRONMENT

@@ -35,7 +35,7 @@ def registry() -> Iterator[Mapping[str, str]]:
         yield served.environ
 
 
-class Desk:
+class Scenario:
     """A repository with a file that can't be read, advisories, and commands that may not crash."""
 
     def __init__(self, place: Path, env: Mapping[str, str]) -> None:
@@ -66,8 +66,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, registry: Mapping[str, str]) -> Desk:
-    return Desk(tmp_path, registry)
+def scenario(tmp_path: Path, registry: Mapping[str, str]) -> Scenario:
+    return Scenario(tmp_path, registry)
 
 
 CASES = [
@@ -83,20 +83,20 @@ CASES = [
     a_choice([(*case, several) for several in (False, True) for case in CASES], step=2),
 )
 def test_a_plan_names_it_and_goes_on(
-    desk: Desk, ecosystem: str, name: str, fault: str, several: bool
+    scenario: Scenario, ecosystem: str, name: str, fault: str, several: bool
 ) -> None:
     """With several advisories this was a traceback, with one a refusal."""
     files = NPM if ecosystem == "npm" else PINS
-    desk.make(files, f"test/fixtures/{name}", fault, files.get(name, ""))
+    scenario.make(files, f"test/fixtures/{name}", fault, files.get(name, ""))
     for package in ("left", "right")[: 1 + several]:
-        desk.advisory(package.upper(), package, ecosystem)
-    ended = desk("plan")
+        scenario.advisory(package.upper(), package, ecosystem)
+    ended = scenario("plan")
     assert (ended.code, ended.json["left"]) == (exit_codes.OK, [])
     (fix,) = ended.json["fixes"]
     asked = {"left", "right"} if several else {"left"}
     assert {move["package"] for move in fix["moves"]} == asked
     assert any(f"'test/fixtures/{name}'" in note for note in fix["notes"])
-    ended = desk("plan", "--no-resolve")
+    ended = scenario("plan", "--no-resolve")
     assert any(f"'test/fixtures/{name}'" in note for note in ended.json["fixes"][0]["notes"])
 
 
@@ -110,13 +110,15 @@ def test_a_plan_names_it_and_goes_on(
         ("PyPI", "uv.lock", "a link out of the repository"),
     ],
 )
-def test_a_fix_is_proved_beside_it(desk: Desk, ecosystem: str, name: str, fault: str) -> None:
+def test_a_fix_is_proved_beside_it(
+    scenario: Scenario, ecosystem: str, name: str, fault: str
+) -> None:
     """The gates read the same files, in the patched tree."""
     files = NPM if ecosystem == "npm" else PINS
     more = {"tsconfig.json": "{}"} if ecosystem == "npm" else {}
-    desk.make({**files, **more}, f"test/fixtures/{name}", fault, files.get(name, ""))
-    desk.advisory("A", "left", ecosystem)
-    ended = desk("fix", "--dry-run")
+    scenario.make({**files, **more}, f"test/fixtures/{name}", fault, files.get(name, ""))
+    scenario.advisory("A", "left", ecosystem)
+    ended = scenario("fix", "--dry-run")
     assert (ended.code, ended.json["outcome"]) == (exit_codes.OK, "verified")
     assert f"test/fixtures/{name}" not in ended.json["application"]["files"]
     notes = ended.json["application"]["remediation"]["notes"]
@@ -127,12 +129,14 @@ def test_a_fix_is_proved_beside_it(desk: Desk, ecosystem: str, name: str, fault:
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("name", NPM)
-def test_a_fix_of_the_project_that_it_is_of_is_refused_by_name(desk: Desk, name: str) -> None:
-    desk.make({**NPM, name: ""}, f"{name}.link", "a broken link")
-    git(desk.repo, "mv", "-f", f"{name}.link", name)
-    git(desk.repo, "commit", "-q", "-m", "a link in its place")
-    desk.advisory("A", "left", "npm")
-    ended = desk("fix", "--dry-run")
+def test_a_fix_of_the_project_that_it_is_of_is_refused_by_name(
+    scenario: Scenario, name: str
+) -> None:
+    scenario.make({**NPM, name: ""}, f"{name}.link", "a broken link")
+    git(scenario.repo, "mv", "-f", f"{name}.link", name)
+    git(scenario.repo, "commit", "-q", "-m", "a link in its place")
+    scenario.advisory("A", "left", "npm")
+    ended = scenario("fix", "--dry-run")
     assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
     assert ended.json["sentence"].startswith(f"'{name}' is, or lies behind, a symbolic link. ")
     assert "Links are never followed; name the file itself." in ended.json["sentence"]
@@ -142,26 +146,26 @@ def test_a_fix_of_the_project_that_it_is_of_is_refused_by_name(desk: Desk, name:
 @pytest.mark.parametrize("path", ["package.json", "pk/a/package.json"])
 @pytest.mark.parametrize("fault", ["nested 10,000 deep", "empty"])
 def test_the_reason_is_the_file_and_not_what_follows_from_it(
-    desk: Desk, path: str, fault: str
+    scenario: Scenario, path: str, fault: str
 ) -> None:
     """The lock can be read and holds the package; what asks for it can't, or not all of it."""
     root = {**json.loads(NPM["package.json"]), "workspaces": ["pk/*"]}
-    desk.make({**NPM, "package.json": json.dumps(root)}, path, fault, "{}")
-    desk.advisory("A", "left", "npm")
-    ended = desk("fix", "--dry-run")
+    scenario.make({**NPM, "package.json": json.dumps(root)}, path, fault, "{}")
+    scenario.advisory("A", "left", "npm")
+    ended = scenario("fix", "--dry-run")
     assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
     assert ended.json["sentence"].startswith(f"'{path}' is not JSON")
     for how in ((), ("--no-resolve",)):
-        (left,) = desk("plan", *how).json["left"]
+        (left,) = scenario("plan", *how).json["left"]
         assert left["sentence"].startswith(f"'{path}' is not JSON")
 
 
-def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(desk: Desk) -> None:
+def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(scenario: Scenario) -> None:
     """B is in no file that can be read: whether it is in the one that can't be, nobody knows."""
-    desk.make(NPM, "test/fixtures/package.json", "a broken link")
-    desk.advisory("A", "left", "npm")
-    desk.advisory("B", "nobody", "npm")
-    ended = desk("plan")
+    scenario.make(NPM, "test/fixtures/package.json", "a broken link")
+    scenario.advisory("A", "left", "npm")
+    scenario.advisory("B", "nobody", "npm")
+    ended = scenario("plan")
     assert ended.code == exit_codes.REFUSED
     assert [fix["advisory_ids"] for fix in ended.json["fixes"]] == [["A"]]
     (left,) = ended.json["left"]
@@ -172,40 +176,40 @@ def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(desk: Desk) -> 
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("fault", ["a broken link", "not UTF-8"])
-def test_a_root_pyproject_that_is_nobodys_business(desk: Desk, fault: str) -> None:
+def test_a_root_pyproject_that_is_nobodys_business(scenario: Scenario, fault: str) -> None:
     """Gates of one's own may stand in it: that can be told although it can't be read."""
-    desk.make(NPM, "pyproject.toml", fault, "[tool.other]\n")
-    desk.advisory("A", "left", "npm")
-    assert desk("fix", "--dry-run").code == exit_codes.OK
+    scenario.make(NPM, "pyproject.toml", fault, "[tool.other]\n")
+    scenario.advisory("A", "left", "npm")
+    assert scenario("fix", "--dry-run").code == exit_codes.OK
 
 
 @pytest.mark.sandbox
-def test_gates_that_can_not_be_read_are_not_dropped(desk: Desk) -> None:
+def test_gates_that_can_not_be_read_are_not_dropped(scenario: Scenario) -> None:
     message = '[[tool.fallback-tier.gates]]\nname = "a"\ncommand = ["true"]\n'
-    desk.make(NPM, "pyproject.toml", "not UTF-8", message)
-    desk.advisory("A", "left", "npm")
-    ended = desk("fix", "--dry-run")
+    scenario.make(NPM, "pyproject.toml", "not UTF-8", message)
+    scenario.advisory("A", "left", "npm")
+    ended = scenario("fix", "--dry-run")
     assert (ended.code, ended.json["error"]["code"]) == (exit_codes.BAD_INPUT, "repository")
     assert "'pyproject.toml' of commit" in ended.problem
     # A link to where they stand is no way around them.
-    git(desk.repo, "mv", "pyproject.toml", "settings.toml")
-    (desk.repo / "settings.toml").write_text(message)
-    (desk.repo / "pyproject.toml").symlink_to("settings.toml")
-    git(desk.repo, "add", "-A")
-    git(desk.repo, "commit", "-q", "-m", "a link")
-    assert "'pyproject.toml' of commit" in desk("fix", "--dry-run").problem
+    git(scenario.repo, "mv", "pyproject.toml", "settings.toml")
+    (scenario.repo / "settings.toml").write_text(message)
+    (scenario.repo / "pyproject.toml").symlink_to("settings.toml")
+    git(scenario.repo, "add", "-A")
+    git(scenario.repo, "commit", "-q", "-m", "a link")
+    assert "'pyproject.toml' of commit" in scenario("fix", "--dry-run").problem
 
 
-def test_a_file_without_permission(desk: Desk) -> None:
+def test_a_file_without_permission(scenario: Scenario) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read anything")
-    desk.make(NPM, "test/fixtures/package.json", "not UTF-8", manifest())
-    desk.advisory("A", "left", "npm")
-    place = desk.repo / "test" / "fixtures" / "package.json"
+    scenario.make(NPM, "test/fixtures/package.json", "not UTF-8", manifest())
+    scenario.advisory("A", "left", "npm")
+    place = scenario.repo / "test" / "fixtures" / "package.json"
     place.chmod(0)
-    git(desk.repo, "update-index", "--assume-unchanged", "test/fixtures/package.json")
-    words = ["plan", desk.repo, "--advisory", desk.folder, "--json"]
-    ended = run(*words, env=desk.env)
+    git(scenario.repo, "update-index", "--assume-unchanged", "test/fixtures/package.json")
+    words = ["plan", scenario.repo, "--advisory", scenario.folder, "--json"]
+    ended = run(*words, env=scenario.env)
     place.chmod(0o644)
     assert ended.code == exit_codes.OK
     assert "Permission denied" in json.dumps(ended.json["fixes"][0]["notes"])

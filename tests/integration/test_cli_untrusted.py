@@ -20,7 +20,7 @@ from fallback_tier.cli.progress import FixProgress, PlanProgress
 from fallback_tier.errors import AdvisoryError, RecipeError
 from fallback_tier.gates.result import RefusedFix
 from fallback_tier.wiring import audit_db
-from tests.integration.test_cli_several import Desk, ecosystem
+from tests.integration.test_cli_several import Scenario, ecosystem
 from tests.unit.planning.test_planning import advisory, planned
 from tests.unit.planning.test_planning_unknown import commits_only
 
@@ -78,13 +78,13 @@ def test_progress_is_told_in_the_trails_own_words() -> None:
 
 
 def test_a_clients_words_are_redacted_in_the_trail(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    scenario = Scenario(tmp_path)
     message = f"npm: https://me:s3cr3tw0rd@registry.test/left failed {HOSTILE}" + "x" * 5_000
     error = RecipeError(RefusalReason.RESOLVER_FAILED, message, next_step="")
-    desk.plugins = {**desk.plugins, "PyPI": ecosystem("PyPI", failing={"left": error})}
-    assert desk.fix(advisory("A", "left")) == exit_codes.REFUSED
-    assert "RecipeEvaluated" in desk.kinds
-    store = SqliteAuditStore(audit_db(desk.state))
+    scenario.plugins = {**scenario.plugins, "PyPI": ecosystem("PyPI", failing={"left": error})}
+    assert scenario.fix(advisory("A", "left")) == exit_codes.REFUSED
+    assert "RecipeEvaluated" in scenario.kinds
+    store = SqliteAuditStore(audit_db(scenario.state))
     reasons = [
         str(it.payload.reason) for it in store.events() if isinstance(it.payload, RecipeEvaluated)
     ]
@@ -113,8 +113,8 @@ def test_planned_and_then_not_fixed_is_no_success(tmp_path: Path) -> None:
 def test_a_record_of_commits_is_not_said_to_be_no_concern(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk = Desk(tmp_path)
-    assert desk.fix(commits_only("G", "left")) == exit_codes.REFUSED
+    scenario = Scenario(tmp_path)
+    assert scenario.fix(commits_only("G", "left")) == exit_codes.REFUSED
     reported = json.loads(capsys.readouterr().out)
     assert reported["reason"] == "no_fixed_version"
     assert "names no version of left" in reported["sentence"]
@@ -123,23 +123,23 @@ def test_a_record_of_commits_is_not_said_to_be_no_concern(
 def test_a_record_of_commits_in_two_ecosystems_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk = Desk(tmp_path)
+    scenario = Scenario(tmp_path)
     both = commits_only("G", "left")
     npm = [it.model_dump() for it in both.affected]
     npm[0]["package"]["ecosystem"] = "npm"
     record = Advisory.model_validate({"id": "G", "affected": [*map(dict, both.affected), *npm]})
-    assert desk.fix(record) == exit_codes.REFUSED
+    assert scenario.fix(record) == exit_codes.REFUSED
     reported = json.loads(capsys.readouterr().out)
     assert [item["reason"] for item in reported["left"]] == ["no_fixed_version"] * 2
     assert reported["not_affected"] == []
 
 
 def test_the_trail_names_every_advisory_of_a_bundle(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    scenario = Scenario(tmp_path)
     given = [advisory(name, "left") for name in "ABCDE"] + [advisory("GUARD", "absent")]
-    assert desk.fix(*given) == exit_codes.OK
-    assert "FixStarted" in desk.kinds
-    store = SqliteAuditStore(audit_db(desk.state))
+    assert scenario.fix(*given) == exit_codes.OK
+    assert "FixStarted" in scenario.kinds
+    store = SqliteAuditStore(audit_db(scenario.state))
     (started,) = [it.payload for it in store.events() if isinstance(it.payload, FixStarted)]
     store.close()
     assert started.advisory_ids == tuple("ABCDE")

@@ -14,7 +14,7 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import FILES
 from tests.integration import contract_foreign as foreign
-from tests.integration import contract_house as house
+from tests.integration import contract_scenario
 from tests.integration import contract_sequences as sequences
 from tests.integration.contract_model import FOLLOWS
 
@@ -36,7 +36,7 @@ def test_a_foreign_orchestrator_that_breaks_a_rule_is_refused_and_can_go_on() ->
 
 
 def test_every_sort_of_story_is_told() -> None:
-    stories = [house.told(seed) for seed in range(STORIES)]
+    stories = [contract_scenario.told(seed) for seed in range(STORIES)]
     assert {story.recipe for story in stories} == {"selected", "declined"}
     assert {story.memory for story in stories} == {None, 0, 1, 3, -1}
     assert {bool(story.leaves) for story in stories} == {True, False}
@@ -50,7 +50,7 @@ def test_the_model_knows_every_event_of_a_fix() -> None:
 # --- Without the action, the alarm ---
 
 
-class Forgetful(house.Watched):
+class Forgetful(contract_scenario.Watched):
     """Says that RagSkippedOnRetry is on record, and does not put it there."""
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
@@ -60,31 +60,35 @@ class Forgetful(house.Watched):
 
 
 @pytest.fixture
-def stories() -> Iterator[house.Story]:
+def stories() -> Iterator[contract_scenario.Story]:
     return (
         story
-        for story in map(house.told, range(STORIES))
+        for story in map(contract_scenario.told, range(STORIES))
         if not story.leaves and story.recipe == "selected" and story.gate[0] == "fails"
     )
 
 
 def test_a_tier_that_forgets_the_skip_is_stopped_before_it_asks(
-    tmp_path: Path, stories: Iterator[house.Story]
+    tmp_path: Path, stories: Iterator[contract_scenario.Story]
 ) -> None:
     with closing(SqliteAuditStore(tmp_path / "audit.db", guard=ContractGuard())) as store:
         repo = context(tmp_path / "repo", FILES)
-        fix = house.House(next(stories), Forgetful(store), repo, tmp_path / "state")
+        fix = contract_scenario.ContractScenario(
+            next(stories), Forgetful(store), repo, tmp_path / "state"
+        )
         with pytest.raises(ContractError, match="rule rag-skip-recorded"):
             fix.run()
         assert not fix.author.heard
 
 
 def test_a_memory_that_is_asked_on_a_retry_fails_the_story(
-    tmp_path: Path, stories: Iterator[house.Story]
+    tmp_path: Path, stories: Iterator[contract_scenario.Story]
 ) -> None:
     with closing(SqliteAuditStore(tmp_path / "audit.db", guard=ContractGuard())) as store:
         repo = context(tmp_path / "repo", FILES)
-        fix = house.House(next(stories), house.Watched(store), repo, tmp_path / "state")
+        fix = contract_scenario.ContractScenario(
+            next(stories), contract_scenario.Watched(store), repo, tmp_path / "state"
+        )
         fix.run()
         assert fix.watched.last is not None
         assert fix.watched.last.is_retry

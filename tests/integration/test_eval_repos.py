@@ -14,7 +14,7 @@ from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Kind
 from tests.eval_repos.results import Result
 from tests.eval_repos.running import Options, run_case
-from tests.unit.eval_repos.house import npm_case, uv_case
+from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 pytestmark = pytest.mark.sandbox
 

@@ -37,7 +37,7 @@ from tests.integration.leaf_sequences import (
     JUDGE_SAYS,
     VALID,
     Case,
-    Desk,
+    LeafScenario,
     attempt,
 )
 
@@ -97,7 +97,7 @@ class SayingGate:
 
 
 @dataclass
-class Fix(Desk):
+class Fix(LeafScenario):
     """A fix over a real repository; ``gate`` goes on where it was, as a repository's tests would."""
 
     gate: SayingGate = field(default_factory=lambda: SayingGate(iter(())))
@@ -224,8 +224,8 @@ stories = st.builds(
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[Story], Fix]":
-    root = tmp_path_factory.mktemp("house") / "repo"
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[Story], Fix]":
+    root = tmp_path_factory.mktemp("scenario") / "repo"
     root.mkdir()
     commits: list[str] = []
 
@@ -246,8 +246,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> "Callable[[Story], Fix]":
 @example(
     story=Story(Case(("plan 0", "plan 1", "plan 2"), None), ("fails", "fails", "fails otherwise"))
 )
-def test_every_fix_ends_as_it_must(house: "Callable[[Story], Fix]", story: Story) -> None:
-    fix = house(story)
+def test_every_fix_ends_as_it_must(scenario: "Callable[[Story], Fix]", story: Story) -> None:
+    fix = scenario(story)
     assert ended(fix.start()) == expected(story), fix.audit.kinds
     assert len(ENDS & set(fix.audit.kinds)) == 1
 
@@ -255,12 +255,12 @@ def test_every_fix_ends_as_it_must(house: "Callable[[Story], Fix]", story: Story
 @SLOW
 @given(story=stories)
 def test_a_fix_that_stops_at_each_call_ends_as_it_must(
-    house: "Callable[[Story], Fix]", story: Story
+    scenario: "Callable[[Story], Fix]", story: Story
 ) -> None:
     # A judge's failure is no answer, so after a stop it is asked again; and one without room is none.
     # Who asks for code that the cap has no room for has declined (ADR-0044): here it declines at once.
     author = tuple("refuse" if word == "ask" else word for word in story.case.author)
-    fix = house(story._replace(case=Case(author, judge=None)))
+    fix = scenario(story._replace(case=Case(author, judge=None)))
     fix.tokens_per_fix = 0
     result = fix.start()
     while isinstance(result, Escalated) and result.reason is EscalationReason.BUDGET_EXHAUSTED:
@@ -273,9 +273,9 @@ def test_a_fix_that_stops_at_each_call_ends_as_it_must(
 @SLOW
 @given(story=stories, leave_after=st.integers(1, 60))
 def test_whoever_interrupts_leaves_an_open_fix_and_a_whole_trail(
-    house: "Callable[[Story], Fix]", story: Story, leave_after: int
+    scenario: "Callable[[Story], Fix]", story: Story, leave_after: int
 ) -> None:
-    fix = house(story)
+    fix = scenario(story)
     fix.leave_after = leave_after
     try:
         fix.start()

@@ -21,13 +21,13 @@ from tests.fakes.crashing import Kill, boundaries
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
-from tests.integration.crash_house import PASSES, CrashHouse
+from tests.integration.crash_scenario import PASSES, CrashScenario
 from tests.integration.test_answer_sequences import MAKING
 
 ADA = Signature("Ada", "the machine was flaky")
 
 
-class House(CrashHouse):
+class Scenario(CrashScenario):
     """Its gate is red, whatever the patch, until it is fixed. Whoever killed it may put it back."""
 
     def __init__(self, root: Path) -> None:
@@ -66,39 +66,39 @@ class House(CrashHouse):
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> House:
-    house = House(tmp_path_factory.mktemp("again") / "house")
-    assert house.fix() == exit_codes.ESCALATED
-    assert house.said()["reason"] == "retry_cap_reached"
-    house.keep("asked")
-    return house
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    scenario = Scenario(tmp_path_factory.mktemp("again") / "scenario")
+    assert scenario.fix() == exit_codes.ESCALATED
+    assert scenario.said()["reason"] == "retry_cap_reached"
+    scenario.keep("asked")
+    return scenario
 
 
 @pytest.fixture
-def house(asked: House) -> Iterator[House]:
+def scenario(asked: Scenario) -> Iterator[Scenario]:
     """As the fix stood when a person was asked."""
     yield asked
     asked.put_back("asked")
 
 
 def test_the_patch_is_judged_and_nothing_is_made(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a recipe, or whoever chooses one, was asked")
 
     for name in ("select", "apply", "outline"):
         monkeypatch.setattr(FakeEcosystem, name, asked)
-    house.judge_again()
-    house.fixed.touch()
-    before, requests = len(house.events), house.requests
-    ended = house.ended(house.resume())
+    scenario.judge_again()
+    scenario.fixed.touch()
+    before, requests = len(scenario.events), scenario.requests
+    ended = scenario.ended(scenario.resume())
     assert (ended.code, ended.document["outcome"]) == (0, "verified")
     assert ended.document["attempts"] == 2  # that of its making
     assert ended.document["usage"] == []
     assert PASSES in ended.diff
-    assert house.requests == requests
-    kinds = house.since(before)
+    assert scenario.requests == requests
+    kinds = scenario.since(before)
     assert not MAKING & set(kinds)
     assert kinds == [
         *("FixStarted", "SandboxDisabled", "AttemptStarted", "PatchProposed"),
@@ -106,100 +106,102 @@ def test_the_patch_is_judged_and_nothing_is_made(
         *("FixVerified", "PatchDelivered"),
     ]
     started, patch = (
-        next(event for event in house.events[before:] if isinstance(event, kind))
+        next(event for event in scenario.events[before:] if isinstance(event, kind))
         for kind in (FixStarted, PatchProposed)
     )
-    (made,) = (e for e in house.events[:before] if isinstance(e, PatchProposed) and e.attempt == 2)
+    (made,) = (
+        e for e in scenario.events[:before] if isinstance(e, PatchProposed) and e.attempt == 2
+    )
     assert isinstance(patch, PatchProposed)
     assert patch == made.model_copy(update={"taken_from": patch.taken_from})
     assert isinstance(started, FixStarted)
     assert started.judges_again == made.patch_sha256
-    (attempt,) = (e for e in house.events[before:] if isinstance(e, AttemptStarted))
+    (attempt,) = (e for e in scenario.events[before:] if isinstance(e, AttemptStarted))
     assert (attempt.prior_attempt_count, attempt.prompt_shape) == (0, PromptShape.NONE)
 
 
-def test_a_person_is_asked_again_where_the_gate_is_as_it_was(house: House) -> None:
-    house.judge_again()
-    requests = house.requests
-    ended = house.ended(house.resume())
+def test_a_person_is_asked_again_where_the_gate_is_as_it_was(scenario: Scenario) -> None:
+    scenario.judge_again()
+    requests = scenario.requests
+    ended = scenario.ended(scenario.resume())
     assert (ended.code, ended.document["reason"]) == (exit_codes.ESCALATED, "gates_failed_again")
     assert "patch of attempt 2, and it failed at proof" in ended.document["question"]
     assert [one["status"] for one in ended.document["verdicts"]][-2:] == ["passed", "failed"]
-    assert (house.requests, ended.diff) == (requests, "")
+    assert (scenario.requests, ended.diff) == (requests, "")
     # Once more, fixed; the patch is still that of the first gate transition.
-    house.judge_again("gate-3")
-    house.fixed.touch()
-    assert house.ended(house.resume()).code == 0
-    assert len({patch.patch_sha256 for patch in taken(house)}) == 1
-    assert len({patch.taken_from for patch in taken(house)}) == 1
+    scenario.judge_again("gate-3")
+    scenario.fixed.touch()
+    assert scenario.ended(scenario.resume()).code == 0
+    assert len({patch.patch_sha256 for patch in taken(scenario)}) == 1
+    assert len({patch.taken_from for patch in taken(scenario)}) == 1
 
 
-def taken(house: House) -> list[PatchProposed]:
-    patches = [event for event in house.events if isinstance(event, PatchProposed)]
+def taken(scenario: Scenario) -> list[PatchProposed]:
+    patches = [event for event in scenario.events if isinstance(event, PatchProposed)]
     return [patch for patch in patches if patch.taken_from]
 
 
-def test_attempts_behind_it_start_with_its_failure(house: House) -> None:
-    house.judge_again()
-    assert house.resume() == exit_codes.ESCALATED
-    with house.services() as its:
-        reopen(its.audit, house.fix_id, ADA, opens="gate-3")
-    before = len(house.events)
-    house.resume()
-    house.check()
-    starts = [e for e in house.events[before:] if isinstance(e, AttemptStarted)]
+def test_attempts_behind_it_start_with_its_failure(scenario: Scenario) -> None:
+    scenario.judge_again()
+    assert scenario.resume() == exit_codes.ESCALATED
+    with scenario.services() as its:
+        reopen(its.audit, scenario.fix_id, ADA, opens="gate-3")
+    before = len(scenario.events)
+    scenario.resume()
+    scenario.check()
+    starts = [e for e in scenario.events[before:] if isinstance(e, AttemptStarted)]
     assert (starts[0].attempt, starts[0].prior_attempt_count) == (3, 1)
 
 
-def test_what_gates_kept_is_forgotten_and_not_lost(house: House) -> None:
+def test_what_gates_kept_is_forgotten_and_not_lost(scenario: Scenario) -> None:
     """The shared cache says "in part" still: for the fixes that are judged by it."""
-    cache = house.state / "cache"
+    cache = scenario.state / "cache"
     assert (cache / "installed").read_text() == "in part"
-    house.judge_again()
-    house.fixed.touch()
-    assert house.resume() == 0
+    scenario.judge_again()
+    scenario.fixed.touch()
+    assert scenario.resume() == 0
     assert [path.name for path in cache.iterdir()] == ["installed"]
     assert (cache / "installed").read_text() == "in part"
 
 
-def test_killed_anywhere_it_comes_to_the_same_end(house: House) -> None:
-    house.judge_again()
-    house.fixed.touch()
-    house.keep("reopened")
-    before = len(house.events)
-    whole = house.ended(house.resume())
-    kinds = house.since(before)
+def test_killed_anywhere_it_comes_to_the_same_end(scenario: Scenario) -> None:
+    scenario.judge_again()
+    scenario.fixed.touch()
+    scenario.keep("reopened")
+    before = len(scenario.events)
+    whole = scenario.ended(scenario.resume())
+    kinds = scenario.since(before)
     for kill in boundaries(len(kinds)):
-        house.put_back("reopened")
-        assert house.resume(kill) is None, kill
-        assert house.ended(house.resume()) == whole, kill
+        scenario.put_back("reopened")
+        assert scenario.resume(kill) is None, kill
+        assert scenario.ended(scenario.resume()) == whole, kill
         for kind in ("GateJudged", "FixVerified", "PatchDelivered"):
-            assert house.since(before).count(kind) == kinds.count(kind), (kill, kind)
-        assert not MAKING & set(house.since(before)), kill
-    assert not list((house.state / "cache").glob("again-*"))
+            assert scenario.since(before).count(kind) == kinds.count(kind), (kill, kind)
+        assert not MAKING & set(scenario.since(before)), kill
+    assert not list((scenario.state / "cache").glob("again-*"))
 
 
 @pytest.mark.parametrize("kill", [None, Kill(3, before=False)])
 def test_a_patch_that_is_gone_is_an_error_and_nothing_is_recorded(
-    house: House, kill: Kill | None
+    scenario: Scenario, kill: Kill | None
 ) -> None:
     """Between the reopening and its run; and in the middle of it."""
-    house.judge_again()
+    scenario.judge_again()
     if kill is not None:
-        assert house.resume(kill) is None
-    before = house.events
+        assert scenario.resume(kill) is None
+    before = scenario.events
     (event,) = (e for e in before if isinstance(e, PatchProposed) and e.attempt == 2)
-    FileEvidenceStore(evidence_dir(house.state)).path(event.patch_sha256).unlink()
-    with pytest.raises(EvidenceError), house.services() as its:
-        house.go_on(its)
-    assert house.events == before
+    FileEvidenceStore(evidence_dir(scenario.state)).path(event.patch_sha256).unlink()
+    with pytest.raises(EvidenceError), scenario.services() as its:
+        scenario.go_on(its)
+    assert scenario.events == before
 
 
-def test_another_commit_is_not_judged(house: House) -> None:
-    house.judge_again()
-    (house.repo / "app.py").write_text("")
-    git(house.repo, "commit", "-qam", "mine")
-    before = house.events
-    with pytest.raises(RepositoryError, match="began at commit"), house.services() as its:
-        house.go_on(its)
-    assert house.events == before
+def test_another_commit_is_not_judged(scenario: Scenario) -> None:
+    scenario.judge_again()
+    (scenario.repo / "app.py").write_text("")
+    git(scenario.repo, "commit", "-qam", "mine")
+    before = scenario.events
+    with pytest.raises(RepositoryError, match="began at commit"), scenario.services() as its:
+        scenario.go_on(its)
+    assert scenario.events == before

@@ -18,7 +18,7 @@ from tests.integration.leaf_sequences import (
     JUDGE_SAYS,
     VALID,
     Case,
-    Desk,
+    LeafScenario,
     came_to,
     expected,
     finished,
@@ -51,7 +51,7 @@ def recorded(events: list[TierEvent]) -> list[TierEvent]:
 @QUICK
 @given(case=cases)
 def test_every_answer_and_verdict_acts(tmp_path: Path, case: Case) -> None:
-    streamed, run = Desk(tmp_path, case), Desk(tmp_path, case)
+    streamed, run = LeafScenario(tmp_path, case), LeafScenario(tmp_path, case)
     events = streamed.stream()
     streamed.check()
     application = finished(events)
@@ -69,21 +69,23 @@ def test_every_answer_and_verdict_acts(tmp_path: Path, case: Case) -> None:
 def test_whoever_leaves_and_comes_back_pays_nothing_twice(
     tmp_path: Path, case: Case, stops: list[int]
 ) -> None:
-    desk = Desk(tmp_path, case)
+    scenario = LeafScenario(tmp_path, case)
     due = case
     for stop in (*stops, None):
-        due = desk.case_from_anew
-        events = desk.stream(leave_after=stop)
-        desk.check()
-        if OUTCOMES & set(desk.audit.kinds):
+        due = scenario.case_from_anew
+        events = scenario.stream(leave_after=stop)
+        scenario.check()
+        if OUTCOMES & set(scenario.audit.kinds):
             break
-        assert desk.audit.kinds[-1] == "ConsumerLeft"
-    assert OUTCOMES & set(desk.audit.kinds)
+        assert scenario.audit.kinds[-1] == "ConsumerLeft"
+    assert OUTCOMES & set(scenario.audit.kinds)
     if isinstance(events[-1], Finished):
-        assert came_to(finished(events)) == expected(due)._replace(why=""), desk.audit.kinds
+        assert came_to(finished(events)) == expected(due)._replace(why=""), scenario.audit.kinds
     # What was heard out is on record once, and nothing was heard that is not.
-    ended = [e for e in desk.audit.payloads if isinstance(e, ModelAnswered)]
-    heard = [word for word in (*desk.author.heard, *desk.judge.heard) if word not in FAILURES]
+    ended = [e for e in scenario.audit.payloads if isinstance(e, ModelAnswered)]
+    heard = [
+        word for word in (*scenario.author.heard, *scenario.judge.heard) if word not in FAILURES
+    ]
     assert len(ended) == len(heard)
 
 
@@ -92,17 +94,17 @@ def test_whoever_leaves_and_comes_back_pays_nothing_twice(
 def test_a_raised_budget_goes_on_to_the_same_end(
     tmp_path: Path, case: Case, caps: list[int]
 ) -> None:
-    desk = Desk(tmp_path, case)
+    scenario = LeafScenario(tmp_path, case)
     for cap in (*caps, 10**9):
-        desk.tokens_per_fix = cap
-        due = desk.case_from_anew
-        application = finished(desk.stream())
-        desk.check()
+        scenario.tokens_per_fix = cap
+        due = scenario.case_from_anew
+        application = finished(scenario.stream())
+        scenario.check()
         if not is_stopped(application):
             break
     came = came_to(application)
-    if "budget has no room for the judge" not in str(desk.audit.payloads):
-        assert came == expected(due)._replace(why=""), desk.audit.kinds
+    if "budget has no room for the judge" not in str(scenario.audit.payloads):
+        assert came == expected(due)._replace(why=""), scenario.audit.kinds
     else:
         assert came.plan is None or came.plan in due.author
 
@@ -112,9 +114,9 @@ def test_what_is_said_of_a_void_draft_has_no_secret(
 ) -> None:
     secret = "ghp_" + "a1B2" * 9
     monkeypatch.setitem(INVALID, "a secret", {**VALID["plan 0"], "citations": [secret]})
-    desk = Desk(tmp_path, Case(("a secret",), None))
-    void = [event for event in desk.stream() if isinstance(event, DraftDiscarded)]
-    (reported,) = desk.audit.of(PlanRejected)
+    scenario = LeafScenario(tmp_path, Case(("a secret",), None))
+    void = [event for event in scenario.stream() if isinstance(event, DraftDiscarded)]
+    (reported,) = scenario.audit.of(PlanRejected)
     assert "[REDACTED]" in str(reported)
     assert "[REDACTED]" in void[0].reason
     assert secret not in str(void)

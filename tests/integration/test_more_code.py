@@ -7,15 +7,15 @@ import pytest
 from fallback_audit.events import ModelCalled, MoreCodeShown
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.outcome import Applied, Refused
-from tests.integration.leaf_sequences import UNSEEN, Case, Desk
+from tests.integration.leaf_sequences import UNSEEN, Case, LeafScenario
 
 
-def desk(place: Path, *words: str, judge: tuple[str, ...] | None = None) -> Desk:
-    return Desk(place, Case(words, judge, ()))
+def scenario(place: Path, *words: str, judge: tuple[str, ...] | None = None) -> LeafScenario:
+    return LeafScenario(place, Case(words, judge, ()))
 
 
 def test_it_is_shown_and_answers(tmp_path: Path) -> None:
-    made = desk(tmp_path, "ask", "plan 0")
+    made = scenario(tmp_path, "ask", "plan 0")
     assert isinstance(made.run(), Applied)
     made.check()
     (shown,) = made.audit.of(MoreCodeShown)
@@ -25,7 +25,7 @@ def test_it_is_shown_and_answers(tmp_path: Path) -> None:
 
 
 def test_what_it_was_shown_may_be_edited_and_cited_and_is_judged_by(tmp_path: Path) -> None:
-    made = desk(tmp_path, "ask", "plan of what was unseen", judge=("supported",))
+    made = scenario(tmp_path, "ask", "plan of what was unseen", judge=("supported",))
     application = made.run()
     made.check()
     assert isinstance(application, Applied)
@@ -45,7 +45,7 @@ def test_what_it_was_shown_may_be_edited_and_cited_and_is_judged_by(tmp_path: Pa
 def test_else_it_has_declined(
     tmp_path: Path, words: tuple[str, ...], judge: tuple[str, ...] | None
 ) -> None:
-    made = desk(tmp_path, *words, judge=judge)
+    made = scenario(tmp_path, *words, judge=judge)
     application = made.run()
     made.check()
     assert isinstance(application, Refused)
@@ -54,7 +54,7 @@ def test_else_it_has_declined(
 
 
 def test_a_cap_that_has_no_room_for_more_code_leaves_the_models_word(tmp_path: Path) -> None:
-    made = Desk(tmp_path, Case(("ask", "plan 0"), None, ()), tokens_per_fix=13_000)
+    made = LeafScenario(tmp_path, Case(("ask", "plan 0"), None, ()), tokens_per_fix=13_000)
     application = made.run()
     made.check()
     assert isinstance(application, Refused)
@@ -63,8 +63,8 @@ def test_a_cap_that_has_no_room_for_more_code_leaves_the_models_word(tmp_path: P
 
 
 def test_an_answer_that_was_paid_for_is_found_again(tmp_path: Path) -> None:
-    made = desk(tmp_path, "ask", "plan 0")
-    kinds = [event.kind for event in Desk(tmp_path / "whole", made.case).stream()]
+    made = scenario(tmp_path, "ask", "plan 0")
+    kinds = [event.kind for event in LeafScenario(tmp_path / "whole", made.case).stream()]
     made.stream(leave_after=kinds.index("MoreCodeShown") + 1)
     assert isinstance(made.run(), Applied)
     made.check()

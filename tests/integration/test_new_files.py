@@ -61,7 +61,7 @@ PLAN = planned(MADE, USED)
 BROKEN = planned(MADE.model_copy(update={"new": MADE.new + " + 1"}), USED)
 
 
-class Desk:
+class Scenario:
     """A repository that is the affected package, its advisory, a server that answers what it is told to."""
 
     def __init__(self, place: Path, server: Server) -> None:
@@ -100,21 +100,21 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
     with messages_server() as server:
-        yield Desk(tmp_path, server)
+        yield Scenario(tmp_path, server)
 
 
-def test_in_either_form_it_is_proved_and_its_patch_is_taken_by_git(desk: Desk) -> None:
+def test_in_either_form_it_is_proved_and_its_patch_is_taken_by_git(scenario: Scenario) -> None:
     texts = {"json": PLAN.model_dump_json(), "blocks": write_blocks(PLAN)}
     found = {}
     for form, text in texts.items():
-        ended = desk.fix(text, options=("--dry-run", "--json"), form=form)
+        ended = scenario.fix(text, options=("--dry-run", "--json"), form=form)
         assert ended.code == exit_codes.OK, ended
         found[form] = ended.json["application"]
         verdicts = {
             event["payload"]["gate"]: event["payload"]["status"]
-            for event in desk.events(ended.json["fix_id"], form)
+            for event in scenario.events(ended.json["fix_id"], form)
             if event["kind"] == "GateJudged"
         }
         for gate in (
@@ -129,67 +129,67 @@ def test_in_either_form_it_is_proved_and_its_patch_is_taken_by_git(desk: Desk) -
             assert verdicts[gate] == "passed", verdicts
     for key in ("diff", "patch_sha256", "edit_digest", "files"):
         assert found["json"][key] == found["blocks"][key], key
-    assert desk.status() == ""
-    patch = desk.place / "exported.patch"
+    assert scenario.status() == ""
+    patch = scenario.place / "exported.patch"
     patch.write_text(found["json"]["diff"])
-    git(desk.repo, "apply", "--index", str(patch))
-    assert git(desk.repo, "status", "--porcelain") == "M  left/core.py\nA  left/digits.py\n"
-    assert (desk.repo / "left/digits.py").read_text() == MADE.new + "\n"
-    assert git(desk.repo, "ls-files", "--stage", "left/digits.py").startswith("100644 ")
+    git(scenario.repo, "apply", "--index", str(patch))
+    assert git(scenario.repo, "status", "--porcelain") == "M  left/core.py\nA  left/digits.py\n"
+    assert (scenario.repo / "left/digits.py").read_text() == MADE.new + "\n"
+    assert git(scenario.repo, "ls-files", "--stage", "left/digits.py").startswith("100644 ")
 
 
-def test_it_is_put_on_the_working_tree_and_called_new(desk: Desk) -> None:
-    report = desk.place / "report"
-    ended = desk.fix(PLAN, options=("--report", str(report)))
+def test_it_is_put_on_the_working_tree_and_called_new(scenario: Scenario) -> None:
+    report = scenario.place / "report"
+    ended = scenario.fix(PLAN, options=("--report", str(report)))
     assert ended.code == exit_codes.OK, ended
     assert "not committed: left/core.py, left/digits.py (new)\n" in ended.out
-    assert desk.status() == " M left/core.py\n?? left/digits.py\n"
+    assert scenario.status() == " M left/core.py\n?? left/digits.py\n"
     body = (report / "pull-request.md").read_text()
     assert "Files changed: `left/core.py`, `left/digits.py` (new)." in body
 
 
-def test_it_is_part_of_the_commit(desk: Desk) -> None:
-    ended = desk.fix(PLAN, options=("--commit", "mine"))
+def test_it_is_part_of_the_commit(scenario: Scenario) -> None:
+    ended = scenario.fix(PLAN, options=("--commit", "mine"))
     assert ended.code == exit_codes.OK, ended
-    assert desk.status() == ""
-    assert git(desk.repo, "diff", "--name-status", "HEAD", "mine") == (
+    assert scenario.status() == ""
+    assert git(scenario.repo, "diff", "--name-status", "HEAD", "mine") == (
         "M\tleft/core.py\nA\tleft/digits.py\n"
     )
 
 
-def test_the_same_file_again_is_the_same_patch_again(desk: Desk) -> None:
+def test_the_same_file_again_is_the_same_patch_again(scenario: Scenario) -> None:
     """A fresh context that makes what failed before, typed in another way, is asked for something else."""
     first, second = BROKEN.edits
     typed = first.model_copy(update={"new": first.new.replace("    ", "  ") + "\n\n"})
-    ended = desk.fix(BROKEN, planned(second, typed), PLAN, options=("--dry-run", "--json"))
+    ended = scenario.fix(BROKEN, planned(second, typed), PLAN, options=("--dry-run", "--json"))
     assert ended.code == exit_codes.OK, ended
-    events = desk.events(ended.json["fix_id"])
+    events = scenario.events(ended.json["fix_id"])
     (again,) = [event["payload"] for event in events if event["kind"] == "RepeatedPatchRejected"]
     assert again["repeats_attempt"] == 1
-    retry = json.dumps(desk.server.seen[1].body)
+    retry = json.dumps(scenario.server.seen[1].body)
     assert "left/digits.py (a new file)" in retry
     assert "+ def only_digits(text):" in retry
 
 
-def test_a_fix_goes_on_where_a_new_file_had_failed(desk: Desk) -> None:
+def test_a_fix_goes_on_where_a_new_file_had_failed(scenario: Scenario) -> None:
     """The second attempt stops at a cap; resumed, it goes on with what the first one learned."""
-    ended = desk.fix(BROKEN, options=("--dry-run", "--json", "--max-tokens", "1"))
-    events = desk.events(ended.json["fix_id"])
+    ended = scenario.fix(BROKEN, options=("--dry-run", "--json", "--max-tokens", "1"))
+    events = scenario.events(ended.json["fix_id"])
     (wanted,) = [event["payload"]["wanted"] for event in events if event["kind"] == "BudgetReached"]
     cap = str(int(wanted) + 100)  # of a retry's prompt, the failure's summary alone has more
-    ended = desk.fix(BROKEN, options=("--dry-run", "--json", "--max-tokens", cap))
+    ended = scenario.fix(BROKEN, options=("--dry-run", "--json", "--max-tokens", cap))
     fix = ended.json["fix_id"]
-    assert [event["kind"] for event in desk.events(fix)].count("AttemptFailed") == 1
+    assert [event["kind"] for event in scenario.events(fix)].count("AttemptFailed") == 1
     raised = run(
         *["review", "raise-budget", fix, "--by", "Ada", "--because", "worth it"],
-        *["--max-tokens", "900000", "--state-dir", desk.place / "state-json"],
+        *["--max-tokens", "900000", "--state-dir", scenario.place / "state-json"],
     )
     assert raised.code == exit_codes.OK, raised
-    ended = desk.fix(BROKEN, PLAN, options=("--json", "--resume", fix))
+    ended = scenario.fix(BROKEN, PLAN, options=("--json", "--resume", fix))
     assert ended.code == exit_codes.OK, ended
-    kinds = [event["kind"] for event in desk.events(fix)]
+    kinds = [event["kind"] for event in scenario.events(fix)]
     assert kinds.count("RepeatedPatchRejected") == 1
-    assert desk.status() == " M left/core.py\n?? left/digits.py\n"
+    assert scenario.status() == " M left/core.py\n?? left/digits.py\n"
 
 
 @pytest.mark.parametrize(
@@ -210,60 +210,62 @@ def test_a_fix_goes_on_where_a_new_file_had_failed(desk: Desk) -> None:
     ),
 )
 def test_what_may_not_be_made_is_asked_again_and_never_handed_on(
-    desk: Desk, path: str, why: str
+    scenario: Scenario, path: str, why: str
 ) -> None:
-    (desk.repo / "left" / "found.py").write_text("a person's\n")
+    (scenario.repo / "left" / "found.py").write_text("a person's\n")
     bad = planned(MADE.model_copy(update={"path": path}), USED)
     refusal = '{"action": "refuse", "reason": "no other way"}'
-    ended = desk.fix(bad, refusal, options=("--dry-run", "--json"))
+    ended = scenario.fix(bad, refusal, options=("--dry-run", "--json"))
     assert ended.code not in {exit_codes.OK, exit_codes.PATCHED}, ended
-    events = desk.events(ended.json["fix_id"])
+    events = scenario.events(ended.json["fix_id"])
     (rejected,) = [event["payload"] for event in events if event["kind"] == "PlanRejected"]
     assert why in rejected["problems"][0]
     assert not any(event["kind"] == "PatchProposed" for event in events)
-    message = json.dumps(desk.server.seen[1].body["messages"][-1], ensure_ascii=False)
+    message = json.dumps(scenario.server.seen[1].body["messages"][-1], ensure_ascii=False)
     assert why in message.replace("\\\\", "\\")
-    assert (desk.repo / "left" / "found.py").read_text() == "a person's\n"
+    assert (scenario.repo / "left" / "found.py").read_text() == "a person's\n"
 
 
-def test_new_reach_in_a_new_file_must_be_declared(desk: Desk) -> None:
+def test_new_reach_in_a_new_file_must_be_declared(scenario: Scenario) -> None:
     with_capability = MADE.model_copy(update={"new": "import socket\n\n\n" + MADE.new})
     refusal = '{"action": "refuse", "reason": "no other way"}'
-    ended = desk.fix(planned(with_capability, USED), refusal, options=("--dry-run", "--json"))
+    ended = scenario.fix(planned(with_capability, USED), refusal, options=("--dry-run", "--json"))
     assert ended.code != exit_codes.OK
     (failed,) = [
         event["payload"]
-        for event in desk.events(ended.json["fix_id"])
+        for event in scenario.events(ended.json["fix_id"])
         if event["kind"] == "GateJudged" and event["payload"]["status"] == "failed"
     ]
     assert failed["gate"] == "capability"
     assert "new network use of socket (left/digits.py line 1)" in failed["detail"]
 
 
-def test_a_secret_in_a_new_file_is_not_told(desk: Desk) -> None:
+def test_a_secret_in_a_new_file_is_not_told(scenario: Scenario) -> None:
     key = "ghp_" + "A1b2" * 9
     hidden = MADE.model_copy(update={"new": f'KEY = "{key}"\n\n\n{MADE.new} + 1'})
     refusal = '{"action": "refuse", "reason": "no other way"}'
-    ended = desk.fix(planned(hidden, USED), refusal, options=("--json",))
+    ended = scenario.fix(planned(hidden, USED), refusal, options=("--json",))
     assert ended.code != exit_codes.OK
-    assert len(desk.server.seen) == 2
-    assert key not in json.dumps(desk.server.seen[1].body)
-    assert key not in json.dumps(desk.events(ended.json["fix_id"]))
+    assert len(scenario.server.seen) == 2
+    assert key not in json.dumps(scenario.server.seen[1].body)
+    assert key not in json.dumps(scenario.events(ended.json["fix_id"]))
 
 
-def test_only_own_code_is_told_that_a_file_can_be_made(desk: Desk) -> None:
+def test_only_own_code_is_told_that_a_file_can_be_made(scenario: Scenario) -> None:
     refusal = '{"action": "refuse", "reason": "no"}'
     reported = re.compile(r"an edit with its path, an empty `old`")
-    desk.fix(refusal, options=("--dry-run", "--json"))
-    assert reported.search(json.dumps(desk.server.seen[0].body["messages"]))
-    assert not reported.search(json.dumps(desk.server.seen[0].body["system"]))
+    scenario.fix(refusal, options=("--dry-run", "--json"))
+    assert reported.search(json.dumps(scenario.server.seen[0].body["messages"]))
+    assert not reported.search(json.dumps(scenario.server.seen[0].body["system"]))
 
 
 @pytest.mark.sandbox
 def test_in_the_sandbox_a_new_file_is_found_by_what_is_there(tmp_path: Path) -> None:
     gate_setup.needs_sandbox()
     manifest = {"name": "left", "version": "1.0.0", "scripts": {"test": "node test.js"}}
-    desk = own_code.Desk(tmp_path, own_code.NPM | {"package.json": json.dumps(manifest)}, "npm")
+    scenario = own_code.Scenario(
+        tmp_path, own_code.NPM | {"package.json": json.dumps(manifest)}, "npm"
+    )
     made = SearchReplace(path="digits.js", old="", new="module.exports = text => Number(text)")
     wrong = made.model_copy(update={"new": "module.exports = text => String(text)"})
     used = SearchReplace(
@@ -275,11 +277,11 @@ def test_in_the_sandbox_a_new_file_is_found_by_what_is_there(tmp_path: Path) -> 
     for plan in script:
         plan["citations"] = []
     (tmp_path / "script.json").write_text(json.dumps(script))
-    ended = desk.fix()
+    ended = scenario.fix()
     assert ended.code == exit_codes.PATCHED, ended
     assert ended.json["attempts"] == 2, "without the right file the tests fail"
-    assert git(desk.repo, "status", "--porcelain") == " M index.js\n?? digits.js\n"
-    assert desk.is_intact()
+    assert git(scenario.repo, "status", "--porcelain") == " M index.js\n?? digits.js\n"
+    assert scenario.is_intact()
 
 
 # --- Delivered, or interrupted --------------------------------------------------------------------

@@ -41,7 +41,7 @@ def package(name: str, **facts: Any) -> str:
 NPM = {"package.json": package("left"), "index.js": JS_FLAW, "test.js": JS_TEST}
 
 
-class Desk:
+class Scenario:
     """A repository, an advisory, a script, a proof, a state folder."""
 
     def __init__(self, place: Path, files: dict[str, str], ecosystem: str = "PyPI") -> None:
@@ -87,8 +87,8 @@ def _sandbox() -> None:
     needs_sandbox()
 
 
-def desk_of(tmp_path: Path, files: dict[str, str], ecosystem: str = "PyPI") -> Desk:
-    return Desk(tmp_path, files, ecosystem)
+def scenario_of(tmp_path: Path, files: dict[str, str], ecosystem: str = "PyPI") -> Scenario:
+    return Scenario(tmp_path, files, ecosystem)
 
 
 def locked(**dev: str) -> str:
@@ -136,47 +136,49 @@ COPIES: dict[str, tuple[str, dict[str, str]]] = {
 @pytest.mark.parametrize("cause", COPIES)
 def test_a_copy_of_the_package_is_never_the_fix(tmp_path: Path, cause: str) -> None:
     ecosystem, files = COPIES[cause]
-    desk = desk_of(tmp_path, files, ecosystem)
-    ended = desk.fix()
+    scenario = scenario_of(tmp_path, files, ecosystem)
+    ended = scenario.fix()
     assert ended.code == exit_codes.REFUSED, ended
     assert ended.json["reason"] == "own_code"
-    start = desk.events(ended.json["fix_id"])[0]["payload"]
+    start = scenario.events(ended.json["fix_id"])[0]["payload"]
     assert (start["affected_code"], start["decided_by"]) == ("own", "manifest")
     assert start["own_packages"] == ["left"]
     planned = run(
-        "plan", desk.repo, "--advisory", tmp_path / "advisory.json", "--offline", "--json"
+        "plan", scenario.repo, "--advisory", tmp_path / "advisory.json", "--offline", "--json"
     )
     assert planned.code == exit_codes.REFUSED, "plan and fix agree"
     assert [left["reason"] for left in planned.json["left"]] == ["own_code"]
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_a_line_that_looks_like_a_name_makes_no_own_code(tmp_path: Path) -> None:
     index = '[[tool.uv.index]]\nname = "left"\nurl = "https://host.invalid/simple"\n'
     project = '[project]\nname = "app"\nversion = "1.0.0"\n'
-    desk = desk_of(
+    scenario = scenario_of(
         tmp_path, {"pyproject.toml": project + index, "requirements.txt": "left==2.1.0\n"}
     )
-    ended = desk.fix()
+    ended = scenario.fix()
     assert ended.code == exit_codes.NOT_AFFECTED, ended
-    assert desk.events(ended.json["fix_id"])[0]["payload"]["affected_code"] == "dependency"
+    assert scenario.events(ended.json["fix_id"])[0]["payload"]["affected_code"] == "dependency"
 
 
 def test_a_checkout_at_a_fixed_version_is_not_affected_unless_it_is_shown(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace("1.0.0", "2.0.0")})
-    unreleased = desk.fix()
+    scenario = scenario_of(
+        tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace("1.0.0", "2.0.0")}
+    )
+    unreleased = scenario.fix()
     assert unreleased.json["reason"] == "own_code", (
         "the number was raised, and nothing released yet"
     )
-    git(desk.repo, "tag", "v2.0.0")
-    assert desk.fix().code == exit_codes.NOT_AFFECTED
-    desk.answer(("left.py", "    return eval(text)", FIXED))
-    assert desk.fix("--dry-run").code == exit_codes.NOT_AFFECTED
-    shown = desk.fix("--dry-run", proof=True)
+    git(scenario.repo, "tag", "v2.0.0")
+    assert scenario.fix().code == exit_codes.NOT_AFFECTED
+    scenario.answer(("left.py", "    return eval(text)", FIXED))
+    assert scenario.fix("--dry-run").code == exit_codes.NOT_AFFECTED
+    shown = scenario.fix("--dry-run", proof=True)
     assert shown.code == exit_codes.OK, shown
-    reported = desk.fix("--dry-run", "--own-code")
+    reported = scenario.fix("--dry-run", "--own-code")
     assert reported.code == exit_codes.PATCHED, reported
-    assert desk.events(reported.json["fix_id"])[0]["payload"]["decided_by"] == "person"
+    assert scenario.events(reported.json["fix_id"])[0]["payload"]["decided_by"] == "person"
 
 
 LOCK = """\
@@ -192,7 +194,7 @@ source = { virtual = "." }
 
 def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path) -> None:
     """Fixtures with the vulnerable version, and the project's own entry in its lock."""
-    desk = desk_of(
+    scenario = scenario_of(
         tmp_path,
         PYTHON
         | {
@@ -201,8 +203,8 @@ def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path
             "spec/fixtures/requirements.txt": "left==1.0.0\n",
         },
     )
-    desk.answer(("left.py", "    return eval(text)", FIXED))
-    reported = desk.fix(proof=True).json
+    scenario.answer(("left.py", "    return eval(text)", FIXED))
+    reported = scenario.fix(proof=True).json
     assert reported["headline"] == "fixed; the proof passes, tests pass", reported
     (judged,) = [one for one in reported["verdicts"] if one["gate"] == "not_vulnerable"]
     assert judged["status"] == "skipped"
@@ -212,9 +214,9 @@ def test_what_a_right_patch_can_not_change_is_not_held_against_it(tmp_path: Path
 
 
 def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON)
-    desk.answer(("left.py", "    return eval(text)", DECORATED))
-    ended = desk.fix("--report", tmp_path / "report")
+    scenario = scenario_of(tmp_path, PYTHON)
+    scenario.answer(("left.py", "    return eval(text)", DECORATED))
+    ended = scenario.fix("--report", tmp_path / "report")
     reported = ended.json
     assert ended.code == exit_codes.PATCHED, ended
     assert reported["outcome"] == "patched"
@@ -227,13 +229,13 @@ def test_a_harmless_edit_on_a_green_suite_is_not_called_fixed(tmp_path: Path) ->
         "**Patched; tests pass; nothing shows the flaw.** Whether the flaw is gone"
     )
     assert "Confidence: low" in body
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_the_same_edit_with_a_proof_is_no_fix(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON)
-    desk.answer(("left.py", "    return eval(text)", DECORATED), "nothing else comes to mind")
-    ended = desk.fix(proof=True)
+    scenario = scenario_of(tmp_path, PYTHON)
+    scenario.answer(("left.py", "    return eval(text)", DECORATED), "nothing else comes to mind")
+    ended = scenario.fix(proof=True)
     assert ended.code == exit_codes.ESCALATED, ended
     assert ended.json["prior_attempts"][0]["failing_gates"] == ["proof"]
 
@@ -244,13 +246,13 @@ ASSERTS_THE_FLAW = TEST + (
 
 
 def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
-    desk.answer(
+    scenario = scenario_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    scenario.answer(
         ("left.py", "    return eval(text)", FIXED),
         ("left.py", "    return eval(text)", "    return int(text, 10)"),
         ("left.py", "    return eval(text)", "    return int(text, base=10)"),
     )
-    ended = desk.fix(proof=True)
+    ended = scenario.fix(proof=True)
     reported = ended.json
     assert ended.code == exit_codes.ESCALATED, ended
     assert reported["reason"] == "tests_contradict_patch"
@@ -258,18 +260,18 @@ def test_a_fix_that_must_change_a_test_is_a_persons_question(tmp_path: Path) -> 
     assert "test_a_sum" in reported["question"]
     assert "test_pad" not in reported["question"]
     failed = [
-        event for event in desk.events(reported["fix_id"]) if event["kind"] == "AttemptFailed"
+        event for event in scenario.events(reported["fix_id"]) if event["kind"] == "AttemptFailed"
     ]
     assert [len(event["payload"]["contradicting_tests"]) for event in failed] == [1, 1]
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_a_model_that_gives_up_before_a_test_leaves_that_question(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
-    desk.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
-    reported = desk.fix(proof=True).json
+    scenario = scenario_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    scenario.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
+    reported = scenario.fix(proof=True).json
     assert reported["reason"] == "tests_contradict_patch"
-    shown = run("review", "show", reported["fix_id"], "--state-dir", desk.state)
+    shown = run("review", "show", reported["fix_id"], "--state-dir", scenario.state)
     assert "test_a_sum" in shown.out
 
 
@@ -278,47 +280,47 @@ STARTS = "    import subprocess\n\n    return int(text)"
 
 def test_a_right_fix_that_only_lacked_its_declaration_passes_with_it(tmp_path: Path) -> None:
     """The same edits again: with what they reach for declared, they are another plan."""
-    desk = desk_of(tmp_path, PYTHON)
+    scenario = scenario_of(tmp_path, PYTHON)
     edit = {"path": "left.py", "old": "    return eval(text)", "new": STARTS}
     plan = {"action": "source_edit", "edits": [edit]}
     declared = {**plan, "capabilities": ["process"]}
     (tmp_path / "script.json").write_text(json.dumps([plan, declared]))
-    reported = desk.fix(proof=True).json
+    reported = scenario.fix(proof=True).json
     assert (reported["outcome"], reported["attempts"]) == ("verified", 2), reported
     assert reported["prior_attempts"][0]["failure_kind"] == "undeclared_capability"
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_the_same_edits_without_the_declaration_are_a_repetition(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON)
+    scenario = scenario_of(tmp_path, PYTHON)
     edit = {"path": "left.py", "old": "    return eval(text)", "new": STARTS}
     plan = {"action": "source_edit", "edits": [edit]}
     (tmp_path / "script.json").write_text(json.dumps([plan] * 12))
-    reported = desk.fix(proof=True).json
+    reported = scenario.fix(proof=True).json
     assert reported["outcome"] == "escalated"
     assert reported["prior_attempts"][1]["failure_kind"] == "repeated_patch"
 
 
 def test_a_plan_that_raises_a_version_of_ones_own_package_is_invalid(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON | {"examples/requirements.txt": "left==1.0.0\n"})
+    scenario = scenario_of(tmp_path, PYTHON | {"examples/requirements.txt": "left==1.0.0\n"})
     bump = {"action": "dependency_bump", "package": "left", "version": "2.0.0"}
     (tmp_path / "script.json").write_text(json.dumps([bump] * 12))
-    reported = desk.fix().json
+    reported = scenario.fix().json
     assert reported["outcome"] == "escalated"
-    rejected = [one for one in desk.events(reported["fix_id"]) if one["kind"] == "PlanRejected"]
+    rejected = [one for one in scenario.events(reported["fix_id"]) if one["kind"] == "PlanRejected"]
     assert "This repository is the affected package itself" in json.dumps(rejected[0])
 
 
 def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path: Path) -> None:
     """The source is fixed, and a dependency that the same advisory names is not."""
-    desk = desk_of(tmp_path, PYTHON | {"tools/requirements.txt": "six==1.0.0\n"})
+    scenario = scenario_of(tmp_path, PYTHON | {"tools/requirements.txt": "six==1.0.0\n"})
     record = json.loads((tmp_path / "advisory.json").read_text())
     other = json.loads(osv("six"))["affected"]
     (tmp_path / "advisory.json").write_text(
         json.dumps({**record, "affected": [*record["affected"], *other]})
     )
-    desk.answer(("left.py", "    return eval(text)", FIXED), "nothing else comes to mind")
-    reported = desk.fix().json
+    scenario.answer(("left.py", "    return eval(text)", FIXED), "nothing else comes to mind")
+    reported = scenario.fix().json
     assert reported["outcome"] == "escalated", reported
     (failed,) = reported["prior_attempts"]
     assert failed["failure_kind"] == "still_vulnerable"
@@ -326,58 +328,60 @@ def test_another_package_of_the_advisory_that_stays_affected_is_no_fix(tmp_path:
 
 
 def test_a_reopened_question_is_not_asked_again_without_an_attempt(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
-    desk.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
-    fix_id = desk.fix(proof=True).json["fix_id"]
-    signed = ["--by", "Ada", "--because", "try again", "--state-dir", desk.state]
+    scenario = scenario_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    scenario.answer(("left.py", "    return eval(text)", FIXED), "the test wants the flaw")
+    fix_id = scenario.fix(proof=True).json["fix_id"]
+    signed = ["--by", "Ada", "--because", "try again", "--state-dir", scenario.state]
     run("review", "reopen", fix_id, *signed)
-    desk.answer("still nothing")
-    ended = run("resume", fix_id, "--state-dir", desk.state, "--json")
+    scenario.answer("still nothing")
+    ended = run("resume", fix_id, "--state-dir", scenario.state, "--json")
     assert ended.code == exit_codes.ESCALATED, ended
     assert ended.json["reason"] == "retry_refused"
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_the_patch_that_is_asked_about_is_the_one_to_approve(tmp_path: Path) -> None:
     """Attempt 1 stands against a test; the later ones leave the flaw."""
-    desk = desk_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
+    scenario = scenario_of(tmp_path, PYTHON | {"test_left.py": ASSERTS_THE_FLAW})
     wrong = [f"    return eval(text)  # {word}" for word in ("once", "twice", "again")]
     edits = [("left.py", "    return eval(text)", line) for line in (FIXED, *wrong)]
-    desk.answer(*edits)
-    reported = desk.fix(proof=True).json
+    scenario.answer(*edits)
+    reported = scenario.fix(proof=True).json
     assert reported["reason"] == "tests_contradict_patch", reported
     assert "attempt 1" in reported["question"]
-    shown = run("review", "show", reported["fix_id"], "--state-dir", desk.state)
+    shown = run("review", "show", reported["fix_id"], "--state-dir", scenario.state)
     assert "int(text)" in shown.out
-    signed = ["--by", "Ada", "--because", "the test is wrong", "--state-dir", desk.state]
+    signed = ["--by", "Ada", "--because", "the test is wrong", "--state-dir", scenario.state]
     place = tmp_path / "approved.patch"
     run("review", "approve", reported["fix_id"], *signed, "--output", place)
     assert "int(text)" in place.read_text()
     assert "eval(text)  #" not in place.read_text()
-    assert desk.is_intact()
+    assert scenario.is_intact()
 
 
 def test_whose_code_it_is_is_not_changed_in_mid_fix(tmp_path: Path) -> None:
-    desk = desk_of(tmp_path, PYTHON)
-    desk.answer(("left.py", "    return eval(text)", FIXED))
-    stopped = desk.fix("--max-tokens", "1").json
-    signed = ["--by", "Ada", "--because", "go on", "--state-dir", desk.state]
+    scenario = scenario_of(tmp_path, PYTHON)
+    scenario.answer(("left.py", "    return eval(text)", FIXED))
+    stopped = scenario.fix("--max-tokens", "1").json
+    signed = ["--by", "Ada", "--because", "go on", "--state-dir", scenario.state]
     run("review", "raise-budget", stopped["fix_id"], *signed, "--max-tokens", "1000000")
-    refused = desk.fix("--dependency", "--resume", stopped["fix_id"])
+    refused = scenario.fix("--dependency", "--resume", stopped["fix_id"])
     assert refused.code == exit_codes.BAD_INPUT, refused
     assert "began as one of own code" in refused.json["error"]["problem"]
 
 
 def test_whose_code_it_is_stays_decided_in_an_interrupted_fix(tmp_path: Path) -> None:
     """Stopped at its budget as own code by a person's word, it goes on as that without the option."""
-    desk = desk_of(tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace('"left"', '"fork"')})
+    scenario = scenario_of(
+        tmp_path, PYTHON | {"pyproject.toml": PYPROJECT.replace('"left"', '"fork"')}
+    )
     plan = {"action": "source_edit"}
     plan["edits"] = [{"path": "left.py", "old": "    return eval(text)", "new": FIXED}]  # type: ignore[assignment]
     (tmp_path / "script.json").write_text(json.dumps([plan]))
-    stopped = desk.fix("--own-code", "--max-tokens", "1").json
+    stopped = scenario.fix("--own-code", "--max-tokens", "1").json
     assert stopped["reason"] == "budget_exhausted", stopped
-    signed = ["--by", "Ada", "--because", "go on", "--state-dir", desk.state]
+    signed = ["--by", "Ada", "--because", "go on", "--state-dir", scenario.state]
     run("review", "raise-budget", stopped["fix_id"], *signed, "--max-tokens", "1000000")
-    ended = run("resume", stopped["fix_id"], "--state-dir", desk.state, "--json")
+    ended = run("resume", stopped["fix_id"], "--state-dir", scenario.state, "--json")
     assert ended.code == exit_codes.PATCHED, ended
-    assert desk.is_intact()
+    assert scenario.is_intact()

@@ -9,26 +9,26 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.crashing import Kill
-from tests.integration.crash_house import CrashHouse, Ended, check_killed
+from tests.integration.crash_scenario import CrashScenario, Ended, check_killed
 
 #: Before these something has happened that the record doesn't have yet: an answer was paid for, the patch
 #: is on the working tree, the run ended. Elsewhere nothing lies between an event and the next.
 UNRECORDED = {"FixStarted", "ModelAnswered", "PatchDelivered"}
 
-Whole = tuple[CrashHouse, Ended]
+Whole = tuple[CrashScenario, Ended]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """The fix that nobody interrupts."""
-    house = CrashHouse(tmp_path_factory.mktemp("whole") / "house")
-    return house, house.ended(house.fix())
+    scenario = CrashScenario(tmp_path_factory.mktemp("whole") / "scenario")
+    return scenario, scenario.ended(scenario.fix())
 
 
 def test_the_story_is_the_one_that_is_told(whole: Whole) -> None:
-    house, ended = whole
+    scenario, ended = whole
     assert (ended.code, ended.document["attempts"]) == (0, 2)
-    assert house.requests == house.kinds["ModelAnswered"] == 2
+    assert scenario.requests == scenario.kinds["ModelAnswered"] == 2
     assert ended.document["delivered"]
 
 
@@ -47,5 +47,5 @@ def test_killed_anywhere_a_fix_comes_to_the_same_end(
 def test_killed_again_while_it_resumes(whole: Whole, tmp_path: Path) -> None:
     late = len(whole[0].events) - 4
     check_killed(
-        *whole, tmp_path / "house", Kill(6, before=True), Kill(8, False), Kill(late, False)
+        *whole, tmp_path / "scenario", Kill(6, before=True), Kill(8, False), Kill(late, False)
     )

@@ -70,7 +70,7 @@ RECORD = {
 
 
 @dataclass
-class Desk:
+class Scenario:
     """A repository of the Almanac's, its registry (a folder), and the command with the plugin installed."""
 
     place: Path
@@ -86,7 +86,7 @@ class Desk:
         return self.place / "repo"
 
 
-def desk(place: Path, ecosystem: str | None = None, gates: str | None = None) -> Desk:
+def scenario(place: Path, ecosystem: str | None = None, gates: str | None = None) -> Scenario:
     registry = place / "registry"
     registry.mkdir()
     (registry / "tides.json").write_text(json.dumps({day: package(day) for day in DAYS}))
@@ -108,7 +108,7 @@ def desk(place: Path, ecosystem: str | None = None, gates: str | None = None) ->
         "ALMANAC_REGISTRY": str(registry),
         "HOUSE_SECRET": "for nobody's client",
     }
-    return Desk(place, env)
+    return Scenario(place, env)
 
 
 def kinds(events: list[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
@@ -118,7 +118,7 @@ def kinds(events: list[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]
 @pytest.mark.sandbox
 def test_plan_fix_gates_verified(tmp_path: Path) -> None:
     """From an advisory to a proved patch: version order, names, client, recipe, gates are the plugin's."""
-    there = desk(tmp_path)
+    there = scenario(tmp_path)
     before = snapshot(there.repo)
     planned = there.command("plan", "--json")
     assert planned.code == 0, planned
@@ -149,7 +149,7 @@ def test_plan_fix_gates_verified(tmp_path: Path) -> None:
 @pytest.mark.sandbox
 def test_gates_judge_what_the_recipe_made(tmp_path: Path) -> None:
     """A recipe that takes the next day, affected still: the plugin's own gate says no, whatever it took."""
-    there = desk(tmp_path, ecosystem="almanac_plugin.careless:build_ecosystem")
+    there = scenario(tmp_path, ecosystem="almanac_plugin.careless:build_ecosystem")
     before = snapshot(there.repo)
     assert there.command("plan", "--json").json["fixes"][0]["moves"][0]["after"] == STILL_AFFECTED
     fixed = there.command("fix", "--json")
@@ -163,7 +163,7 @@ def test_gates_judge_what_the_recipe_made(tmp_path: Path) -> None:
 
 
 def test_its_client_is_missed_in_the_plugins_words(tmp_path: Path) -> None:
-    there = desk(tmp_path)
+    there = scenario(tmp_path)
     there.env["PATH"] = os.environ["PATH"]
     planned = there.command("plan", "--json")
     assert planned.code == 6
@@ -189,11 +189,11 @@ CACHES = (
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Desk]]:
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Scenario]]:
     """Mounts a plugin in this process, for as long as a test takes."""
 
-    def make(**mounted: str) -> Desk:
-        there = desk(tmp_path, **mounted)
+    def make(**mounted: str) -> Scenario:
+        there = scenario(tmp_path, **mounted)
         for name, value in there.env.items():
             monkeypatch.setenv(name, value)
         monkeypatch.syspath_prepend(tmp_path / "installed")
@@ -210,7 +210,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 
 @pytest.fixture
 def here(
-    installed: Callable[..., Desk], capsys: pytest.CaptureFixture[str]
+    installed: Callable[..., Scenario], capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Ended]:
     """Runs one command with a plugin that is mounted in this process."""
 
@@ -232,7 +232,7 @@ def test_the_how_to_names_every_hook() -> None:
     assert [hook for hook in hooks if f"`{hook}`" not in text] == []
 
 
-def test_what_core_asks_of_its_rules(installed: Callable[..., Desk]) -> None:
+def test_what_core_asks_of_its_rules(installed: Callable[..., Scenario]) -> None:
     installed()
     order = sorted(DAYS, key=lambda it: versions.sort_key("Almanac", it), reverse=True)
     assert tuple(reversed(order)) == DAYS
@@ -247,7 +247,7 @@ def test_what_core_asks_of_its_rules(installed: Callable[..., Desk]) -> None:
 
 
 def test_another_spelling_of_a_listed_version_is_that_version(
-    installed: Callable[..., Desk],
+    installed: Callable[..., Scenario],
 ) -> None:
     """``2024-Mar-12`` and ``2024-mar-12`` share no text: what may be equal is compared."""
     installed()
@@ -258,7 +258,7 @@ def test_another_spelling_of_a_listed_version_is_that_version(
     assert not is_affected(advisory, "Almanac", "tides", HELD)
 
 
-def test_its_formats_are_judged_by_core(installed: Callable[..., Desk]) -> None:
+def test_its_formats_are_judged_by_core(installed: Callable[..., Scenario]) -> None:
     """Nothing from elsewhere, no hash lost, only the keys that may change: of the data that it reads."""
     installed()
     rules = ecosystem_rules.rules_of("Almanac")
@@ -278,7 +278,7 @@ def test_its_formats_are_judged_by_core(installed: Callable[..., Desk]) -> None:
     assert "can't be parsed" in unread
 
 
-def test_a_report_that_names_versions_alone(installed: Callable[..., Desk]) -> None:
+def test_a_report_that_names_versions_alone(installed: Callable[..., Scenario]) -> None:
     """What it doesn't say is not called safe, by the plugin's order."""
     installed()
     (a_range,) = ranges_up_to("Almanac", HELD, ["2024-aug-30"])
@@ -338,7 +338,7 @@ def test_a_factory_without_rules(here: Callable[..., Ended]) -> None:
 def test_gates_of_an_entry_point_that_fail(
     target: str, hook: str, here: Callable[..., Ended]
 ) -> None:
-    blamed(here("fix", gates=f"almanac_plugin.broken:{target}"), "house", hook)
+    blamed(here("fix", gates=f"almanac_plugin.broken:{target}"), "scenario", hook)
 
 
 @pytest.mark.sandbox
@@ -353,7 +353,7 @@ class GoneError(Exception):
 
 
 @pytest.mark.sandbox
-def test_who_watches_is_not_the_plugins_fault(installed: Callable[..., Desk]) -> None:
+def test_who_watches_is_not_the_plugins_fault(installed: Callable[..., Scenario]) -> None:
     """What is raised while a plugin tells what it waits for is raised as it is."""
     there = installed(ecosystem="almanac_plugin.broken:in_nothing", gates=BROKEN_REPORTING)
 
@@ -371,6 +371,6 @@ def test_who_watches_is_not_the_plugins_fault(installed: Callable[..., Desk]) ->
 
 
 def test_a_person_is_told_as_of_any_error(tmp_path: Path) -> None:
-    ended = desk(tmp_path, ecosystem=BROKEN.format("select")).command("plan")
+    ended = scenario(tmp_path, ecosystem=BROKEN.format("select")).command("plan")
     assert "The plugin 'Almanac' of almanac-plugin 1.0" in ended.problem
     assert ended.next_step.startswith("Repair or uninstall that distribution")

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import build_parser, main
 from tests.hostile.audit import maintenance
-from tests.hostile.audit.house import House
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.hostile.audit.workloads import Say, Workload
 from tests.unit.audit.trails import TEXTS
 
@@ -21,16 +21,16 @@ _parser = cache(build_parser)
 SCRATCH = "tmp"
 
 
-def _ready(house: House) -> None:
-    (house.place / SCRATCH).mkdir(parents=True)
-    maintenance.fixes(house, "a", "b")
+def _ready(trail: TrailFolder) -> None:
+    (trail.place / SCRATCH).mkdir(parents=True)
+    maintenance.fixes(trail, "a", "b")
     for text in TEXTS.values():  # what the events name: else nothing would verify
-        house.evidence().put(text.encode())
+        trail.evidence().put(text.encode())
 
 
-def _commands(house: House, say: Say) -> None:
+def _commands(trail: TrailFolder, say: Say) -> None:
     signed = ("--by", "A. Keeper", "--because", "a reason")
-    out, proof = str(house.place / "export.jsonl"), str(house.place / "proof.txt")
+    out, proof = str(trail.place / "export.jsonl"), str(trail.place / "proof.txt")
     for words in (
         ("checkpoint",),
         ("verify",),
@@ -43,18 +43,18 @@ def _commands(house: House, say: Say) -> None:
         ("keygen", "--rotate", *signed),
         ("show", "a"),
     ):
-        _run(house, say, *words)
+        _run(trail, say, *words)
 
 
-def _verify(house: House, say: Say) -> None:
-    state = str(house.place / "verified.json")
-    _run(house, say, "verify", "--since-state", state)
-    _run(house, say, "verify", "--since-state", state)
+def _verify(trail: TrailFolder, say: Say) -> None:
+    state = str(trail.place / "verified.json")
+    _run(trail, say, "verify", "--since-state", state)
+    _run(trail, say, "verify", "--since-state", state)
 
 
-def _hand_out(house: House, say: Say) -> None:
+def _hand_out(trail: TrailFolder, say: Say) -> None:
     """What writes a file that the user named, and what reads one."""
-    out, proof = str(house.place / "export.jsonl"), str(house.place / "proof.txt")
+    out, proof = str(trail.place / "export.jsonl"), str(trail.place / "proof.txt")
     for words in (
         ("export", "--with-evidence", "--out", out),
         ("verify", out),
@@ -62,18 +62,18 @@ def _hand_out(house: House, say: Say) -> None:
         ("prove", "3", "--output", proof),
         ("prove", "--check", proof),
     ):
-        _run(house, say, *words)
+        _run(trail, say, *words)
 
 
-def _run(house: House, say: Say, verb: str, *words: str) -> None:
+def _run(trail: TrailFolder, say: Say, verb: str, *words: str) -> None:
     reported, complained = io.StringIO(), io.StringIO()
     imports = verb == "import"  # a record is never mixed with another
-    state = house.place / "imported" if imports else house.state
-    checkpoints = state / "checkpoints" if imports else house.place / "checkpoints"
+    state = trail.place / "imported" if imports else trail.state
+    checkpoints = state / "checkpoints" if imports else trail.place / "checkpoints"
     where = ("--state-dir", str(state), "--checkpoints", str(checkpoints))
-    keys = ("--keys", str(house.keys))
+    keys = ("--keys", str(trail.keys))
     once = patch("fallback_tier.cli.main.build_parser", _parser)
-    there = patch("tempfile.tempdir", str(house.place / SCRATCH))
+    there = patch("tempfile.tempdir", str(trail.place / SCRATCH))
     with once, there, redirect_stdout(reported), redirect_stderr(complained):
         code = main(["audit", verb, *words, *where, *keys])
     if code == exit_codes.OK:

@@ -8,9 +8,9 @@ from random import Random
 from fallback_audit.errors import FallbackError
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.children import Child, kill_all
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.postgres import Killable, killable
 from tests.hostile.audit.promises import Promises
+from tests.hostile.audit.trail_folder import TrailFolder, records
 
 #: Then a new store is begun, so that its making is interrupted too. Every cycle verifies the whole store:
 #: at twice as many it spent half of its time on what the cycles before it had verified.
@@ -29,17 +29,17 @@ WRITERS = (1, 1, 1, 2, 4)
 BATCHES = (1, 1, 1, 2, 5)
 
 
-def acknowledge(house: House, name: str, chance: Random, out: int) -> None:
+def acknowledge(trail: TrailFolder, name: str, chance: Random, out: int) -> None:
     """Append for ever, one by one and in batches; say what was acknowledged, and its leaf."""
     try:
-        _acknowledge(house, name, chance, out)
+        _acknowledge(trail, name, chance, out)
     except FallbackError as error:  # its server was killed; a store in a file has no such excuse
         os.write(out, f"refused {error.code} {error.problem}".replace("\n", " ").encode() + b"\n")
 
 
-def _acknowledge(house: House, name: str, chance: Random, out: int) -> None:
+def _acknowledge(trail: TrailFolder, name: str, chance: Random, out: int) -> None:
     events = records(name)
-    store, evidence = house.store(), house.evidence()
+    store, evidence = trail.store(), trail.evidence()
     while True:
         if chance.random() < 0.1:
             digest = evidence.put(f"{name} {chance.random()}\n".encode() * 100)
@@ -50,13 +50,13 @@ def _acknowledge(house: House, name: str, chance: Random, out: int) -> None:
 
 
 def cycle(
-    house: House, promises: Promises, name: str, chance: Random, server: Killable | None
+    trail: TrailFolder, promises: Promises, name: str, chance: Random, server: Killable | None
 ) -> str:
     """Start writers, kill them, or what they write to; says which sort of cycle it was."""
     number = chance.choice(WRITERS)
     seeds = [chance.random() for _ in range(number)]
     writers = [
-        Child(lambda out, i=i: acknowledge(house, f"{name}.{i}", Random(seeds[i]), out))  # type: ignore[misc]
+        Child(lambda out, i=i: acknowledge(trail, f"{name}.{i}", Random(seeds[i]), out))  # type: ignore[misc]
         for i in range(number)
     ]
     if chance.random() >= EARLY:
@@ -97,17 +97,17 @@ class Life:
     def __init__(self, ask: Ask, number: int, server: Killable | None) -> None:
         self._server, self._schema = server, f"store_{number}"
         database = server.url(self._schema) if server else None
-        self.house = House(ask.place / f"store-{number}", database=database)
+        self.trail = TrailFolder(ask.place / f"store-{number}", database=database)
         self.promises = Promises()
 
     def end(self, tally: Tally) -> None:
         """The next append works, after the last kill; then the store is gone."""
-        self.promises.goes_on(self.house)
-        if (problem := self.promises.problem(self.house)) is not None:
+        self.promises.goes_on(self.trail)
+        if (problem := self.promises.problem(self.trail)) is not None:
             raise AssertionError(problem)
         tally.counts["acknowledged events, none lost"] += len(self.promises.events)
         tally.counts["acknowledged evidence, none lost"] += len(self.promises.evidence)
-        shutil.rmtree(self.house.place)
+        shutil.rmtree(self.trail.place)
         if self._server:
             self._server.forget(self._schema)
 
@@ -121,8 +121,8 @@ def _crash(ask: Ask, server: Killable | None) -> Tally:
                 if life is not None:
                     life.end(tally)
                 life = Life(ask, case, server)
-            sort = cycle(life.house, life.promises, f"w{case}", ask.chance(case), server)
-            problem = life.promises.problem(life.house)
+            sort = cycle(life.trail, life.promises, f"w{case}", ask.chance(case), server)
+            problem = life.promises.problem(life.trail)
         except Exception as error:
             raise ask.broken(case, f"{type(error).__name__}: {error}") from error
         if problem is not None:

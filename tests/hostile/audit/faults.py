@@ -13,8 +13,8 @@ from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.children import Child
 from tests.hostile.audit.commands import COMMANDS, HANDING_OUT, VERIFYING
 from tests.hostile.audit.disk import HALF, KILL, NAMES, WRITING, Disk, on_that_disk
-from tests.hostile.audit.house import House
 from tests.hostile.audit.promises import Promises
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.hostile.audit.workloads import WORKLOADS, Workload
 
 #: The error, and whether the disk stays broken.
@@ -60,32 +60,32 @@ class Bench:
         self._place = place
         self._workloads = workloads
         for workload in workloads:
-            workload.ready(House(place / workload.name))
+            workload.ready(TrailFolder(place / workload.name))
             self._try_out(workload)
 
     def _try_out(self, workload: Workload) -> None:
         """Once in this process: what a workload imports, the forks that do it again have already."""
         place = shutil.copytree(self._place / workload.name, self._place / "tried")
-        workload.work(House(place), lambda line: None)
+        workload.work(TrailFolder(place), lambda line: None)
         shutil.rmtree(place)
 
-    def run(self, fault: Fault) -> tuple[House, list[str], int]:
+    def run(self, fault: Fault) -> tuple[TrailFolder, list[str], int]:
         """The record afterwards, what its process said, and how many calls it made."""
         place = self._place / "run"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self._place / fault.workload.name, place)
-        house = House(place)
+        trail = TrailFolder(place)
 
         def work(out: int) -> None:
             self._disk.fail(place, fault.nth, fault.error, again=fault.again, calls=fault.calls)
-            fault.workload.work(house, lambda line: _write(out, line))
+            fault.workload.work(trail, lambda line: _write(out, line))
             seen = self._disk.seen()
             self._disk.fail(place, 0, 0)
             _write(out, f"calls {seen}")
 
         messages = Child(work).lines()
         calls = [int(line.split()[1]) for line in messages if line.startswith("calls ")]
-        return house, messages, calls[0] if calls else 0
+        return trail, messages, calls[0] if calls else 0
 
     def every(self) -> list[Fault]:
         """One for each call that a workload makes untouched, in each mode."""
@@ -158,11 +158,11 @@ def _faults(ask: Ask, workloads: Sequence[Workload]) -> Tally:
         if not ask.mine(crc32(str(fault).encode())):
             continue
         try:
-            house, messages, _ = bench.run(fault)
+            trail, messages, _ = bench.run(fault)
             promises = Promises()
             promises.take(messages)
-            promises.goes_on(house)
-            problem = promises.problem(house)
+            promises.goes_on(trail)
+            problem = promises.problem(trail)
         except Exception as error:
             raise ask.broken(case, f"{fault}: {error}") from error
         if problem is not None:

@@ -18,7 +18,7 @@ from fallback_audit.retention.seal import SealableStore, Sealer
 from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
 from fallback_audit.verifying.verify import VerificationReport, verify
 from fallback_tier.cli.audit.export import _output
-from tests.hostile.audit.house import House
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.unit.audit.trails import recipe_verified
 
 #: Words that a redaction takes out.
@@ -36,18 +36,18 @@ class Kept(NamedTuple):
 
 
 @contextmanager
-def keeping(house: House) -> Iterator[Kept]:
-    with closing(house.store()) as trail:
-        covered = trail.checkpoint()
-    with closing(house.store()) as trail:
-        keyring = Keyring.load(house.keys)
-        yield Kept(cast("SealableStore", trail.store), keyring, covered)
-        trail.checkpoint()
+def keeping(trail: TrailFolder) -> Iterator[Kept]:
+    with closing(trail.store()) as opened:
+        covered = opened.checkpoint()
+    with closing(trail.store()) as opened:
+        keyring = Keyring.load(trail.keys)
+        yield Kept(cast("SealableStore", opened.store), keyring, covered)
+        opened.checkpoint()
 
 
-def fixes(house: House, *names: str) -> None:
+def fixes(trail: TrailFolder, *names: str) -> None:
     """Fixes that are over; each begins with an event that has WORDS in it."""
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         for name in names:
             scope = Scope(fix_id=name, gate_transition_id="t")
             for event in recipe_verified():
@@ -55,45 +55,45 @@ def fixes(house: House, *names: str) -> None:
                 store.append_all([Record(scope, event.model_copy(update=known))])
 
 
-def first_of(house: House, fix_id: str) -> int:
+def first_of(trail: TrailFolder, fix_id: str) -> int:
     """The number of its first event."""
-    with house.reader() as reader:
+    with trail.reader() as reader:
         return int(next(iter(reader.events(fix_id))).seq)
 
 
-def redact(house: House, fix_id: str) -> int:
+def redact(trail: TrailFolder, fix_id: str) -> int:
     """Take the words out of its first event. Returns the event's number."""
-    seq = first_of(house, fix_id)
-    with keeping(house) as kept:
-        redactor = Redactor(kept.store, house.evidence(), kept.keyring.signers(), clock=_now)
+    seq = first_of(trail, fix_id)
+    with keeping(trail) as kept:
+        redactor = Redactor(kept.store, trail.evidence(), kept.keyring.signers(), clock=_now)
         redactor.redact(seq, by=_WHO["by"], reason=_WHO["reason"])
     return seq
 
 
-def seal(house: House) -> int:
+def seal(trail: TrailFolder) -> int:
     """Everything that is over, as if days had gone by. Returns the segment's last event, or 0."""
-    with keeping(house) as kept:
-        sealer = Sealer(kept.store, house.segments, kept.keyring, clock=_later)
+    with keeping(trail) as kept:
+        sealer = Sealer(kept.store, trail.segments, kept.keyring, clock=_later)
         before = _later().replace(hour=0, minute=0, second=0, microsecond=0)
         sealed = sealer.seal(before, kept.covered, by=_WHO["by"], reason=_WHO["reason"])
     return sealed.last_seq if sealed else 0
 
 
-def copy_segments(house: House) -> None:
+def copy_segments(trail: TrailFolder) -> None:
     """As an auditor does, before one is retired."""
-    shutil.copytree(house.segments, house.place / "copies", dirs_exist_ok=True)
+    shutil.copytree(trail.segments, trail.place / "copies", dirs_exist_ok=True)
 
 
-def retire(house: House, number: int) -> None:
+def retire(trail: TrailFolder, number: int) -> None:
     """Delete a sealed file."""
-    with keeping(house) as kept:
-        sealer = Sealer(kept.store, house.segments, kept.keyring, clock=_later)
+    with keeping(trail) as kept:
+        sealer = Sealer(kept.store, trail.segments, kept.keyring, clock=_later)
         sealer.retire(number, by=_WHO["by"], reason=_WHO["reason"])
 
 
-def rotate_key(house: House) -> None:
+def rotate_key(trail: TrailFolder) -> None:
     """A new key, beside the old one."""
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
 
         def announce(rotation: Rotation) -> None:
             old, new = rotation.old.vkey, rotation.new.vkey
@@ -102,31 +102,31 @@ def rotate_key(house: House) -> None:
             )
             store.append(MAINTENANCE, event)
 
-        rotate(house.keys, announce)
-    with closing(house.store()) as store:
+        rotate(trail.keys, announce)
+    with closing(trail.store()) as store:
         store.checkpoint()
 
 
-def end_rotation(house: House) -> None:
+def end_rotation(trail: TrailFolder) -> None:
     """The new key alone."""
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         store.checkpoint()
-    end_overlap(house.keys)
+    end_overlap(trail.keys)
 
 
-def export(house: House) -> Path:
+def export(trail: TrailFolder) -> Path:
     """All of it, to ``export.jsonl``, by the command's own way to a file."""
-    out = house.place / "export.jsonl"
-    source = LogCheckpoints(house.log, Keyring.load(house.keys))
-    with house.reader() as reader, reader.snapshot() as snapshot, _output(str(out)) as file:
+    out = trail.place / "export.jsonl"
+    source = LogCheckpoints(trail.log, Keyring.load(trail.keys))
+    with trail.reader() as reader, reader.snapshot() as snapshot, _output(str(out)) as file:
         Exporter(snapshot, source, origin=source.keyring.origin).trail(file)
     return out
 
 
-def verify_export(house: House) -> VerificationReport:
+def verify_export(trail: TrailFolder) -> VerificationReport:
     """As the command line does."""
-    keyring = Keyring.load(house.keys)
-    path = house.place / "export.jsonl"
+    keyring = Keyring.load(trail.keys)
+    path = trail.place / "export.jsonl"
     with path.open("rb") as file, Spool(file, path.name, keyring.verifiers()) as spool:
         source = GivenCheckpoints(tuple(spool.notes()), keyring)
         return verify(spool, checkpoints=source, complete_evidence=False)

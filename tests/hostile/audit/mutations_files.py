@@ -11,10 +11,10 @@ from fallback_audit.checkpoints.checkpoint import Checkpoint, sign_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring, generate
 from fallback_audit.events import event_adapter
 from fallback_audit.evidence.kept import kept_digests
-from tests.hostile.audit.house import House
 from tests.hostile.audit.mutations_rows import Mutation
 from tests.hostile.audit.promises import roots
 from tests.hostile.audit.rows import flipped, put_rows, read_rows, rechained
+from tests.hostile.audit.trail_folder import TrailFolder
 
 
 def _flip_file(path: Path, chance: Random) -> str:
@@ -24,32 +24,32 @@ def _flip_file(path: Path, chance: Random) -> str:
     return f"byte {at} of {path.name}"
 
 
-def _flip_database(house: House, chance: Random) -> str:
-    return _flip_file(house.database, chance)
+def _flip_database(trail: TrailFolder, chance: Random) -> str:
+    return _flip_file(trail.database, chance)
 
 
-def _cut_database(house: House, chance: Random) -> str:
-    content = house.database.read_bytes()
+def _cut_database(trail: TrailFolder, chance: Random) -> str:
+    content = trail.database.read_bytes()
     length = chance.randrange(len(content))
-    house.database.write_bytes(content[:length])
+    trail.database.write_bytes(content[:length])
     return f"cut to {length} of {len(content)} bytes"
 
 
-def _page(house: House, chance: Random) -> str:
+def _page(trail: TrailFolder, chance: Random) -> str:
     """A page of random bytes, or of zeros, or another page of the same file."""
-    content = bytearray(house.database.read_bytes())
+    content = bytearray(trail.database.read_bytes())
     page = chance.randrange(len(content) // 4096)
     other = chance.randrange(len(content) // 4096)
     new = chance.choice(
         [chance.randbytes(4096), bytes(4096), bytes(content[other * 4096 : other * 4096 + 4096])]
     )
     content[page * 4096 : page * 4096 + 4096] = new
-    house.database.write_bytes(content)
+    trail.database.write_bytes(content)
     return f"page {page}"
 
 
-def _schema(house: House, chance: Random) -> str:
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+def _schema(trail: TrailFolder, chance: Random) -> str:
+    with closing(sqlite3.connect(trail.database, isolation_level=None)) as connection:
         found = connection.execute(
             "SELECT type, name FROM sqlite_master WHERE name LIKE 'audit%' AND type != 'table'"
         ).fetchall()
@@ -70,10 +70,10 @@ def _schema(house: House, chance: Random) -> str:
     return "; ".join(statements)
 
 
-def _generated_columns(house: House, chance: Random) -> str:
+def _generated_columns(trail: TrailFolder, chance: Random) -> str:
     """The index of fixes over plain columns, which say what somebody likes."""
-    rows = read_rows(house.database)
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+    rows = read_rows(trail.database)
+    with closing(sqlite3.connect(trail.database, isolation_level=None)) as connection:
         triggers = connection.execute(
             "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit_header'"
         ).fetchall()
@@ -99,7 +99,7 @@ def _generated_columns(house: House, chance: Random) -> str:
     return "plain columns"
 
 
-def _other_types(house: House, chance: Random) -> str:
+def _other_types(trail: TrailFolder, chance: Random) -> str:
     """A table that takes anything, with a number, a text or nothing where bytes were."""
     table, column = chance.choice(
         (("audit_header", "header"), ("audit_header", "leaf"), ("audit_payload", "payload"))
@@ -114,7 +114,7 @@ def _other_types(house: House, chance: Random) -> str:
             f"CAST({column} AS BLOB)",
         )
     )
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(trail.database, isolation_level=None)) as connection:
         safeguards = connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (table,)
         ).fetchall()
@@ -136,56 +136,56 @@ def _other_types(house: House, chance: Random) -> str:
     return f"{column} of event {seq} = {value}"
 
 
-def _checkpoints(house: House) -> list[Path]:
-    return sorted((house.place / "checkpoints").rglob("*.checkpoint"))
+def _checkpoints(trail: TrailFolder) -> list[Path]:
+    return sorted((trail.place / "checkpoints").rglob("*.checkpoint"))
 
 
-def _flip_checkpoint(house: House, chance: Random) -> str:
-    return _flip_file(chance.choice(_checkpoints(house)), chance)
+def _flip_checkpoint(trail: TrailFolder, chance: Random) -> str:
+    return _flip_file(chance.choice(_checkpoints(trail)), chance)
 
 
-def _cut_checkpoint(house: House, chance: Random) -> str:
-    path = chance.choice(_checkpoints(house))
+def _cut_checkpoint(trail: TrailFolder, chance: Random) -> str:
+    path = chance.choice(_checkpoints(trail))
     content = path.read_bytes()
     path.write_bytes(content[: chance.randrange(len(content))])
     return f"{path.name} cut"
 
 
-def _exchanged_checkpoints(house: House, chance: Random) -> str:
+def _exchanged_checkpoints(trail: TrailFolder, chance: Random) -> str:
     """One file under the name of another, both well signed."""
-    one, other = chance.sample(_checkpoints(house), 2)
+    one, other = chance.sample(_checkpoints(trail), 2)
     one.write_bytes(other.read_bytes())
     return f"{other.name} as {one.name}"
 
 
-def _removed_checkpoint(house: House, chance: Random) -> str:
+def _removed_checkpoint(trail: TrailFolder, chance: Random) -> str:
     """Any but the last: the one behind it names it."""
-    path = chance.choice(_checkpoints(house)[:-1])
+    path = chance.choice(_checkpoints(trail)[:-1])
     path.unlink()
     return f"{path.name} removed"
 
 
-def _no_checkpoints(house: House, chance: Random) -> str:
-    for path in _checkpoints(house):
+def _no_checkpoints(trail: TrailFolder, chance: Random) -> str:
+    for path in _checkpoints(trail):
         path.unlink()
     return "all removed"
 
 
-def _foreign_signature(house: House, chance: Random) -> str:
+def _foreign_signature(trail: TrailFolder, chance: Random) -> str:
     """The right checkpoint, signed by a key of one's own."""
-    folder = house.place / "foreign"
-    mine = generate(folder, Keyring.load(house.keys).origin)
-    path = chance.choice(_checkpoints(house))
-    signed = house.log.open(int(path.stem), Keyring.load(house.keys)).checkpoint
+    folder = trail.place / "foreign"
+    mine = generate(folder, Keyring.load(trail.keys).origin)
+    path = chance.choice(_checkpoints(trail))
+    signed = trail.log.open(int(path.stem), Keyring.load(trail.keys)).checkpoint
     path.write_bytes(sign_checkpoint(signed, mine.signers()).note)
     shutil.rmtree(folder)
     return f"{path.name} signed by another key"
 
 
-def _forged_history(house: House, chance: Random) -> str:
+def _forged_history(trail: TrailFolder, chance: Random) -> str:
     """Everything re-chained, and every checkpoint made anew by a key of one's own."""
-    rows = read_rows(house.database)
-    at = chance.randrange(house.log.latest_size())
+    rows = read_rows(trail.database)
+    at = chance.randrange(trail.log.latest_size())
     forged = rechained(
         [
             *rows[:at],
@@ -194,53 +194,53 @@ def _forged_history(house: House, chance: Random) -> str:
         ],
         at,
     )
-    put_rows(house.database, forged)
-    mine = generate(house.place / "foreign", Keyring.load(house.keys).origin)
+    put_rows(trail.database, forged)
+    mine = generate(trail.place / "foreign", Keyring.load(trail.keys).origin)
     previous = None
-    for path in _checkpoints(house):
+    for path in _checkpoints(trail):
         size = int(path.stem)
         root = roots([row.header for row in forged])(size)
         made = Checkpoint(mine.origin, size, root, forged[size - 1].leaf, previous)
         signed = sign_checkpoint(made, mine.signers())
         previous = signed.named
         path.write_bytes(signed.note)
-    shutil.rmtree(house.place / "foreign")
+    shutil.rmtree(trail.place / "foreign")
     return f"from event {at + 1}"
 
 
-def _replaced_key(house: House, chance: Random) -> str:
+def _replaced_key(trail: TrailFolder, chance: Random) -> str:
     """Key files of one's own, the checkpoints as they are."""
-    shutil.rmtree(house.keys)
-    generate(house.keys)
+    shutil.rmtree(trail.keys)
+    generate(trail.keys)
     return "other keys"
 
 
-def _flip_key(house: House, chance: Random) -> str:
-    return _flip_file(chance.choice(sorted(house.keys.glob("*.skey"))), chance)
+def _flip_key(trail: TrailFolder, chance: Random) -> str:
+    return _flip_file(chance.choice(sorted(trail.keys.glob("*.skey"))), chance)
 
 
-def _frontier(house: House, chance: Random) -> str:
+def _frontier(trail: TrailFolder, chance: Random) -> str:
     """The cache: never believed without a signature, so nothing may come of it."""
-    cache = house.place / "checkpoints" / "frontier.json"
+    cache = trail.place / "checkpoints" / "frontier.json"
     reported = json.loads(cache.read_bytes())
     reported["hashes"] = [chance.randbytes(32).hex() for _ in reported["hashes"]]
     cache.write_text(json.dumps(reported))
     return "other hashes in the cache"
 
 
-def _old_copy(house: House, chance: Random) -> str:
+def _old_copy(trail: TrailFolder, chance: Random) -> str:
     """The database as it was before; checkpoints, evidence and keys as they are."""
-    old = chance.choice(sorted((house.place / "old").glob("*.db")))
-    shutil.copy(old, house.database)
+    old = chance.choice(sorted((trail.place / "old").glob("*.db")))
+    shutil.copy(old, trail.database)
     for rest in ("-wal", "-shm"):
-        house.database.with_name(house.database.name + rest).unlink(missing_ok=True)
+        trail.database.with_name(trail.database.name + rest).unlink(missing_ok=True)
     return f"copy {old.name}"
 
 
-def _evidence(house: House, chance: Random) -> str:
+def _evidence(trail: TrailFolder, chance: Random) -> str:
     """A file of evidence that events name: altered, cut, gone, or another one's bytes."""
-    files = sorted(path for path in (house.state / "evidence").glob("??/*") if path.is_file())
-    events = (event_adapter.validate_json(row.payload) for row in read_rows(house.database))
+    files = sorted(path for path in (trail.state / "evidence").glob("??/*") if path.is_file())
+    events = (event_adapter.validate_json(row.payload) for row in read_rows(trail.database))
     kept = {name for event in events for name in kept_digests(event)}
     files = [path for path in files if path.parent.name + path.name in kept]
     path, other = chance.sample(files, 2)

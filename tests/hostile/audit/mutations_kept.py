@@ -19,16 +19,16 @@ from fallback_audit.checkpoints.statement import (
 )
 from fallback_audit.exporting.reading import rows_of_file
 from fallback_audit.retention.history import file_digest
-from tests.hostile.audit.house import House
 from tests.hostile.audit.mutations_files import FILE_MUTATIONS
 from tests.hostile.audit.mutations_rows import Mutation
 from tests.hostile.audit.rows import flipped
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
 
 
-def _flip(find: Callable[[House], list[Path]]) -> Mutation:
-    def mutate(house: House, chance: Random) -> str:
-        path = chance.choice(find(house))
+def _flip(find: Callable[[TrailFolder], list[Path]]) -> Mutation:
+    def mutate(trail: TrailFolder, chance: Random) -> str:
+        path = chance.choice(find(trail))
         content = path.read_bytes()
         at = chance.randrange(len(content))
         path.write_bytes(flipped(content, at, chance.randrange(8)))
@@ -37,9 +37,9 @@ def _flip(find: Callable[[House], list[Path]]) -> Mutation:
     return mutate
 
 
-def _cut(find: Callable[[House], list[Path]]) -> Mutation:
-    def mutate(house: House, chance: Random) -> str:
-        path = chance.choice(find(house))
+def _cut(find: Callable[[TrailFolder], list[Path]]) -> Mutation:
+    def mutate(trail: TrailFolder, chance: Random) -> str:
+        path = chance.choice(find(trail))
         content = path.read_bytes()
         path.write_bytes(content[: chance.randrange(len(content))])
         return f"{path.name} cut"
@@ -47,31 +47,31 @@ def _cut(find: Callable[[House], list[Path]]) -> Mutation:
     return mutate
 
 
-def _removed(find: Callable[[House], list[Path]]) -> Mutation:
-    def mutate(house: House, chance: Random) -> str:
-        path = chance.choice(find(house))
+def _removed(find: Callable[[TrailFolder], list[Path]]) -> Mutation:
+    def mutate(trail: TrailFolder, chance: Random) -> str:
+        path = chance.choice(find(trail))
         path.unlink()
         return f"{path.name} removed"
 
     return mutate
 
 
-def _sealed(house: House) -> list[Path]:
-    return sorted(house.segments.glob("*.jsonl"))
+def _sealed(trail: TrailFolder) -> list[Path]:
+    return sorted(trail.segments.glob("*.jsonl"))
 
 
-def _export(house: House) -> list[Path]:
-    return [house.place / "export.jsonl"]
+def _export(trail: TrailFolder) -> list[Path]:
+    return [trail.place / "export.jsonl"]
 
 
-def _wal(house: House) -> list[Path]:
-    return [house.database.with_name(house.database.name + "-wal")]
+def _wal(trail: TrailFolder) -> list[Path]:
+    return [trail.database.with_name(trail.database.name + "-wal")]
 
 
-def _other_sealed(house: House, chance: Random) -> str:
+def _other_sealed(trail: TrailFolder, chance: Random) -> str:
     """An auditor's copy of another segment, under this one's name."""
-    (path,) = _sealed(house)
-    others = sorted((house.place / "copies").glob("*.jsonl"))
+    (path,) = _sealed(trail)
+    others = sorted((trail.place / "copies").glob("*.jsonl"))
     other = next(one for one in others if one.name != path.name)
     shutil.copy(other, path)
     return f"{other.name} as {path.name}"
@@ -107,17 +107,17 @@ def _said_otherwise(path: Path, chance: Random) -> str:
     return f"line {at}, {how}"
 
 
-def _export_forged(house: House, chance: Random) -> str:
-    return _said_otherwise(_export(house)[0], chance)
+def _export_forged(trail: TrailFolder, chance: Random) -> str:
+    return _said_otherwise(_export(trail)[0], chance)
 
 
-def _sealed_forged(house: House, chance: Random) -> str:
-    return _said_otherwise(_sealed(house)[0], chance)
+def _sealed_forged(trail: TrailFolder, chance: Random) -> str:
+    return _said_otherwise(_sealed(trail)[0], chance)
 
 
-def _wal_put_aside(house: House, chance: Random) -> str:
+def _wal_put_aside(trail: TrailFolder, chance: Random) -> str:
     """What was not copied into the database yet, as if it had never been."""
-    (path,) = _wal(house)
+    (path,) = _wal(trail)
     path.unlink()
     return "no -wal"
 
@@ -125,22 +125,22 @@ def _wal_put_aside(house: House, chance: Random) -> str:
 # --- Statements and tombstones, in the database ---
 
 
-def _in_database(house: House, statements: list[tuple[str, tuple[object, ...]]]) -> None:
-    with behind_the_triggers(house.database) as connection:
+def _in_database(trail: TrailFolder, statements: list[tuple[str, tuple[object, ...]]]) -> None:
+    with behind_the_triggers(trail.database) as connection:
         for sql, values in statements:
             connection.execute(sql, values)
 
 
-def _foreign(house: House) -> tuple[Signer, ...]:
+def _foreign(trail: TrailFolder) -> tuple[Signer, ...]:
     """A key of the same name, that nobody trusts."""
-    folder = house.place / "foreign"
-    made = generate(folder, Keyring.load(house.keys).origin)
+    folder = trail.place / "foreign"
+    made = generate(folder, Keyring.load(trail.keys).origin)
     shutil.rmtree(folder)
     return made.signers()
 
 
-def _one(house: House, sql: str, chance: Random) -> tuple[int, bytes]:
-    with closing(sqlite3.connect(house.database)) as connection:
+def _one(trail: TrailFolder, sql: str, chance: Random) -> tuple[int, bytes]:
+    with closing(sqlite3.connect(trail.database)) as connection:
         number, content = chance.choice(connection.execute(sql).fetchall())
     return int(number), bytes(content)
 
@@ -151,15 +151,15 @@ _TOMBSTONES = (
 )
 
 
-def _put_statement(house: House, number: int, statement: bytes) -> None:
+def _put_statement(trail: TrailFolder, number: int, statement: bytes) -> None:
     sql = "UPDATE audit_segment SET statement = ? WHERE number = ?"
-    _in_database(house, [(sql, (statement, number))])
+    _in_database(trail, [(sql, (statement, number))])
 
 
-def _put_tombstone(house: House, seq: int, tombstone: bytes) -> None:
+def _put_tombstone(trail: TrailFolder, seq: int, tombstone: bytes) -> None:
     """In both of its places."""
     _in_database(
-        house,
+        trail,
         [
             ("UPDATE audit_tombstone SET tombstone = ? WHERE seq = ?", (tombstone, seq)),
             ("UPDATE audit_payload SET payload = ? WHERE seq = ?", (tombstone, seq)),
@@ -167,76 +167,76 @@ def _put_tombstone(house: House, seq: int, tombstone: bytes) -> None:
     )
 
 
-def _flip_statement(house: House, chance: Random) -> str:
-    number, statement = _one(house, _STATEMENTS, chance)
+def _flip_statement(trail: TrailFolder, chance: Random) -> str:
+    number, statement = _one(trail, _STATEMENTS, chance)
     at = chance.randrange(len(statement))
-    _put_statement(house, number, flipped(statement, at, chance.randrange(8)))
+    _put_statement(trail, number, flipped(statement, at, chance.randrange(8)))
     return f"byte {at} of statement {number}"
 
 
-def _foreign_statement(house: House, chance: Random) -> str:
-    number, statement = _one(house, _STATEMENTS, chance)
-    reported = open_statement(SEGMENT_DOMAIN, statement, Keyring.load(house.keys).verifiers())
+def _foreign_statement(trail: TrailFolder, chance: Random) -> str:
+    number, statement = _one(trail, _STATEMENTS, chance)
+    reported = open_statement(SEGMENT_DOMAIN, statement, Keyring.load(trail.keys).verifiers())
     if chance.random() < 0.5:
         reported = {**reported, "reason": "another one"}
-    _put_statement(house, number, sign_statement(SEGMENT_DOMAIN, reported, _foreign(house)))
+    _put_statement(trail, number, sign_statement(SEGMENT_DOMAIN, reported, _foreign(trail)))
     return f"statement {number} by another key"
 
 
-def _no_statements(house: House, chance: Random) -> str:
+def _no_statements(trail: TrailFolder, chance: Random) -> str:
     sql = chance.choice(("DELETE FROM audit_segment", "DELETE FROM audit_segment WHERE number = 2"))
-    _in_database(house, [(sql, ())])
+    _in_database(trail, [(sql, ())])
     return sql
 
 
-def _swapped_statements(house: House, chance: Random) -> str:
+def _swapped_statements(trail: TrailFolder, chance: Random) -> str:
     sql = "UPDATE audit_segment SET number = ? WHERE number = ?"
-    _in_database(house, [(sql, (9, 1)), (sql, (1, 2)), (sql, (2, 9))])
+    _in_database(trail, [(sql, (9, 1)), (sql, (1, 2)), (sql, (2, 9))])
     return "statements exchanged"
 
 
-def _flip_tombstone(house: House, chance: Random) -> str:
-    seq, tombstone = _one(house, _TOMBSTONES, chance)
+def _flip_tombstone(trail: TrailFolder, chance: Random) -> str:
+    seq, tombstone = _one(trail, _TOMBSTONES, chance)
     at = chance.randrange(len(tombstone))
-    _put_tombstone(house, seq, flipped(tombstone, at, chance.randrange(8)))
+    _put_tombstone(trail, seq, flipped(tombstone, at, chance.randrange(8)))
     return f"byte {at} of tombstone {seq}"
 
 
-def _foreign_tombstone(house: House, chance: Random) -> str:
+def _foreign_tombstone(trail: TrailFolder, chance: Random) -> str:
     """Another person is said to have done it, or another thing to have been left."""
-    seq, tombstone = _one(house, _TOMBSTONES, chance)
-    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
+    seq, tombstone = _one(trail, _TOMBSTONES, chance)
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(trail.keys).verifiers())
     reported = {**reported, **chance.choice(({"by": "Nobody"}, {"reason": "none"}, {}))}
-    _put_tombstone(house, seq, sign_statement(TOMBSTONE_DOMAIN, reported, _foreign(house)))
+    _put_tombstone(trail, seq, sign_statement(TOMBSTONE_DOMAIN, reported, _foreign(trail)))
     return f"tombstone {seq} by another key"
 
 
-def _misplaced_tombstone(house: House, chance: Random) -> str:
+def _misplaced_tombstone(trail: TrailFolder, chance: Random) -> str:
     """A good one, in the place of an event that nobody redacted."""
-    seq, tombstone = _one(house, _TOMBSTONES, chance)
+    seq, tombstone = _one(trail, _TOMBSTONES, chance)
     live = (
         "SELECT seq, payload FROM audit_payload WHERE seq NOT IN (SELECT seq FROM audit_tombstone)"
     )
-    other, _ = _one(house, live, chance)
+    other, _ = _one(trail, live, chance)
     sql = "UPDATE audit_payload SET payload = ? WHERE seq = ?"
     statements: list[tuple[str, tuple[object, ...]]] = [(sql, (tombstone, other))]
     if chance.random() < 0.5:
         statements.append(("INSERT INTO audit_tombstone VALUES (?, ?)", (other, tombstone)))
-    _in_database(house, statements)
+    _in_database(trail, statements)
     return f"tombstone of {seq} over {other}"
 
 
-def _own_tombstone(house: House, chance: Random) -> str:
+def _own_tombstone(trail: TrailFolder, chance: Random) -> str:
     """Words taken out by whoever has the file, and no key."""
     live = (
         "SELECT seq, payload FROM audit_payload WHERE seq NOT IN (SELECT seq FROM audit_tombstone)"
     )
-    seq, _ = _one(house, live, chance)
-    _, tombstone = _one(house, _TOMBSTONES, chance)
-    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
-    signed = sign_statement(TOMBSTONE_DOMAIN, {**reported, "seq": seq}, _foreign(house))
+    seq, _ = _one(trail, live, chance)
+    _, tombstone = _one(trail, _TOMBSTONES, chance)
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(trail.keys).verifiers())
+    signed = sign_statement(TOMBSTONE_DOMAIN, {**reported, "seq": seq}, _foreign(trail))
     _in_database(
-        house,
+        trail,
         [
             ("INSERT INTO audit_tombstone VALUES (?, ?)", (seq, signed)),
             ("UPDATE audit_payload SET payload = ? WHERE seq = ?", (signed, seq)),
@@ -245,24 +245,24 @@ def _own_tombstone(house: House, chance: Random) -> str:
     return f"event {seq}"
 
 
-def _no_tombstone(house: House, chance: Random) -> str:
+def _no_tombstone(trail: TrailFolder, chance: Random) -> str:
     """The table forgets it, or another payload stands in its place."""
-    seq, tombstone = _one(house, _TOMBSTONES, chance)
-    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(house.keys).verifiers())
+    seq, tombstone = _one(trail, _TOMBSTONES, chance)
+    reported = open_statement(TOMBSTONE_DOMAIN, tombstone, Keyring.load(trail.keys).verifiers())
     payload = json.dumps(reported["residue"], sort_keys=True, separators=(",", ":")).encode()
     drop = ("DELETE FROM audit_tombstone WHERE seq = ?", (seq,))
     put = ("UPDATE audit_payload SET payload = ? WHERE seq = ?", (payload, seq))
     ways: list[list[tuple[str, tuple[object, ...]]]] = [[drop], [put], [drop, put]]
-    _in_database(house, chance.choice(ways))
+    _in_database(trail, chance.choice(ways))
     return f"tombstone {seq}"
 
 
-def _sealed_put_back(house: House, chance: Random) -> str:
+def _sealed_put_back(trail: TrailFolder, chance: Random) -> str:
     """Events that were sealed stand in the store again."""
-    (path,) = _sealed(house)
+    (path,) = _sealed(trail)
     row = chance.choice(list(rows_of_file(path, sha256=str(file_digest(path)))))
     _in_database(
-        house,
+        trail,
         [
             ("INSERT INTO audit_payload VALUES (?, ?)", (row.seq, row.payload)),
             (

@@ -6,21 +6,21 @@ from random import Random
 from typing import Literal
 
 from fallback_audit.canonical import canonical_bytes, leaf_digest
-from tests.hostile.audit.house import House
 from tests.hostile.audit.rows import Row, flipped, put_rows, read_rows, rechained
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
 
 #: Changes the record in that folder. What it did, for the message of a failure.
-Mutation = Callable[[House, Random], str]
+Mutation = Callable[[TrailFolder, Random], str]
 
 
 def _on_rows(change: Callable[[list[Row], int, Random], list[Row]]) -> Mutation:
     """A mutation of the list of rows around a random one."""
 
-    def mutate(house: House, chance: Random) -> str:
-        rows = read_rows(house.database)
+    def mutate(trail: TrailFolder, chance: Random) -> str:
+        rows = read_rows(trail.database)
         at = chance.randrange(len(rows))
-        put_rows(house.database, change(rows, at, chance))
+        put_rows(trail.database, change(rows, at, chance))
         return f"at event {at + 1} of {len(rows)}"
 
     return mutate
@@ -140,18 +140,18 @@ def _other_form(rows: list[Row], at: int, chance: Random) -> list[Row]:
 
 
 def _delete(table: str) -> Mutation:
-    def mutate(house: House, chance: Random) -> str:
-        seq = chance.choice(read_rows(house.database)).seq
-        with behind_the_triggers(house.database) as connection:
+    def mutate(trail: TrailFolder, chance: Random) -> str:
+        seq = chance.choice(read_rows(trail.database)).seq
+        with behind_the_triggers(trail.database) as connection:
             connection.execute(f"DELETE FROM {table} WHERE seq = {seq}")
         return f"event {seq}"
 
     return mutate
 
 
-def _orphan(house: House, chance: Random) -> str:
-    seq = len(read_rows(house.database)) + 1 + chance.randrange(3)
-    with behind_the_triggers(house.database) as connection:
+def _orphan(trail: TrailFolder, chance: Random) -> str:
+    seq = len(read_rows(trail.database)) + 1 + chance.randrange(3)
+    with behind_the_triggers(trail.database) as connection:
         connection.execute("INSERT INTO audit_payload VALUES (?, ?)", (seq, b"{}"))
     return f"payload {seq}"
 

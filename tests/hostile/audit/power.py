@@ -15,19 +15,19 @@ from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.children import Child
 from tests.hostile.audit.disk import Disk as LoadedDisk
 from tests.hostile.audit.disk import on_that_disk
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.lost_writes import KINDS, Call, Disk, read_calls
 from tests.hostile.audit.promises import Promises
+from tests.hostile.audit.trail_folder import TrailFolder, records
 from tests.hostile.audit.workloads import WORKLOADS, Say, Workload
 
 #: SQLite copies its log into the database every 1,000 pages: about 170 events.
 LONG_EVENTS = 400
 
 
-def _long(house: House, say: Say) -> None:
+def _long(trail: TrailFolder, say: Say) -> None:
     """Until the write-ahead log has been copied into the database, and begun again."""
     events = records("long")
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         for _ in range(LONG_EVENTS):
             stored = store.append(*next(events))
             say(f"event {stored.seq} {stored.leaf}")
@@ -49,14 +49,14 @@ class Tape(NamedTuple):
 
 def record(workload: Workload, place: Path) -> Tape:
     """Do the work once."""
-    house = House(place / workload.name)
-    workload.ready(house)
-    disk, tape = Disk(house.place), place / f"{workload.name}.tape"
+    trail = TrailFolder(place / workload.name)
+    workload.ready(trail)
+    disk, tape = Disk(trail.place), place / f"{workload.name}.tape"
     library = LoadedDisk()
 
     def work(out: int) -> None:
-        library.record(house.place, os.open(tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-        workload.work(house, library.mark)
+        library.record(trail.place, os.open(tape, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+        workload.work(trail, library.mark)
 
     Child(work).lines()
     return Tape(workload, disk, list(read_calls(tape.read_bytes())))
@@ -85,11 +85,11 @@ def states(ask: Ask, tapes: list[Tape], cases: Sequence[int]) -> list[tuple[Tape
 
 
 #: Judges one state: which it is, in words, what was promised by then, and what is on the disk.
-Judge = Callable[[State, str, Promises, House], None]
+Judge = Callable[[State, str, Promises, TrailFolder], None]
 
 
 def losses(ask: Ask, workloads: Sequence[Workload], judged: Judge) -> None:
-    """The states of ``ask``, round by round, each as a House."""
+    """The states of ``ask``, round by round, each as a TrailFolder."""
     tapes = [record(workload, ask.place) for workload in workloads]
     every = range(ask.first, ask.first + ask.count)
     cases = [case for case in every if ask.mine(case // len(tapes))]  # each has all tapes
@@ -115,12 +115,12 @@ def _replayed(ask: Ask, tape: Tape, mine: list[State], judged: Judge) -> None:
         disk.lose(state.kind, ask.chance(state.case), place)
         name = tape.workload.name
         what = f"{name}, behind call {state.point} of {len(tape.calls)}, {state.kind}"
-        judged(state, what, promises.copy(), House(place))
+        judged(state, what, promises.copy(), TrailFolder(place))
 
 
-def _unsynced(house: House, say: Say) -> None:
+def _unsynced(trail: TrailFolder, say: Say) -> None:
     """As ``append_some``, by a store that does not wait for the disk."""
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         store.store._db.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
         events = records("unsynced")
         for _ in range(10):
@@ -133,10 +133,10 @@ def unsynced(ask: Ask) -> Tally:
     """Does the campaign see what a store loses that does not sync? Each loss is counted."""
     tally = Tally()
 
-    def judged(state: State, what: str, promises: Promises, house: House) -> None:
+    def judged(state: State, what: str, promises: Promises, trail: TrailFolder) -> None:
         try:
-            promises.goes_on(house)
-            problem = promises.problem(house)
+            promises.goes_on(trail)
+            problem = promises.problem(trail)
         except FallbackError as error:
             problem = error.problem
         tally.cases += 1
@@ -161,10 +161,10 @@ def power_shortly(ask: Ask) -> Tally:
 def _power(ask: Ask, workloads: Sequence[Workload]) -> Tally:
     tally = Tally()
 
-    def judged(state: State, what: str, promises: Promises, house: House) -> None:
+    def judged(state: State, what: str, promises: Promises, trail: TrailFolder) -> None:
         try:
-            promises.goes_on(house)
-            problem = promises.problem(house)
+            promises.goes_on(trail)
+            problem = promises.problem(trail)
         except Exception as error:
             raise ask.broken(state.case, f"{what}: {error}") from error
         if problem is not None:

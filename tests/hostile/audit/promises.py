@@ -9,8 +9,8 @@ from fallback_audit.canonical import GENESIS, leaf_digest
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.errors import EvidenceError
 from fallback_audit.ports import HeaderRow
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.maintenance import verify_export
+from tests.hostile.audit.trail_folder import TrailFolder, records
 
 
 class Promises:
@@ -40,42 +40,42 @@ class Promises:
             elif what == "gone":
                 self.gone.add(" ".join(messages))
 
-    def goes_on(self, house: House) -> None:
+    def goes_on(self, trail: TrailFolder) -> None:
         """The next append works; it is a promise too."""
         name = f"after-{len(self.events)}"
-        store = house.store()
+        store = trail.store()
         stored = store.append(*next(records(name)))
         store.close()
         self.events[stored.seq] = stored.leaf
-        self.evidence.add(house.evidence().put(name.encode()))
+        self.evidence.add(trail.evidence().put(name.encode()))
 
-    def problem(self, house: House) -> str | None:
+    def problem(self, trail: TrailFolder) -> str | None:
         """What does not hold; None where all does."""
-        if not self.events or not house.log.latest_size():
+        if not self.events or not trail.log.latest_size():
             # Stopped while it was made, or before the first checkpoint: the next one goes on.
-            with closing(house.store()) as store:
+            with closing(trail.store()) as store:
                 store.checkpoint()
-        stored = house.headers()
+        stored = trail.headers()
         if (broken := chain_problem(stored)) is not None:
             return broken
-        if (wrong := checkpoint_problem(house, stored)) is not None:
+        if (wrong := checkpoint_problem(trail, stored)) is not None:
             return wrong
         lost = self.events.items() - {(row.seq, row.leaf) for row in stored}
         if lost:
             return f"{len(lost)} acknowledged events are lost: {sorted(lost)[:3]}"
-        evidence = house.evidence()
+        evidence = trail.evidence()
         for digest in sorted(self.evidence):
             try:
                 evidence.get(digest)
             except EvidenceError as error:
                 return f"acknowledged evidence is lost: {error.problem}"
-        for path in (path for path in house.state.rglob("*") if path.is_file()):
+        for path in (path for path in trail.state.rglob("*") if path.is_file()):
             left = [words for words in self.gone if words.encode() in path.read_bytes()]
             if left:
                 return f"{path.name} still has words that were taken out: {left}"
-        if (house.place / "export.jsonl").exists() and not verify_export(house).ok:
+        if (trail.place / "export.jsonl").exists() and not verify_export(trail).ok:
             return "an export does not verify"
-        report = house.verify()
+        report = trail.verify()
         return None if report.ok else f"verify: {report.first_bad}"
 
 
@@ -91,10 +91,10 @@ def chain_problem(rows: list[HeaderRow]) -> str | None:
     return None
 
 
-def checkpoint_problem(house: House, rows: list[HeaderRow]) -> str | None:
+def checkpoint_problem(trail: TrailFolder, rows: list[HeaderRow]) -> str | None:
     """Every checkpoint is signed, of events that are there, and has the root that RFC 6962 says."""
-    keyring, root_of = Keyring.load(house.keys), roots([row.header for row in rows])
-    for found in house.log.checked(keyring):
+    keyring, root_of = Keyring.load(trail.keys), roots([row.header for row in rows])
+    for found in trail.log.checked(keyring):
         if found.signed is None or found.problem:
             return f"checkpoint {found.path}: {found.problem}"
         size, root = found.size, found.signed.checkpoint.root

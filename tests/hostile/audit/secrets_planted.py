@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.e2e.command import osv, repository, run
 from tests.hostile.audit import maintenance
 from tests.hostile.audit.campaign import Ask, Tally
-from tests.hostile.audit.house import House
+from tests.hostile.audit.trail_folder import TrailFolder
 from tests.unit.prompt.test_redact import IN_CONTEXT, TOKENS
 
 PLANTED = 20
@@ -99,13 +99,13 @@ def _answers(secrets: list[Secret]) -> list[dict[str, object]]:
 
 def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[str, bytes]:
     """Everything that the fix and what was done with it left: files by name, and what was printed."""
-    house = House(place)
+    trail = TrailFolder(place)
     repo = repository(place / "input" / "repo", _files(secrets))
     advisory, script = place / "input" / "advisory.json", place / "input" / "script.json"
     advisory.write_text(osv("left"))
     script.write_text(json.dumps(_answers(secrets)))
     where = (
-        *("--state-dir", house.state, "--keys", house.keys),
+        *("--state-dir", trail.state, "--keys", trail.keys),
         *("--checkpoints", place / "checkpoints"),
     )
     ended = run(
@@ -113,7 +113,7 @@ def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[s
         *where,
         *(("--keep-prompts",) if keep_prompts else ()),
     )
-    with house.reader() as reader:
+    with trail.reader() as reader:
         events = [event.kind for event in reader.events()]
         fix_id = next(iter(reader.events())).scope.fix_id
     printed = {"what fix printed": ended.out + ended.err}
@@ -129,7 +129,7 @@ def one_fix(place: Path, secrets: list[Secret], *, keep_prompts: bool) -> dict[s
         reported = run("audit", *verb, *where)
         assert reported.code == 0, (verb, reported)
         printed[f"what audit {verb[0]} printed"] = reported.out + reported.err
-    assert maintenance.seal(house), "nothing was sealed"
+    assert maintenance.seal(trail), "nothing was sealed"
     shutil.rmtree(place / "input")
     found = {str(path.relative_to(place)): path.read_bytes() for path in _all(place)}
     return found | {name: text.encode() for name, text in printed.items()}

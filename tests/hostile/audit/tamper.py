@@ -17,10 +17,10 @@ from fallback_audit.ports import Record, Scope
 from fallback_audit.verifying.verify import VerificationReport
 from tests.hostile.audit import maintenance
 from tests.hostile.audit.campaign import Ask, Tally
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.mutations_files import FILE_MUTATIONS
 from tests.hostile.audit.mutations_kept import KEPT_MUTATIONS
 from tests.hostile.audit.mutations_rows import ROW_MUTATIONS
+from tests.hostile.audit.trail_folder import TrailFolder, records
 from tests.unit.audit.trails import digest, recipe_verified
 
 MUTATIONS = {**ROW_MUTATIONS, **FILE_MUTATIONS, **KEPT_MUTATIONS}
@@ -40,56 +40,56 @@ CAUGHT, VOID, TAIL = "caught", "void: nothing of the record is different", "in t
 class Original:
     """A record before any change."""
 
-    def __init__(self, house: House, chance: Random) -> None:
-        self.house, self.why = house, ""
+    def __init__(self, trail: TrailFolder, chance: Random) -> None:
+        self.trail, self.why = trail, ""
         self.make(chance)
-        self.covered = house.log.latest_size()
-        self.tables = tables(house.database)
-        self.by_fix = by_fix(house)
-        self.files = files(house)
+        self.covered = trail.log.latest_size()
+        self.tables = tables(trail.database)
+        self.by_fix = by_fix(trail)
+        self.files = files(trail)
 
     def make(self, chance: Random) -> None:
         """Its life so far."""
-        house, events = self.house, records("fix")
-        (house.place / "old").mkdir(parents=True)
-        with_logs(house)
+        trail, events = self.trail, records("fix")
+        (trail.place / "old").mkdir(parents=True)
+        with_logs(trail)
         for number in range(chance.randint(2, 5)):
-            with closing(house.store()) as store:
+            with closing(trail.store()) as store:
                 for _ in range(chance.randint(8, 25)):
                     store.append(*next(events))
-            shutil.copy(house.database, house.place / "old" / f"{number}.db")
-        with closing(house.bare_store()) as bare:  # events that no checkpoint covers yet
+            shutil.copy(trail.database, trail.place / "old" / f"{number}.db")
+        with closing(trail.bare_store()) as bare:  # events that no checkpoint covers yet
             for _ in range(chance.randrange(UNCOVERED)):
                 bare.append(*next(events))
 
-    def copy(self, place: Path) -> House:
+    def copy(self, place: Path) -> TrailFolder:
         shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self.house.place, place)
-        return House(place)
+        shutil.copytree(self.trail.place, place)
+        return TrailFolder(place)
 
-    def outcome(self, house: House) -> str | None:
+    def outcome(self, trail: TrailFolder) -> str | None:
         """What became of a changed copy; None: it passed, and should not have."""
         try:
-            report = self.verified(house)
+            report = self.verified(trail)
         except AuditError as error:
             self.why = error.problem
             return CAUGHT
         if not report.ok:
             self.why = str(report.first_bad)
             return CAUGHT
-        if files(house) != self.files:
+        if files(trail) != self.files:
             return None
-        now = tables(house.database)
+        now = tables(trail.database)
         # What was redacted is said, signed, in the payload's own place. The table of tombstones is the
         # triggers' memory: what is lost of it hides nothing, and is not looked for.
         now["audit_tombstone"] = self.tables["audit_tombstone"]
         if now == self.tables:
-            return VOID if by_fix(house) == self.by_fix else None
+            return VOID if by_fix(trail) == self.by_fix else None
         return TAIL if self._only_tail(now) and report.covered_to == self.covered else None
 
-    def verified(self, house: House) -> VerificationReport:
+    def verified(self, trail: TrailFolder) -> VerificationReport:
         """The first report that is not good; else the record's own."""
-        return house.verify(evidence=True)
+        return trail.verify(evidence=True)
 
     def _only_tail(self, now: dict[str, list[tuple[object, ...]]]) -> bool:
         def covered(found: dict[str, list[tuple[object, ...]]]) -> dict[str, object]:
@@ -105,51 +105,51 @@ class KeptOriginal(Original):
     """One with everything in it that keepers leave, and a -wal file that was not copied yet."""
 
     def make(self, chance: Random) -> None:
-        house = self.house
-        maintenance.fixes(house, "a", "b")
-        maintenance.redact(house, "a")
-        maintenance.seal(house)
-        maintenance.fixes(house, "c", *(f"c{number}" for number in range(chance.randrange(3))))
-        maintenance.seal(house)
-        maintenance.copy_segments(house)
-        maintenance.retire(house, 1)
-        maintenance.rotate_key(house)
-        maintenance.fixes(house, "d", "e")
+        trail = self.trail
+        maintenance.fixes(trail, "a", "b")
+        maintenance.redact(trail, "a")
+        maintenance.seal(trail)
+        maintenance.fixes(trail, "c", *(f"c{number}" for number in range(chance.randrange(3))))
+        maintenance.seal(trail)
+        maintenance.copy_segments(trail)
+        maintenance.retire(trail, 1)
+        maintenance.rotate_key(trail)
+        maintenance.fixes(trail, "d", "e")
         for fix_id in ("d", "e"):
-            maintenance.redact(house, fix_id)
-        maintenance.end_rotation(house)
-        maintenance.export(house)
+            maintenance.redact(trail, fix_id)
+        maintenance.end_rotation(trail)
+        maintenance.export(trail)
         events = records("fix")
-        with closing(house.store()) as store:
+        with closing(trail.store()) as store:
             for _ in range(chance.randint(3, 9)):
                 store.append(*next(events))
             store.checkpoint()
-            shutil.copytree(house.place, house.place.with_suffix(".open"))
-        shutil.rmtree(house.place)
-        house.place.with_suffix(".open").rename(house.place)
+            shutil.copytree(trail.place, trail.place.with_suffix(".open"))
+        shutil.rmtree(trail.place)
+        trail.place.with_suffix(".open").rename(trail.place)
 
-    def verified(self, house: House) -> VerificationReport:
-        found = house.verify()
-        return maintenance.verify_export(house) if found.ok else found
+    def verified(self, trail: TrailFolder) -> VerificationReport:
+        found = trail.verify()
+        return maintenance.verify_export(trail) if found.ok else found
 
 
-def files(house: House) -> dict[str, bytes]:
+def files(trail: TrailFolder) -> dict[str, bytes]:
     """Sealed files and exports, whose every byte counts."""
-    kept = [*house.segments.glob("*"), *house.place.glob("export.jsonl")]
+    kept = [*trail.segments.glob("*"), *trail.place.glob("export.jsonl")]
     return {path.name: path.read_bytes() for path in kept}
 
 
-def with_logs(house: House) -> None:
+def with_logs(trail: TrailFolder) -> None:
     """A fix whose verdicts name evidence."""
     logs = [f"log of gate {number}\n" * 50 for number in range(4)]
     texts = [f"{what} {number}" for what in ("patch", "summary", "edit") for number in range(1, 6)]
     for text in (*logs, *texts, "prompt", "answer"):  # whatever the trails name
-        house.evidence().put(text.encode())
+        trail.evidence().put(text.encode())
     events = [*recipe_verified()]
     for place, log in zip((4, 5, 6), logs, strict=False):
         events[place] = events[place].model_copy(update={"evidence_sha256": digest(log)})
     scope = Scope(fix_id="with-logs", gate_transition_id="t")
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         store.append_all([Record(scope, event) for event in events])
 
 
@@ -166,9 +166,9 @@ def tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def by_fix(house: House) -> dict[str, list[int]]:
+def by_fix(trail: TrailFolder) -> dict[str, list[int]]:
     """What a reader who asks for one fix is given."""
-    with house.reader() as reader:
+    with trail.reader() as reader:
         every = list(reader.events())
         names = {event.scope.fix_id for event in every}
         return {name: [event.seq for event in reader.events(name)] for name in sorted(names)}
@@ -177,7 +177,7 @@ def by_fix(house: House) -> dict[str, list[int]]:
 def _control(ask: Ask, number: int, *, kept: bool) -> Original:
     """A record, which verifies as long as nobody changes it."""
     sort, name = (KeptOriginal, "kept") if kept else (Original, "record")
-    original = sort(House(ask.place / f"{name}-{number}"), ask.chance(-1 - number))
+    original = sort(TrailFolder(ask.place / f"{name}-{number}"), ask.chance(-1 - number))
     if original.outcome(original.copy(ask.place / "control")) != VOID:
         raise ask.broken(-1, f"an unchanged record does not verify: {original.why}")
     return original
@@ -194,10 +194,10 @@ def tamper(ask: Ask) -> Tally:
         if (number, kept) not in originals:
             originals[number, kept] = _control(ask, number, kept=kept)
         original = originals[number, kept]
-        house = original.copy(ask.place / "changed")
-        what = MUTATIONS[kind](house, chance)
+        trail = original.copy(ask.place / "changed")
+        what = MUTATIONS[kind](trail, chance)
         try:
-            outcome = original.outcome(house)
+            outcome = original.outcome(trail)
         except Exception as error:
             raise ask.broken(case, f"{kind}, {what}: {type(error).__name__}: {error}") from error
         if outcome is None:

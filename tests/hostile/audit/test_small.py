@@ -16,7 +16,6 @@ from tests.hostile.audit.catalogue import ALL_MINUTES, CATALOGUE
 from tests.hostile.audit.children import Child
 from tests.hostile.audit.crash import crash
 from tests.hostile.audit.faults import failing_files, failing_reads, faults_shortly
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.lost_writes import KINDS as KINDS_OF_LOSS
 from tests.hostile.audit.mutations_rows import ROW_MUTATIONS
 from tests.hostile.audit.power import Tape, power_shortly, states, unsynced
@@ -26,6 +25,7 @@ from tests.hostile.audit.report import page
 from tests.hostile.audit.secrets_planted import KINDS, drawn, leaks, secrets
 from tests.hostile.audit.sequences import sequences
 from tests.hostile.audit.tamper import CAUGHT, IN_ALL, MUTATIONS, TAIL, VOID, tamper
+from tests.hostile.audit.trail_folder import TrailFolder, records
 from tests.hostile.audit.workloads import WORKLOADS
 from tests.hostile.audit.world import SORTS, world
 from tests.integration.contract_sequences import A_STORE, fast_place
@@ -116,16 +116,16 @@ def test_every_kind_of_change_is_caught(run: Run) -> None:
 )
 def test_without_checkpoints_a_rewritten_chain_passes(kind: str, tmp_path: Path) -> None:
     """So it is the checkpoints that catch it."""
-    house = House(tmp_path / "house")
+    trail = TrailFolder(tmp_path / "trail")
     events = records("fix")
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         for _ in range(20):
             store.append(*next(events))
-    assert house.verify().ok
+    assert trail.verify().ok
     ask = Ask(1, tmp_path)
-    ROW_MUTATIONS[kind](house, ask.chance(3))
-    assert house.verify().checkpoint_problem_count > 0
-    with house.reader() as reader:
+    ROW_MUTATIONS[kind](trail, ask.chance(3))
+    assert trail.verify().checkpoint_problem_count > 0
+    with trail.reader() as reader:
         report = verify(reader, checkpoints=None, contract=False)
     assert report.integrity_problem_count == 0
 
@@ -163,18 +163,18 @@ def test_power_is_lost_everywhere_before_it_is_lost_twice(tmp_path: Path) -> Non
 
 
 def test_a_lost_event_is_noticed(tmp_path: Path) -> None:
-    house, promises = House(tmp_path), Promises()
-    promises.goes_on(house)
-    assert promises.problem(house) is None
+    trail, promises = TrailFolder(tmp_path), Promises()
+    promises.goes_on(trail)
+    assert promises.problem(trail) is None
     promises.take(["event 2 " + "0" * 64])
-    assert "lost" in str(promises.problem(house))
+    assert "lost" in str(promises.problem(trail))
 
 
 def test_lost_evidence_is_noticed(tmp_path: Path) -> None:
-    house, promises = House(tmp_path), Promises()
-    promises.goes_on(house)
+    trail, promises = TrailFolder(tmp_path), Promises()
+    promises.goes_on(trail)
     promises.take(["evidence " + "0" * 64])
-    assert "evidence is lost" in str(promises.problem(house))
+    assert "evidence is lost" in str(promises.problem(trail))
 
 
 def test_a_process_that_fails_by_itself_is_no_success() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fallback_audit.errors import FallbackError
 from fallback_audit.ports import AuditStore, Record
 from tests.hostile.audit import maintenance
-from tests.hostile.audit.house import House, records
+from tests.hostile.audit.trail_folder import TrailFolder, records
 
 #: Says a line: what was acknowledged, or what was refused.
 Say = Callable[[str], None]
@@ -19,21 +19,21 @@ class Workload(NamedTuple):
     one before has failed: a process lives on after an error."""
 
     name: str
-    ready: Callable[[House], None]
-    work: Callable[[House, Say], None]
+    ready: Callable[[TrailFolder], None]
+    work: Callable[[TrailFolder, Say], None]
 
 
-def _nothing(house: House) -> None:
-    house.place.mkdir(parents=True)
+def _nothing(trail: TrailFolder) -> None:
+    trail.place.mkdir(parents=True)
 
 
-def _some_fixes(house: House) -> None:
+def _some_fixes(trail: TrailFolder) -> None:
     """Twenty events, checkpointed at the end."""
     events = records("before")
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         for _ in range(20):
             store.append(*next(events))
-    house.evidence().put(b"before")
+    trail.evidence().put(b"before")
 
 
 def attempt(say: Say, step: Callable[[], object]) -> bool:
@@ -46,11 +46,11 @@ def attempt(say: Say, step: Callable[[], object]) -> bool:
     return True
 
 
-def append_some(house: House, say: Say) -> None:
+def append_some(trail: TrailFolder, say: Say) -> None:
     """Open, append one by one and at once, to the end of a fix and beyond; close."""
     opened = []
     for _ in range(2):  # whoever could not open it tries again
-        if attempt(say, lambda: opened.append(house.store())):
+        if attempt(say, lambda: opened.append(trail.store())):
             break
     if not opened:
         return
@@ -72,9 +72,9 @@ def _told(store: AuditStore, batch: list[Record], say: Say) -> None:
         say(f"event {event.seq} {event.leaf}")
 
 
-def _evidence(house: House, say: Say) -> None:
+def _evidence(trail: TrailFolder, say: Say) -> None:
     """Small, several sectors large, known already, private."""
-    evidence = house.evidence()
+    evidence = trail.evidence()
 
     def put(content: bytes, *, private: bool = False) -> None:
         say(f"evidence {evidence.put(content, private=private)}")
@@ -85,38 +85,38 @@ def _evidence(house: House, say: Say) -> None:
     attempt(say, lambda: put(b"a prompt", private=True))
 
 
-def _kept(house: House) -> None:
+def _kept(trail: TrailFolder) -> None:
     """One segment sealed, one fix redacted, and fixes behind them to be kept."""
-    maintenance.fixes(house, "a")
-    maintenance.redact(house, "a")
-    maintenance.seal(house)
-    maintenance.copy_segments(house)
-    maintenance.fixes(house, "b", "c")
+    maintenance.fixes(trail, "a")
+    maintenance.redact(trail, "a")
+    maintenance.seal(trail)
+    maintenance.copy_segments(trail)
+    maintenance.fixes(trail, "b", "c")
 
 
-def _redact(house: House, say: Say) -> None:
+def _redact(trail: TrailFolder, say: Say) -> None:
     """Twice: whoever was refused tries again."""
     for _ in range(2):
-        if attempt(say, lambda: maintenance.redact(house, "b")):
+        if attempt(say, lambda: maintenance.redact(trail, "b")):
             break
     else:
         return
-    if attempt(say, lambda: maintenance.redact(house, "c")):
+    if attempt(say, lambda: maintenance.redact(trail, "c")):
         say(f"gone {maintenance.WORDS}")
 
 
-def _seal(house: House, say: Say) -> None:
-    attempt(say, lambda: maintenance.seal(house))
-    attempt(say, lambda: maintenance.retire(house, 1))
+def _seal(trail: TrailFolder, say: Say) -> None:
+    attempt(say, lambda: maintenance.seal(trail))
+    attempt(say, lambda: maintenance.retire(trail, 1))
 
 
-def _rotate(house: House, say: Say) -> None:
-    attempt(say, lambda: maintenance.rotate_key(house))
-    attempt(say, lambda: maintenance.end_rotation(house))
+def _rotate(trail: TrailFolder, say: Say) -> None:
+    attempt(say, lambda: maintenance.rotate_key(trail))
+    attempt(say, lambda: maintenance.end_rotation(trail))
 
 
-def _export(house: House, say: Say) -> None:
-    attempt(say, lambda: maintenance.export(house))
+def _export(trail: TrailFolder, say: Say) -> None:
+    attempt(say, lambda: maintenance.export(trail))
 
 
 WORKLOADS = (

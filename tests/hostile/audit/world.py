@@ -15,10 +15,10 @@ from fallback_audit.errors import AuditStoreError, FallbackError
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.hostile.audit.campaign import Ask, Skipped, Tally
 from tests.hostile.audit.children import Child
-from tests.hostile.audit.house import House, records
 from tests.hostile.audit.mutations_files import FILE_MUTATIONS
 from tests.hostile.audit.promises import Promises
 from tests.hostile.audit.tamper import tables
+from tests.hostile.audit.trail_folder import TrailFolder, records
 from tests.hostile.audit.workloads import Say, append_some
 
 
@@ -30,16 +30,16 @@ def saying(out: int) -> Say:
 
 
 #: One case of a sort: what it was, in words. Raises AssertionError, or an error that is not ours.
-Sort = Callable[[House, Random], str]
+Sort = Callable[[TrailFolder, Random], str]
 
 
-def many_writers(house: House, chance: Random) -> str:
+def many_writers(trail: TrailFolder, chance: Random) -> str:
     """Processes that append at once, each as fast as it can: one chain."""
     each, writers = 12, chance.choice((2, 4, 8))
 
     def write(name: str, out: int) -> None:
         events = records(name)
-        with closing(house.store()) as store:
+        with closing(trail.store()) as store:
             for _ in range(each):
                 stored = store.append(*next(events))
                 os.write(out, f"event {stored.seq} {stored.leaf}\n".encode())
@@ -49,13 +49,13 @@ def many_writers(house: House, chance: Random) -> str:
     for child in children:
         promises.take(child.lines())
     assert sorted(promises.events) == list(range(1, each * writers + 1))
-    _holds(promises, house)
+    _holds(promises, trail)
     return f"{writers} writers at once"
 
 
-def wrong_clock(house: House, chance: Random) -> str:
+def wrong_clock(trail: TrailFolder, chance: Random) -> str:
     """Back and forth by years between two events: order is that of the chain, not of the clock."""
-    house.state.mkdir(parents=True)
+    trail.state.mkdir(parents=True)
     now = datetime(2026, 1, 1, tzinfo=UTC)
 
     def clock() -> datetime:
@@ -65,7 +65,7 @@ def wrong_clock(house: House, chance: Random) -> str:
         return now
 
     events, promises = records("clock"), Promises()
-    with closing(SqliteAuditStore(house.database, clock=clock)) as store:
+    with closing(SqliteAuditStore(trail.database, clock=clock)) as store:
         for _ in range(20):
             stored = store.append(*next(events))
             promises.events[stored.seq] = stored.leaf
@@ -75,57 +75,57 @@ def wrong_clock(house: House, chance: Random) -> str:
         first = min(found, default=0)
         assert found == set(range(first, 21)), "a stretch to the end"
         assert found & later, "not one of those that were asked for"
-    _holds(promises, house)
+    _holds(promises, trail)
     return "the clock goes back and forth by years"
 
 
-def full_disk(house: House, chance: Random) -> str:
+def full_disk(trail: TrailFolder, chance: Random) -> str:
     """No file may grow over a limit: what fails says so, what was acknowledged stays."""
     limit = chance.randrange(0, 160) * 1024
 
     def write(out: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-        append_some(house, saying(out))
+        append_some(trail, saying(out))
 
-    return _after(house, Child(write).lines(), "a limit of file size")
+    return _after(trail, Child(write).lines(), "a limit of file size")
 
 
-def small_file_system(house: House, chance: Random) -> str:
+def small_file_system(trail: TrailFolder, chance: Random) -> str:
     """A real file system that is full. Raises Skipped where none may be mounted."""
-    house.place.mkdir(parents=True)
+    trail.place.mkdir(parents=True)
     size = chance.randrange(8, 300)
     if os.geteuid() != 0 or sys.platform != "linux":
         raise Skipped("a small file system needs root to be mounted")
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(house.place)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(trail.place)]
     if subprocess.run(command, capture_output=True).returncode:
         raise Skipped("no file system may be mounted here")
     try:
-        messages = Child(lambda out: append_some(house, saying(out))).lines()
-        grown = ["mount", "-o", "remount,size=64m", str(house.place)]
+        messages = Child(lambda out: append_some(trail, saying(out))).lines()
+        grown = ["mount", "-o", "remount,size=64m", str(trail.place)]
         subprocess.run(grown, check=True, capture_output=True)
-        return _after(house, messages, "a full file system")
+        return _after(trail, messages, "a full file system")
     finally:
-        subprocess.run(["umount", str(house.place)], check=True, capture_output=True)
+        subprocess.run(["umount", str(trail.place)], check=True, capture_output=True)
 
 
-def _after(house: House, messages: list[str], what: str) -> str:
+def _after(trail: TrailFolder, messages: list[str], what: str) -> str:
     promises = Promises()
     promises.take(messages)
-    promises.goes_on(house)
-    _holds(promises, house)
+    promises.goes_on(trail)
+    _holds(promises, trail)
     refused = any(line.startswith("refused") for line in messages)
     return f"{what}: {'refused, then goes on' if refused else 'large enough'}"
 
 
-def locked(house: House, chance: Random) -> str:
+def locked(trail: TrailFolder, chance: Random) -> str:
     """Another process holds the write lock, or all of it: an error, nothing recorded, then it goes on."""
-    with closing(house.store()) as store:
+    with closing(trail.store()) as store:
         store.append(*next(records("before")))
     kind = chance.choice(("IMMEDIATE", "EXCLUSIVE"))
-    with closing(sqlite3.connect(house.database, isolation_level=None)) as other:
+    with closing(sqlite3.connect(trail.database, isolation_level=None)) as other:
         other.execute(f"BEGIN {kind}")
         try:
-            with closing(SqliteAuditStore(house.database, busy_timeout_s=0.02)) as store:
+            with closing(SqliteAuditStore(trail.database, busy_timeout_s=0.02)) as store:
                 store.append(*next(records("locked")))
         except AuditStoreError as error:
             if "locked" not in error.problem:
@@ -134,36 +134,36 @@ def locked(house: House, chance: Random) -> str:
             raise AssertionError("it was appended through the lock")
         other.execute("ROLLBACK")
     promises = Promises()
-    promises.goes_on(house)
+    promises.goes_on(trail)
     assert list(promises.events) == [2]
-    _holds(promises, house)
+    _holds(promises, trail)
     return f"locked by another process ({kind.lower()})"
 
 
-def bad_pages(house: House, chance: Random) -> str:
+def bad_pages(trail: TrailFolder, chance: Random) -> str:
     """Whoever appends to a damaged file is told, or verification tells; nothing crashes."""
     promises = Promises()
     for _ in range(3):
-        promises.goes_on(house)
-    before = tables(house.database)
-    FILE_MUTATIONS["a page overwritten"](house, chance)
+        promises.goes_on(trail)
+    before = tables(trail.database)
+    FILE_MUTATIONS["a page overwritten"](trail, chance)
 
     def write(out: int) -> None:
-        append_some(house, saying(out))
+        append_some(trail, saying(out))
         try:
-            with house.reader() as reader:
+            with trail.reader() as reader:
                 list(reader.events())
         except FallbackError as error:
             os.write(out, f"refused {error.code}\n".encode())
 
     messages = Child(write).lines()
     try:
-        clean = house.verify().ok
+        clean = trail.verify().ok
     except FallbackError:
         clean = False
     if not clean:
         return "a page overwritten: caught"
-    now = tables(house.database)
+    now = tables(trail.database)
     for table, rows in before.items():
         assert now[table][: len(rows)] == rows, (
             f"{table} is another one, and it verifies: {messages[:3]}"
@@ -171,8 +171,8 @@ def bad_pages(house: House, chance: Random) -> str:
     return "a page overwritten: void, nothing of the record is different"
 
 
-def _holds(promises: Promises, house: House) -> None:
-    problem = promises.problem(house)
+def _holds(promises: Promises, trail: TrailFolder) -> None:
+    problem = promises.problem(trail)
     assert problem is None, problem
 
 
@@ -190,10 +190,10 @@ def world(ask: Ask) -> Tally:
     """Each sort in turn."""
     tally = Tally()
     for case in ask.cases:
-        place = ask.place / "house"
+        place = ask.place / "trail"
         sort = SORTS[case % len(SORTS)]
         try:
-            tally.counts[sort(House(place), ask.chance(case))] += 1
+            tally.counts[sort(TrailFolder(place), ask.chance(case))] += 1
             tally.cases += 1
         except Skipped as reason:
             if str(reason) not in tally.notes:

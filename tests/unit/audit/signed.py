@@ -1,4 +1,4 @@
-"""A record with checkpoints, as the house makes it: store, log, keys, and what an attacker does to them."""
+"""A record with checkpoints, as the trail makes it: store, log, keys, and what an attacker does to them."""
 
 import hashlib
 import sqlite3
@@ -34,7 +34,7 @@ ORIGIN = "example.org/audit"
 
 
 @dataclass
-class House:
+class TrailFolder:
     """One record in one folder."""
 
     place: Path

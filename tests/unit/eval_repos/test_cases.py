@@ -13,7 +13,7 @@ from tests.eval_repos.judge import admits
 from tests.eval_repos.results import Result
 from tests.measuring.halves import Half, alternately, may_look
 from tests.measuring.rows import read_page
-from tests.unit.eval_repos.house import npm_case, uv_case
+from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 CASES_NOW = load_cases()
 

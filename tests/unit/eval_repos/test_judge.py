@@ -10,18 +10,18 @@ import pytest
 from tests.eval_repos.cases import End
 from tests.eval_repos.judge import Kind, Verdict, admits
 from tests.eval_repos.reported import Reported
-from tests.unit.eval_repos.house import FIXED, House, house, npm_case, uv_case
+from tests.unit.eval_repos.judged_case import FIXED, JudgedCase, judged_case, npm_case, uv_case
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house(uv_case(), tmp_path_factory.mktemp("python")) as made:
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedCase]:
+    with judged_case(uv_case(), tmp_path_factory.mktemp("python")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house(npm_case(), tmp_path_factory.mktemp("node")) as made:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedCase]:
+    with judged_case(npm_case(), tmp_path_factory.mktemp("node")) as made:
         yield made
 
 
@@ -29,7 +29,7 @@ def kinds(verdict: Verdict) -> set[Kind]:
     return {one.kind for one in verdict.problems}
 
 
-def upgraded(python: House, *specs: str) -> Path:
+def upgraded(python: JudgedCase, *specs: str) -> Path:
     place = python.tree()
     words = [word for spec in specs for word in ("--upgrade-package", spec)]
     python.run(place, "uv", "lock", *words)
@@ -40,19 +40,19 @@ def end(**more: object) -> list[End]:
     return [End.model_validate({"outcome": "fixed", "why": "It is said for this test.", **more})]
 
 
-def test_the_lowest_fixed_version_in_the_lock_is_right(python: House) -> None:
+def test_the_lowest_fixed_version_in_the_lock_is_right(python: JudgedCase) -> None:
     verdict = python.judged(upgraded(python, "left==1.1.0"))
     assert verdict.problems == ()
     assert verdict.moved == ("left",)
 
 
-def test_nothing_done_and_called_fixed_is_a_false_fixed(python: House) -> None:
+def test_nothing_done_and_called_fixed_is_a_false_fixed(python: JudgedCase) -> None:
     verdict = python.judged(python.tree())
     assert Kind.STILL_AFFECTED in kinds(verdict)
     assert verdict.is_false_fixed(FIXED)
 
 
-def test_a_pin_in_a_file_that_nobody_installs_is_still_affected(python: House) -> None:
+def test_a_pin_in_a_file_that_nobody_installs_is_still_affected(python: JudgedCase) -> None:
     place = upgraded(python, "left==1.1.0")
     (place / "requirements-docs.txt").write_text("left==1.0.0\n")
     assert "left 1.0.0 in requirements-docs.txt" in next(
@@ -63,7 +63,7 @@ def test_a_pin_in_a_file_that_nobody_installs_is_still_affected(python: House) -
     assert Kind.STILL_AFFECTED not in kinds(python.judged(place))
 
 
-def test_a_version_that_breaks_the_import_is_a_false_fixed(python: House) -> None:
+def test_a_version_that_breaks_the_import_is_a_false_fixed(python: JudgedCase) -> None:
     verdict = python.judged(upgraded(python, "left==1.2.0"))
     assert {Kind.BROKE, Kind.WRONG_VERSION} <= kinds(verdict)
     assert "has no attribute 'pad'" in next(
@@ -72,13 +72,13 @@ def test_a_version_that_breaks_the_import_is_a_false_fixed(python: House) -> Non
     assert verdict.is_false_fixed(FIXED)
 
 
-def test_a_wrong_version_is_one_even_where_all_works(python: House) -> None:
+def test_a_wrong_version_is_one_even_where_all_works(python: JudgedCase) -> None:
     verdict = python.judged(upgraded(python, "left==1.1.0"), ends=end(versions={"left": ">=1.2"}))
     assert kinds(verdict) == {Kind.WRONG_VERSION}
     assert not verdict.is_false_fixed(FIXED)
 
 
-def test_a_lock_that_does_not_resolve_is_a_false_fixed(python: House) -> None:
+def test_a_lock_that_does_not_resolve_is_a_false_fixed(python: JudgedCase) -> None:
     place = python.tree()
     lock = place / "uv.lock"
     lock.write_text(lock.read_text().replace('version = "1.0.0"', 'version = "1.1.0"'))
@@ -87,34 +87,34 @@ def test_a_lock_that_does_not_resolve_is_a_false_fixed(python: House) -> None:
     assert verdict.is_false_fixed(FIXED)
 
 
-def test_a_lock_that_is_out_of_step_with_its_manifest_does_not_resolve(python: House) -> None:
+def test_a_lock_that_is_out_of_step_with_its_manifest_does_not_resolve(python: JudgedCase) -> None:
     place = upgraded(python, "left==1.1.0")
     manifest = place / "pyproject.toml"
     manifest.write_text(manifest.read_text().replace("left>=1.0.0", "left>=1.2.0"))
     assert Kind.DOES_NOT_RESOLVE in kinds(python.judged(place))
 
 
-def test_a_package_that_need_not_move_is_too_much(python: House) -> None:
+def test_a_package_that_need_not_move_is_too_much(python: JudgedCase) -> None:
     moved = upgraded(python, "left==1.1.0", "right==1.1.0")
     assert Kind.TOO_MUCH in kinds(python.judged(moved))
     along = end(versions={"left": "==1.1.0"}, along=["ri*"])
     assert python.judged(moved, ends=along).is_right
 
 
-def test_more_lines_than_an_honest_diff_has_are_too_many(python: House) -> None:
+def test_more_lines_than_an_honest_diff_has_are_too_many(python: JudgedCase) -> None:
     place = upgraded(python, "left==1.1.0")
     manifest = place / "pyproject.toml"
     manifest.write_bytes(manifest.read_bytes().replace(b"\n", b"\r\n"))
     assert {Kind.TOO_LARGE, Kind.BREACH} <= kinds(python.judged(place))
 
 
-def test_a_file_that_is_no_manifest_is_not_touched(python: House) -> None:
+def test_a_file_that_is_no_manifest_is_not_touched(python: JudgedCase) -> None:
     place = upgraded(python, "left==1.1.0")
     (place / "test_app.py").write_text("import left\n")
     assert "changed test_app.py" in [one.detail for one in python.judged(place).problems]
 
 
-def test_an_end_of_another_kind_is_wrong(python: House) -> None:
+def test_an_end_of_another_kind_is_wrong(python: JudgedCase) -> None:
     reported = Reported(
         code=4, outcome="refused", reasons=("no_fixed_version",), words="none is known"
     )
@@ -130,20 +130,20 @@ def test_an_end_of_another_kind_is_wrong(python: House) -> None:
     ],
 )
 def test_a_refusal_is_held_to_its_reason(
-    python: House, reason: str, words: str, wrong: set[Kind]
+    python: JudgedCase, reason: str, words: str, wrong: set[Kind]
 ) -> None:
     reported = Reported(code=4, outcome="refused", reasons=(reason,), words=words)
     ends = end(outcome="refused", reasons=["blocked_by_constraint"], words=["right"])
     assert kinds(python.judged(python.tree(), reported, ends)) == wrong
 
 
-def test_a_refusal_that_changed_files_and_a_traceback_are_never_right(python: House) -> None:
+def test_a_refusal_that_changed_files_and_a_traceback_are_never_right(python: JudgedCase) -> None:
     reported = Reported(code=4, outcome="refused", reasons=("x",), words="y", traceback=True)
     verdict = python.judged(upgraded(python, "left==1.1.0"), reported, end(outcome="refused"))
     assert kinds(verdict) == {Kind.TOUCHED, Kind.TRACEBACK}
 
 
-def test_of_several_ends_the_nearest_counts(python: House) -> None:
+def test_of_several_ends_the_nearest_counts(python: JudgedCase) -> None:
     reported = Reported(code=4, outcome="refused", reasons=("x",), words="y")
     ends = [*end(versions={"left": "==1.1.0"}), *end(outcome="refused")]
     assert python.judged(python.tree(), reported, ends).is_right
@@ -151,7 +151,7 @@ def test_of_several_ends_the_nearest_counts(python: House) -> None:
     assert kinds(python.judged(python.tree(), reported, named)) == {Kind.WRONG_REASON}
 
 
-def test_npm_trees_are_judged_as_npm_installs_them(node: House) -> None:
+def test_npm_trees_are_judged_as_npm_installs_them(node: JudgedCase) -> None:
     right = node.tree()
     node.run(right, "npm", "update", "--package-lock-only", "left")
     text = (right / "package-lock.json").read_text()

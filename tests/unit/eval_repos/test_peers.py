@@ -5,10 +5,10 @@ from pathlib import Path
 from tests.eval_repos.looking import look
 from tests.eval_repos.loopback import bulk, osv
 from tests.eval_repos.peers import PeerEnd, run_peers
-from tests.unit.eval_repos.house import House, house, npm_case, uv_case
+from tests.unit.eval_repos.judged_case import JudgedCase, judged_case, npm_case, uv_case
 
 
-def ends(made: House, npm: str) -> dict[str, PeerEnd]:
+def ends(made: JudgedCase, npm: str) -> dict[str, PeerEnd]:
     base = look(made.root, made.case, made.clients)
     records = [one.osv(made.case.ecosystem) for one in made.case.advisory]
     found = run_peers(made.case, records, made.root, base, made.clients, npm)
@@ -16,7 +16,7 @@ def ends(made: House, npm: str) -> dict[str, PeerEnd]:
 
 
 def test_npms_own_commands(tmp_path: Path) -> None:
-    with house(npm_case(), tmp_path) as made:
+    with judged_case(npm_case(), tmp_path) as made:
         found = ends(made, made.clients.environ["npm_config_registry"])
     assert found.keys() == {"npm update", "npm audit fix", "npm install pkg@fixed"}
     for name in ("npm update", "npm audit fix"):
@@ -27,7 +27,7 @@ def test_npms_own_commands(tmp_path: Path) -> None:
 
 
 def test_uvs_own_command(tmp_path: Path) -> None:
-    with house(uv_case(), tmp_path) as made:
+    with judged_case(uv_case(), tmp_path) as made:
         found = ends(made, "")
     (end,) = found.values()
     assert end.peer == "uv lock --upgrade-package"

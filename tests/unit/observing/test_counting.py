@@ -32,18 +32,18 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 from tests.unit.audit import trails
-from tests.unit.observing.house import House
+from tests.unit.observing.observed import ObservedTrail
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    built = House(tmp_path)
+def observed(tmp_path: Path) -> Iterator[ObservedTrail]:
+    built = ObservedTrail(tmp_path)
     yield built
     built.close()
 
 
-def test_a_fix_whose_recipe_failed_and_whose_retry_was_proved(house: House) -> None:
-    house.record(trails.verified_on_retry())
+def test_a_fix_whose_recipe_failed_and_whose_retry_was_proved(observed: ObservedTrail) -> None:
+    observed.record(trails.verified_on_retry())
     reported = {
         ("fallback_tier_fixes_started_total", "npm"): 1,
         ("fallback_tier_fixes_ended_total", "verified", "none"): 1,
@@ -67,14 +67,14 @@ def test_a_fix_whose_recipe_failed_and_whose_retry_was_proved(house: House) -> N
         ("llm_cost_usd_estimate_total", "author"): 0.03,
         ("fallback_tier_build_info", "*"): 1,
     }
-    assert moved(house) == pytest.approx(reported)
+    assert moved(observed) == pytest.approx(reported)
 
 
-def moved(house: House) -> dict[tuple[str, ...], float]:
+def moved(observed: ObservedTrail) -> dict[tuple[str, ...], float]:
     """Every counter that is not zero, by name and label values."""
-    house.figures.refresh()
+    observed.figures.refresh()
     found = {}
-    for family in house.families.registry.collect():
+    for family in observed.families.registry.collect():
         for sample in family.samples:
             if sample.value and (sample.name.endswith("_total") or sample.name.endswith("_info")):
                 labels = ["*"] if "version" in sample.labels else list(sample.labels.values())
@@ -170,15 +170,17 @@ def moved(house: House) -> dict[tuple[str, ...], float]:
     ],
 )
 def test_an_event_moves_its_metric(
-    house: House, events: list[AuditEvent], sample: str, labels: tuple[str, ...]
+    observed: ObservedTrail, events: list[AuditEvent], sample: str, labels: tuple[str, ...]
 ) -> None:
-    assert (sample, *labels) not in moved(house)
-    house.record(events)
-    assert moved(house)[sample, *labels] >= 1
+    assert (sample, *labels) not in moved(observed)
+    observed.record(events)
+    assert moved(observed)[sample, *labels] >= 1
 
 
-def test_every_kind_of_token_is_told_apart_by_what_the_call_was_for(house: House) -> None:
-    house.record(
+def test_every_kind_of_token_is_told_apart_by_what_the_call_was_for(
+    observed: ObservedTrail,
+) -> None:
+    observed.record(
         [
             ModelAnswered(
                 attempt=1,
@@ -195,16 +197,16 @@ def test_every_kind_of_token_is_told_apart_by_what_the_call_was_for(house: House
         ]
     )
     for direction, count in {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4}.items():
-        assert house.value("llm_tokens_total", call_type="judge", direction=direction) == count
-        assert house.value("llm_tokens_total", call_type="author", direction=direction) == 0
-    assert house.value("llm_call_duration_seconds_sum", call_type="judge") == 1.5
+        assert observed.value("llm_tokens_total", call_type="judge", direction=direction) == count
+        assert observed.value("llm_tokens_total", call_type="author", direction=direction) == 0
+    assert observed.value("llm_call_duration_seconds_sum", call_type="judge") == 1.5
 
 
-def test_a_judge_that_keeps_failing_is_seen_until_it_judges(house: House) -> None:
+def test_a_judge_that_keeps_failing_is_seen_until_it_judges(observed: ObservedTrail) -> None:
     late = ModelFailed(attempt=1, call=2, call_type=CallType.JUDGE, reason="late")
     author = late.model_copy(update={"call_type": CallType.AUTHOR})
-    house.record([late, author, late])
-    assert house.value("fallback_tier_judge_failing") == 2
+    observed.record([late, author, late])
+    assert observed.value("fallback_tier_judge_failing") == 2
     verdict = GroundingJudged(
         attempt=1,
         call=1,
@@ -214,30 +216,30 @@ def test_a_judge_that_keeps_failing_is_seen_until_it_judges(house: House) -> Non
         judge_model="m",
         judgement_sha256="0" * 64,
     )
-    house.record([verdict])
-    assert house.value("fallback_tier_judge_failing") == 0
-    assert house.value("fallback_tier_judgements_total", supported="false") == 1
+    observed.record([verdict])
+    assert observed.value("fallback_tier_judge_failing") == 0
+    assert observed.value("fallback_tier_judgements_total", supported="false") == 1
 
 
-def test_retrieval_is_timed_by_the_record(house: House) -> None:
-    house.record(trails.model_with_examples(), fix="fix-1")
-    house.record(trails.invalid_then_verified(), fix="fix-2")
+def test_retrieval_is_timed_by_the_record(observed: ObservedTrail) -> None:
+    observed.record(trails.model_with_examples(), fix="fix-1")
+    observed.record(trails.invalid_then_verified(), fix="fix-2")
     count = "rag_phase_duration_seconds_count"
-    assert house.value(count, verdict=RetrievalVerdict.HIT) == 1
-    assert house.value(count, verdict=RetrievalVerdict.MISS) == 1
-    took = house.value("rag_phase_duration_seconds_sum", verdict=RetrievalVerdict.HIT)
+    assert observed.value(count, verdict=RetrievalVerdict.HIT) == 1
+    assert observed.value(count, verdict=RetrievalVerdict.MISS) == 1
+    took = observed.value("rag_phase_duration_seconds_sum", verdict=RetrievalVerdict.HIT)
     assert took is not None
     assert 0 < took < 60
 
 
-def test_a_patch_that_is_judged_again_is_proposed_once(house: House) -> None:
+def test_a_patch_that_is_judged_again_is_proposed_once(observed: ObservedTrail) -> None:
     first = trails.proposed(1)
     assert isinstance(first, PatchProposed)
-    house.record([first, first.model_copy(update={"taken_from": "gate-0"})])
-    assert house.value("fallback_tier_tier_outcomes_total", tier="llm", outcome="proposed") == 1
+    observed.record([first, first.model_copy(update={"taken_from": "gate-0"})])
+    assert observed.value("fallback_tier_tier_outcomes_total", tier="llm", outcome="proposed") == 1
 
 
-def test_names_that_others_choose_can_not_make_endless_series(house: House) -> None:
+def test_names_that_others_choose_can_not_make_endless_series(observed: ObservedTrail) -> None:
     """A repository's own gates are named by the repository."""
     judged = GateJudged(
         attempt=1,
@@ -247,16 +249,16 @@ def test_names_that_others_choose_can_not_make_endless_series(house: House) -> N
         detail="no",
         duration_ms=1,
     )
-    house.record(
+    observed.record(
         judged.model_copy(update={"gate": f"gate {number} " + "x" * 500}) for number in range(80)
     )
-    house.figures.refresh()
+    observed.figures.refresh()
     gates = {
         sample.labels["gate"]
-        for family in house.families.registry.collect()
+        for family in observed.families.registry.collect()
         for sample in family.samples
         if "gate" in sample.labels
     }
     assert len(gates) == 51
     assert max(map(len, gates)) == 60
-    assert house.value("fallback_tier_gate_verdicts_total", gate="other", status="failed") == 30
+    assert observed.value("fallback_tier_gate_verdicts_total", gate="other", status="failed") == 30

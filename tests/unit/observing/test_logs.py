@@ -10,7 +10,7 @@ from fallback_audit.events import FixEscalated, LowConfidenceFlagged
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.observing.logs import Logs
 from tests.unit.audit import trails
-from tests.unit.observing.house import House
+from tests.unit.observing.observed import ObservedTrail
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -18,9 +18,9 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_an_event_is_a_line_with_its_identifiers(tmp_path: Path) -> None:
-    house, stream = House(tmp_path), io.StringIO()
+    observed, stream = ObservedTrail(tmp_path), io.StringIO()
     logs = Logs(stream)
-    for stored in house.record(trails.verified_on_retry(), fix="fix-7"):
+    for stored in observed.record(trails.verified_on_retry(), fix="fix-7"):
         logs.take(stored)
     reported = lines(stream)
     assert len(reported) == len(trails.verified_on_retry())
@@ -31,11 +31,11 @@ def test_an_event_is_a_line_with_its_identifiers(tmp_path: Path) -> None:
     assert (failed["event"], failed["gate"], failed["attempt"]) == ("GateJudged", "tests", 1)
     assert failed["failure_kind"] == "tests_failed"
     assert {line["level"] for line in reported if line["event"] == "SandboxDisabled"} == {"warning"}
-    house.close()
+    observed.close()
 
 
 def test_prose_is_left_to_the_record(tmp_path: Path) -> None:
-    house, stream = House(tmp_path), io.StringIO()
+    observed, stream = ObservedTrail(tmp_path), io.StringIO()
     logs = Logs(stream)
     events = [
         LowConfidenceFlagged(attempt=1, reason="the secret is hunter2\nforged line", attempts=1),
@@ -46,11 +46,11 @@ def test_prose_is_left_to_the_record(tmp_path: Path) -> None:
         trails.judged(1, "gate\u202ehunter2"),
         trails.judged(1, "hunter2" * 20),
     ]
-    for stored in house.record(events):
+    for stored in observed.record(events):
         logs.take(stored)
     assert "hunter2" not in stream.getvalue()
     assert [line.get("reason") for line in lines(stream)][:2] == [None, "nothing_proved"]
-    house.close()
+    observed.close()
 
 
 def test_what_libraries_say_is_json_until_it_is_closed() -> None:
@@ -91,13 +91,13 @@ def test_a_log_that_can_not_be_written_stops_nothing(tmp_path: Path) -> None:
         def write(self, text: str) -> int:
             raise BrokenPipeError(32, "Broken pipe")
 
-    house = House(tmp_path)
+    observed = ObservedTrail(tmp_path)
     closed = io.StringIO()
     for stream in (Broken(), closed):
         logs = Logs(stream)
         closed.close()
-        for stored in house.record(trails.first_by_recipe()):
+        for stored in observed.record(trails.first_by_recipe()):
             logs.take(stored)
         logs.request("GET", "/metrics", 200, 0.1)
         logs.warning("health", check="disk")
-    house.close()
+    observed.close()

@@ -16,18 +16,18 @@ from fallback_audit.events import AuditEvent
 from fallback_tier.observing import spans as module
 from fallback_tier.observing.spans import Spans, spans_for, trace_id_of
 from tests.unit.audit import trails
-from tests.unit.observing.house import House
+from tests.unit.observing.observed import ObservedTrail
 from tests.waiting import joined
 
 
 def told(place: Path, events: Sequence[AuditEvent], fix: str = "fix-1") -> list[ReadableSpan]:
-    exporter, house = InMemorySpanExporter(), House(place)
+    exporter, observed = InMemorySpanExporter(), ObservedTrail(place)
     spans = Spans(SimpleSpanProcessor(exporter))
-    for stored in house.record(events, fix):
+    for stored in observed.record(events, fix):
         spans.take(stored)
     found = list(exporter.get_finished_spans())
     spans.close()
-    house.close()
+    observed.close()
     return found
 
 
@@ -110,21 +110,21 @@ def test_what_was_not_seen_to_begin_is_not_told(tmp_path: Path) -> None:
 
 
 def test_spans_that_never_end_are_bounded(tmp_path: Path) -> None:
-    exporter, house = InMemorySpanExporter(), House(tmp_path)
+    exporter, observed = InMemorySpanExporter(), ObservedTrail(tmp_path)
     spans = Spans(SimpleSpanProcessor(exporter))
     for number in range(40):
-        for stored in house.record([trails.fix_started()], fix=f"fix-{number}"):
+        for stored in observed.record([trails.fix_started()], fix=f"fix-{number}"):
             spans.take(stored)
     assert len(spans._open) == 40
     module_limit, module.MAX_OPEN = module.MAX_OPEN, 10
     try:
-        for stored in house.record([trails.fix_started()], fix="one-more"):
+        for stored in observed.record([trails.fix_started()], fix="one-more"):
             spans.take(stored)
     finally:
         module.MAX_OPEN = module_limit
     assert len(spans._open) == 10
     spans.close()
-    house.close()
+    observed.close()
 
 
 @contextmanager
@@ -159,11 +159,11 @@ def test_they_arrive_at_an_endpoint_that_is_configured_and_else_there_are_none(
     tmp_path: Path,
 ) -> None:
     assert spans_for({}) is None
-    house = House(tmp_path)
+    observed = ObservedTrail(tmp_path)
     with collector() as (url, got):
         spans = spans_for({"OTEL_EXPORTER_OTLP_ENDPOINT": url})
         assert spans is not None
-        for stored in house.record(trails.recipe_verified()):
+        for stored in observed.record(trails.recipe_verified()):
             spans.take(stored)
         spans.close()
     (resource,) = got[0].resource_spans
@@ -171,4 +171,4 @@ def test_they_arrive_at_an_endpoint_that_is_configured_and_else_there_are_none(
     assert facts["service.name"] == "fallback-tier"
     names = [span.name for scope in resource.scope_spans for span in scope.spans]
     assert names == ["attempt", "gate applies", "gate tests", "gate proof", "fix"]
-    house.close()
+    observed.close()

@@ -10,7 +10,7 @@ from tests.own_code.checkout import advisory_of, check_out
 from tests.own_code.running import Options, run_case
 from tests.own_code.upstream import text_of
 from tests.own_code.wrong import Kind
-from tests.unit.own_code import house
+from tests.unit.own_code import small_case
 
 KINDS = [Kind.UNRELATED, Kind.COMMENT, Kind.ELSEWHERE, Kind.DECOY]
 
@@ -18,7 +18,7 @@ KINDS = [Kind.UNRELATED, Kind.COMMENT, Kind.ELSEWHERE, Kind.DECOY]
 @pytest.mark.registry("uv")
 @pytest.mark.sandbox
 def test_the_true_fix_is_proved_and_no_wrong_one(tmp_path: Path) -> None:
-    case, record, clones = house.case(tmp_path)
+    case, record, clones = small_case.case(tmp_path)
     row = run_case(case, record, Options(clones=clones))
     assert row.proved, row
     assert row.plan.exact is True
@@ -33,8 +33,8 @@ def test_the_true_fix_is_proved_and_no_wrong_one(tmp_path: Path) -> None:
 
 
 def test_a_command_that_lies_is_found_out(tmp_path: Path) -> None:
-    case, record, clones = house.case(tmp_path, python=sys.executable)
-    row = run_case(case, record, Options(clones=clones, script=house.liar(tmp_path)))
+    case, record, clones = small_case.case(tmp_path, python=sys.executable)
+    row = run_case(case, record, Options(clones=clones, script=small_case.liar(tmp_path)))
     assert row.proved  # it happens to be true
     assert row.tool == "liar 1.0"
     assert [one.kind for one in row.wrong if one.with_proof] == KINDS
@@ -46,9 +46,9 @@ def test_a_command_that_lies_is_found_out(tmp_path: Path) -> None:
 
 def test_a_right_plan_among_the_wrong_ones_is_no_false_one(tmp_path: Path) -> None:
     """A fix whose first half is enough: the harness' own run of the proof says so."""
-    twice = house.FIXED.replace("    return 1", "    pass\n    return 1")
-    case, record, clones = house.case(tmp_path, sys.executable, twice)
-    row = run_case(case, record, Options(clones=clones, script=house.liar(tmp_path)))
+    twice = small_case.FIXED.replace("    return 1", "    pass\n    return 1")
+    case, record, clones = small_case.case(tmp_path, sys.executable, twice)
+    row = run_case(case, record, Options(clones=clones, script=small_case.liar(tmp_path)))
     (half,) = [one for one in row.wrong if one.kind is Kind.HALF and one.with_proof]
     assert half.says_fixed
     assert half.proof_passes is True
@@ -56,19 +56,19 @@ def test_a_right_plan_among_the_wrong_ones_is_no_false_one(tmp_path: Path) -> No
 
 
 def test_a_checkout_is_as_somebody_has_it_who_cloned_it(tmp_path: Path) -> None:
-    case, _, clones = house.case(tmp_path)
+    case, _, clones = small_case.case(tmp_path)
     checkout = check_out(case, tmp_path, clones)
     assert checkout.root.name == "left"
-    assert text_of(checkout.root / "left.py") == house.FLAW
+    assert text_of(checkout.root / "left.py") == small_case.FLAW
     config = (checkout.root / ".git" / "config").read_text()
     assert "https://github.com/own/left" in config
     assert str(clones) not in config
-    assert checkout.at_fix("left.py") == house.FIXED.encode()
+    assert checkout.at_fix("left.py") == small_case.FIXED.encode()
     assert checkout.at_fix("gone.py") is None
 
 
 def test_a_file_that_the_clone_lacks_is_taken_away(tmp_path: Path) -> None:
-    case, _, clones = house.case(tmp_path)
+    case, _, clones = small_case.case(tmp_path)
     clone = clones / "own+left.git"
     blob = git(clone, "rev-parse", f"{case.commit}:right.py").strip()
     (clone / "objects" / blob[:2] / blob[2:]).unlink()
@@ -93,7 +93,7 @@ def test_a_file_that_the_clone_lacks_is_taken_away(tmp_path: Path) -> None:
 def test_an_advisory_of_either_shape(
     tmp_path: Path, told: dict[str, str], events: list[str]
 ) -> None:
-    _, record, _ = house.case(tmp_path)
+    _, record, _ = small_case.case(tmp_path)
     npm = record.model_copy(update={"ecosystem": "npm", "affected": (told,)})
     (affected,) = advisory_of(npm)["affected"]
     assert affected["package"] == {"ecosystem": "npm", "name": "left"}

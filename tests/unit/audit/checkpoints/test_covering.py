@@ -21,91 +21,99 @@ from fallback_audit.errors import (
     KeyringError,
 )
 from fallback_audit.ports import Record
-from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, Anything, House, intact, sizes
+from tests.unit.audit.checkpoints.trail_folder import (
+    END,
+    EVENT,
+    SCOPE,
+    Anything,
+    TrailFolder,
+    intact,
+    sizes,
+)
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def trail(tmp_path: Path) -> TrailFolder:
+    return TrailFolder(tmp_path)
 
 
-def test_the_end_of_a_fix_is_covered_at_once(house: House) -> None:
-    store = house.store()
+def test_the_end_of_a_fix_is_covered_at_once(trail: TrailFolder) -> None:
+    store = trail.store()
     store.append(SCOPE, EVENT)
-    assert sizes(house) == []
+    assert sizes(trail) == []
     store.append(SCOPE, END)
-    assert sizes(house) == [2]
+    assert sizes(trail) == [2]
     store.close()
-    assert sizes(house) == [2]  # there was nothing left to cover
-    intact(house)
+    assert sizes(trail) == [2]  # there was nothing left to cover
+    intact(trail)
 
 
-def test_every_n_events(house: House) -> None:
-    store = house.store(events=3)
+def test_every_n_events(trail: TrailFolder) -> None:
+    store = trail.store(events=3)
     for _ in range(7):
         store.append(SCOPE, EVENT)
-    assert sizes(house) == [3, 6]
+    assert sizes(trail) == [3, 6]
     store.append_all([Record(SCOPE, EVENT)] * 5)
-    assert sizes(house) == [3, 6, 12]
+    assert sizes(trail) == [3, 6, 12]
     store.close()
-    intact(house)
+    intact(trail)
 
 
-def test_close_covers_the_rest_once(house: House) -> None:
-    store = house.store()
+def test_close_covers_the_rest_once(trail: TrailFolder) -> None:
+    store = trail.store()
     store.append(SCOPE, EVENT)
     store.close()
     store.close()
-    assert sizes(house) == [1]
-    house.store().close()  # who appends nothing signs nothing
-    assert sizes(house) == [1]
+    assert sizes(trail) == [1]
+    trail.store().close()  # who appends nothing signs nothing
+    assert sizes(trail) == [1]
 
 
-def test_after_t_seconds_though_nothing_is_appended(house: House) -> None:
-    store = house.store(seconds=60)
-    assert house.clock.waiting == []
+def test_after_t_seconds_though_nothing_is_appended(trail: TrailFolder) -> None:
+    store = trail.store(seconds=60)
+    assert trail.clock.waiting == []
     store.append(SCOPE, EVENT)
     store.append(SCOPE, EVENT)
-    assert [timer.seconds for timer in house.clock.waiting] == [60]
-    assert sizes(house) == []
-    house.clock.run_out()
-    assert sizes(house) == [2]
-    assert house.clock.waiting == []  # nothing is uncovered
+    assert [timer.seconds for timer in trail.clock.waiting] == [60]
+    assert sizes(trail) == []
+    trail.clock.run_out()
+    assert sizes(trail) == [2]
+    assert trail.clock.waiting == []  # nothing is uncovered
     store.append(SCOPE, EVENT)
-    assert len(house.clock.waiting) == 1
+    assert len(trail.clock.waiting) == 1
     store.append(SCOPE, END)  # the end of the fix covered it
-    house.clock.run_out()
-    assert sizes(house) == [2, 4]
-    assert house.clock.waiting == []
+    trail.clock.run_out()
+    assert sizes(trail) == [2, 4]
+    assert trail.clock.waiting == []
     store.close()
-    intact(house)
+    intact(trail)
 
 
-def test_one_timer_serves_many_fixes(house: House) -> None:
-    store = house.store(seconds=60)
+def test_one_timer_serves_many_fixes(trail: TrailFolder) -> None:
+    store = trail.store(seconds=60)
     for _ in range(3):
         store.append(SCOPE, EVENT)
         store.append(SCOPE, END)
-    assert len(house.clock.waiting) == 1
+    assert len(trail.clock.waiting) == 1
     store.append(SCOPE, EVENT)
-    house.clock.run_out()  # early for the last one: never late
-    assert sizes(house)[-2:] == [6, 7]
+    trail.clock.run_out()  # early for the last one: never late
+    assert sizes(trail)[-2:] == [6, 7]
     store.close()
-    assert house.clock.waiting == []
+    assert trail.clock.waiting == []
 
 
-def test_a_timer_that_is_late_does_nothing(house: House) -> None:
-    store = house.store()
+def test_a_timer_that_is_late_does_nothing(trail: TrailFolder) -> None:
+    store = trail.store()
     store.append(SCOPE, EVENT)
-    (timer,) = house.clock.waiting
+    (timer,) = trail.clock.waiting
     store.close()
     timer.call()
-    assert sizes(house) == [1]
-    assert house.clock.waiting == []
+    assert sizes(trail) == [1]
+    assert trail.clock.waiting == []
 
 
-def test_the_real_timer_leaves_no_thread(house: House) -> None:
-    raw = house.raw()
+def test_the_real_timer_leaves_no_thread(trail: TrailFolder) -> None:
+    raw = trail.raw()
     covered = threading.Event()
 
     def timer(seconds: float, call: Callable[[], None]) -> threading.Timer:
@@ -118,43 +126,43 @@ def test_the_real_timer_leaves_no_thread(house: House) -> None:
     before = set(threading.enumerate())
     store = CheckpointedStore(
         raw,
-        house.checkpointer(raw),
+        trail.checkpointer(raw),
         Written(Anything()),
         events=9,
         seconds=60,
         timer=timer,
-        notify=house.said.append,
+        notify=trail.said.append,
     )
     store.append(SCOPE, EVENT)
     assert covered.wait(30)
-    assert sizes(house) == [1]
+    assert sizes(trail) == [1]
     store.append(SCOPE, EVENT)
     store.close()
-    assert sizes(house)[-1] == 2
+    assert sizes(trail)[-1] == 2
     for thread in set(threading.enumerate()) - before:
         thread.join(30)
         assert not thread.is_alive()
 
-    again = house.store()
+    again = trail.store()
     again.append(SCOPE, EVENT)
     again.close()
-    intact(house)
+    intact(trail)
 
 
-def test_on_demand(house: House) -> None:
-    store = house.store()
+def test_on_demand(trail: TrailFolder) -> None:
+    store = trail.store()
     assert store.checkpoint() is None
     store.append(SCOPE, EVENT)
     first = store.checkpoint()
     assert first is not None
     assert first.checkpoint.size == 1
     assert store.checkpoint() == first
-    assert house.clock.waiting == [] or len(house.clock.waiting) == 1
+    assert trail.clock.waiting == [] or len(trail.clock.waiting) == 1
     store.close()
 
 
-def test_it_reads_as_the_store_does(house: House) -> None:
-    store = house.store()
+def test_it_reads_as_the_store_does(trail: TrailFolder) -> None:
+    store = trail.store()
     stored = store.append(SCOPE, EVENT)
     assert list(store.events(SCOPE.fix_id)) == [stored]
     assert store.tip() == (1, stored.leaf)
@@ -164,149 +172,151 @@ def test_it_reads_as_the_store_does(house: House) -> None:
         store.append(SCOPE, EVENT)
 
 
-def test_the_first_key_is_made_and_said(house: House) -> None:
-    store = house.store()
-    assert not house.keys.exists()
+def test_the_first_key_is_made_and_said(trail: TrailFolder) -> None:
+    store = trail.store()
+    assert not trail.keys.exists()
     store.append(SCOPE, EVENT)
     store.close()
-    assert "back it up" in house.said[0]
-    assert house.keyring.signers()[0].verifier.vkey in house.said[0]
-    assert len(house.said) == 1
+    assert "back it up" in trail.said[0]
+    assert trail.keyring.signers()[0].verifier.vkey in trail.said[0]
+    assert len(trail.said) == 1
 
 
-def test_a_lost_key_is_not_replaced(house: House) -> None:
-    house.add(3)
-    house.sign()
-    shutil.rmtree(house.keys)
-    store = house.store()
+def test_a_lost_key_is_not_replaced(trail: TrailFolder) -> None:
+    trail.add(3)
+    trail.sign()
+    shutil.rmtree(trail.keys)
+    store = trail.store()
     with pytest.raises(KeyringError, match=r"There are checkpoints in .* but no signing key"):
         store.append(SCOPE, EVENT)
     assert store.tip()[0] == 3
     store.close()
-    assert not house.keys.exists()
+    assert not trail.keys.exists()
 
 
-def test_another_key_does_not_go_on(house: House) -> None:
-    house.add(3)
-    house.sign()
-    shutil.rmtree(house.keys)
-    generate(house.keys)
-    store = house.store()
+def test_another_key_does_not_go_on(trail: TrailFolder) -> None:
+    trail.add(3)
+    trail.sign()
+    shutil.rmtree(trail.keys)
+    generate(trail.keys)
+    store = trail.store()
     with pytest.raises(AuditIntegrityError, match="no trusted key signed it"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_a_folder_of_public_keys_signs_nothing(house: House) -> None:
-    vkey = generate(house.place / "other").signers()[0].verifier.vkey
-    house.keys.mkdir(mode=0o700)
-    (house.keys / "some.vkey").write_text(vkey)
-    store = house.store()
+def test_a_folder_of_public_keys_signs_nothing(trail: TrailFolder) -> None:
+    vkey = generate(trail.place / "other").signers()[0].verifier.vkey
+    trail.keys.mkdir(mode=0o700)
+    (trail.keys / "some.vkey").write_text(vkey)
+    store = trail.store()
     with pytest.raises(KeyringError, match="no signing key"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_a_store_of_before_there_were_checkpoints(house: House) -> None:
-    house.add(10)
-    store = house.store(events=4)
+def test_a_store_of_before_there_were_checkpoints(trail: TrailFolder) -> None:
+    trail.add(10)
+    store = trail.store(events=4)
     store.append(SCOPE, EVENT)  # so many uncovered: covered first
-    assert sizes(house) == [10]
+    assert sizes(trail) == [10]
     store.close()
-    assert sizes(house) == [10, 11]
-    intact(house)
+    assert sizes(trail) == [10, 11]
+    intact(trail)
 
 
-def test_what_a_crash_left_uncovered_is_covered_later(house: House) -> None:
-    house.add(3)
-    house.sign()
-    house.add(2)
-    store = house.store()
+def test_what_a_crash_left_uncovered_is_covered_later(trail: TrailFolder) -> None:
+    trail.add(3)
+    trail.sign()
+    trail.add(2)
+    store = trail.store()
     store.append(SCOPE, END)
     store.close()
-    assert sizes(house) == [3, 6]
-    intact(house)
+    assert sizes(trail) == [3, 6]
+    intact(trail)
 
 
 def full(descriptor: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def no_room(house: House, patched: pytest.MonkeyPatch) -> None:
+def no_room(trail: TrailFolder, patched: pytest.MonkeyPatch) -> None:
     """A full disk under the checkpoints only."""
     sync = os.fsync
 
     def fsync(descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        (full if path.is_relative_to(house.log.folder) else sync)(descriptor)
+        (full if path.is_relative_to(trail.log.folder) else sync)(descriptor)
 
     patched.setattr(os, "fsync", fsync)
 
 
 def test_without_room_for_checkpoints_it_goes_on_for_n_events(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = house.store(events=3)
+    store = trail.store(events=3)
     store.append(SCOPE, END)
     with monkeypatch.context() as patched:
-        no_room(house, patched)
+        no_room(trail, patched)
         store.append(SCOPE, END)  # durable, though its checkpoint could not be made
         store.append(SCOPE, EVENT)
-        house.clock.run_out()
+        trail.clock.run_out()
         store.append(SCOPE, EVENT)
         with pytest.raises(CheckpointError, match="3 events have no checkpoint") as caught:
             store.append(SCOPE, EVENT)
         assert "No space left" in caught.value.problem
         assert store.tip()[0] == 4
-        assert [message for message in house.said if "No space" in message] == house.said[1:]
-        assert len(house.said) == 2  # the key, and one word about the disk
+        assert [message for message in trail.said if "No space" in message] == trail.said[1:]
+        assert len(trail.said) == 2  # the key, and one word about the disk
     store.append(SCOPE, EVENT)  # there is room again
-    assert sizes(house) == [1, 4]
+    assert sizes(trail) == [1, 4]
     store.close()
-    intact(house)
+    intact(trail)
 
 
-def test_a_failure_at_close_is_said(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = house.store()
+def test_a_failure_at_close_is_said(trail: TrailFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = trail.store()
     store.append(SCOPE, EVENT)
     with monkeypatch.context() as patched:
-        no_room(house, patched)
+        no_room(trail, patched)
         store.close()
-    assert "no checkpoint could be made" in house.said[-1]
-    assert sizes(house) == []
+    assert "no checkpoint could be made" in trail.said[-1]
+    assert sizes(trail) == []
 
 
-def test_a_failed_append_is_the_store_s_own_error(house: House) -> None:
-    store = house.store()
+def test_a_failed_append_is_the_store_s_own_error(trail: TrailFolder) -> None:
+    store = trail.store()
     store.append(SCOPE, END)
     store.store.close()
     with pytest.raises(AuditStoreError):
         store.append(SCOPE, END)
-    assert sizes(house) == [1]
+    assert sizes(trail) == [1]
 
 
 def test_close_releases_the_store_though_it_is_interrupted(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = house.store()
+    store = trail.store()
     store.append(SCOPE, EVENT)
     monkeypatch.setattr(Checkpointer, "checkpoint", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         store.close()
-    assert house.clock.waiting == []
+    assert trail.clock.waiting == []
     with pytest.raises(AuditStoreError):
         store.tip()
 
 
-def test_the_timer_runs_again_after_a_defect(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = house.store()
+def test_the_timer_runs_again_after_a_defect(
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = trail.store()
     store.append(SCOPE, EVENT)
     with monkeypatch.context() as patched:
         patched.setattr(Checkpointer, "checkpoint", _interrupted)
         with pytest.raises(KeyboardInterrupt):
-            house.clock.run_out()
-    house.clock.run_out()
-    assert sizes(house) == [1]
+            trail.clock.run_out()
+    trail.clock.run_out()
+    assert sizes(trail) == [1]
     store.close()
 
 
@@ -314,17 +324,17 @@ def _interrupted(_: Checkpointer, _wrote: object = ()) -> None:
     raise KeyboardInterrupt
 
 
-def test_where_many_write_one_line_says_what_was_found(house: House) -> None:
+def test_where_many_write_one_line_says_what_was_found(trail: TrailFolder) -> None:
     """Not a line an event: rather too much is called found."""
-    house.add(4)
-    house.sign()
-    house.add(40)
-    raw = house.raw()
-    signed = house.checkpointer(raw).checkpoint([Span(seq, seq) for seq in range(5, 44, 2)])
+    trail.add(4)
+    trail.sign()
+    trail.add(40)
+    raw = trail.raw()
+    signed = trail.checkpointer(raw).checkpoint([Span(seq, seq) for seq in range(5, 44, 2)])
     raw.close()
     assert signed is not None
     assert signed.checkpoint.found == (Span(6, 44),)
-    assert house.log.open(44, house.keyring).checkpoint == signed.checkpoint
+    assert trail.log.open(44, trail.keyring).checkpoint == signed.checkpoint
 
 
 @pytest.mark.parametrize("message", ["3 2", "1 9"])

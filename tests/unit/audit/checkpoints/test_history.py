@@ -22,24 +22,24 @@ from fallback_audit.errors import (
 )
 from fallback_audit.ports import Record
 from fallback_audit.segment import SegmentStatement
-from tests.unit.audit.checkpoints.house import END, EVENT, SCOPE, House, intact, sizes
+from tests.unit.audit.checkpoints.trail_folder import END, EVENT, SCOPE, TrailFolder, intact, sizes
 from tests.unit.audit.tamper import behind_the_triggers
 
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def trail(tmp_path: Path) -> TrailFolder:
+    return TrailFolder(tmp_path)
 
 
-def test_a_rolled_back_store_is_refused(house: House) -> None:
-    house.add(3)
-    old = house.copy()
-    house.add(2)
-    house.sign()
-    house.roll_back(old)
-    store = house.store()
+def test_a_rolled_back_store_is_refused(trail: TrailFolder) -> None:
+    trail.add(3)
+    old = trail.copy()
+    trail.add(2)
+    trail.sign()
+    trail.roll_back(old)
+    store = trail.store()
     with pytest.raises(
         HistoryError, match=r"has 3 events, but its checkpoint in .* says 5"
     ) as caught:
@@ -50,260 +50,262 @@ def test_a_rolled_back_store_is_refused(house: House) -> None:
 
 
 @pytest.mark.parametrize("size", [5, 6, 9])
-def test_another_history_is_refused(house: House, size: int) -> None:
+def test_another_history_is_refused(trail: TrailFolder, size: int) -> None:
     """As long or longer, each link right: only the signed leaf tells."""
-    house.add(5)
-    house.sign()
-    other = House(house.place / "other")
+    trail.add(5)
+    trail.sign()
+    other = TrailFolder(trail.place / "other")
     other.place.mkdir()
     other.add(size, END)
-    house.roll_back(other.db)
-    store = house.store()
+    trail.roll_back(other.db)
+    store = trail.store()
     with pytest.raises(HistoryError, match="history was rewritten") as caught:
         store.append(SCOPE, EVENT)
-    assert str(house.log.folder) in caught.value.problem
+    assert str(trail.log.folder) in caught.value.problem
     store.close()
-    assert sizes(house) == [5]
+    assert sizes(trail) == [5]
 
 
-def test_a_store_that_is_exchanged_under_a_living_process(house: House) -> None:
+def test_a_store_that_is_exchanged_under_a_living_process(trail: TrailFolder) -> None:
     """Noticed at the next checkpoint, and then nothing is appended."""
-    house.add(3)
-    store = house.store()
+    trail.add(3)
+    store = trail.store()
     store.append(SCOPE, END)
-    with behind_the_triggers(house.db) as db:
+    with behind_the_triggers(trail.db) as db:
         db.execute("DELETE FROM audit_header WHERE seq > 2")
         db.execute("DELETE FROM audit_payload WHERE seq > 2")
     store.append(SCOPE, END)  # it is durable; but the checkpoint is refused
-    assert "rolled back" in house.said[-1]
+    assert "rolled back" in trail.said[-1]
     with pytest.raises(HistoryError):
         store.append(SCOPE, EVENT)
     assert store.tip()[0] == 3
     store.close()
-    assert sizes(house) == [4]
+    assert sizes(trail) == [4]
 
 
-def test_checkpoints_that_were_removed_are_not_made_again(house: House) -> None:
+def test_checkpoints_that_were_removed_are_not_made_again(trail: TrailFolder) -> None:
     """With them gone the history could be written anew, and we would sign it: the keys remember."""
-    house.add(5)
-    house.sign()
-    shutil.rmtree(house.log.folder)
-    house.roll_back(House(house.place).copy())
-    store = house.store()
+    trail.add(5)
+    trail.sign()
+    shutil.rmtree(trail.log.folder)
+    trail.roll_back(TrailFolder(trail.place).copy())
+    store = trail.store()
     with pytest.raises(HistoryError, match="a checkpoint of 5 events was signed for") as caught:
         store.append(SCOPE, EVENT)
     with pytest.raises(HistoryError):
         store.checkpoint()
     store.close()
-    assert sizes(house) == []
+    assert sizes(trail) == []
     # What ends it, if it was on purpose.
     assert "fallback-tier audit begin-again --by NAME --because TEXT" in caught.value.next_step
-    house.forget()
-    assert house.sign() == 5
+    trail.forget()
+    assert trail.sign() == 5
 
 
 # --- removed on purpose -------------------------------------------------------------------------
 
 
-def ended_on_purpose(house: House, announce: Callable[[Previous], None]) -> None:
-    store = house.raw()
+def ended_on_purpose(trail: TrailFolder, announce: Callable[[Previous], None]) -> None:
+    store = trail.raw()
     try:
-        house.checkpointer(store).begin_again(announce)
+        trail.checkpointer(store).begin_again(announce)
     finally:
         store.close()
 
 
-def test_who_says_that_it_was_on_purpose_goes_on(house: House) -> None:
-    house.add(5)
-    house.sign()
-    lost = house.log.open(5, house.keyring).named
-    shutil.rmtree(house.log.folder)
+def test_who_says_that_it_was_on_purpose_goes_on(trail: TrailFolder) -> None:
+    trail.add(5)
+    trail.sign()
+    lost = trail.log.open(5, trail.keyring).named
+    shutil.rmtree(trail.log.folder)
     reported: list[Previous] = []
-    ended_on_purpose(house, reported.append)
+    ended_on_purpose(trail, reported.append)
     assert reported == [lost]
-    house.add(1)
-    assert house.sign() == 6
-    intact(house)
+    trail.add(1)
+    assert trail.sign() == 6
+    intact(trail)
     # It was forgotten, not the protection: the next one that is gone is missed again.
-    shutil.rmtree(house.log.folder)
-    store = house.store()
+    shutil.rmtree(trail.log.folder)
+    store = trail.store()
     with pytest.raises(HistoryError, match="of 6 events"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_what_could_not_be_put_on_record_is_not_forgotten(house: House) -> None:
-    house.add(5)
-    house.sign()
-    shutil.rmtree(house.log.folder)
+def test_what_could_not_be_put_on_record_is_not_forgotten(trail: TrailFolder) -> None:
+    trail.add(5)
+    trail.sign()
+    shutil.rmtree(trail.log.folder)
 
     def fail(_gone: Previous) -> None:
         raise AuditStoreError("The disk is full.", next_step="Free some space.")
 
     with pytest.raises(AuditStoreError):
-        ended_on_purpose(house, fail)
-    store = house.store()
+        ended_on_purpose(trail, fail)
+    store = trail.store()
     with pytest.raises(HistoryError, match="of 5 events"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_nothing_is_ended_where_nothing_is_gone(house: House) -> None:
+def test_nothing_is_ended_where_nothing_is_gone(trail: TrailFolder) -> None:
     reported: list[Previous] = []
     with pytest.raises(RequestError, match="nothing to end"):
-        ended_on_purpose(house, reported.append)
-    house.add(5)
-    house.sign()
+        ended_on_purpose(trail, reported.append)
+    trail.add(5)
+    trail.sign()
     with pytest.raises(RequestError, match="nothing to end"):
-        ended_on_purpose(house, reported.append)
+        ended_on_purpose(trail, reported.append)
     assert reported == []
-    assert house.sign() == 5
+    assert trail.sign() == 5
 
 
-def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(house: House) -> None:
+def test_a_store_that_contradicts_what_is_there_is_not_gone_on_with(trail: TrailFolder) -> None:
     """The checkpoint of 8 is gone, that of 5 is there, and the store has 3: no person's word fixes it."""
-    house.add(3)
-    old = house.copy()
-    house.add(2)
-    house.sign()
-    house.add(3)
-    house.sign()
-    house.log.path(8).unlink()
-    house.roll_back(old)
+    trail.add(3)
+    old = trail.copy()
+    trail.add(2)
+    trail.sign()
+    trail.add(3)
+    trail.sign()
+    trail.log.path(8).unlink()
+    trail.roll_back(old)
     reported: list[Previous] = []
     with pytest.raises(HistoryError, match="has 3 events, but its checkpoint") as caught:
-        ended_on_purpose(house, reported.append)
+        ended_on_purpose(trail, reported.append)
     assert reported == []
     assert "move that folder away" in caught.value.next_step
 
 
-def test_a_record_that_is_gone_with_its_key_can_be_ended(house: House) -> None:
-    house.add(5)
-    house.sign()
-    shutil.rmtree(house.log.folder)
-    for path in house.keys.glob("*key"):
+def test_a_record_that_is_gone_with_its_key_can_be_ended(trail: TrailFolder) -> None:
+    trail.add(5)
+    trail.sign()
+    shutil.rmtree(trail.log.folder)
+    for path in trail.keys.glob("*key"):
         path.unlink()
-    ended_on_purpose(house, lambda _gone: None)
-    assert house.sign() == 5
-    intact(house)
+    ended_on_purpose(trail, lambda _gone: None)
+    assert trail.sign() == 5
+    intact(trail)
 
 
-def test_what_is_known_by_two_names_is_forgotten_by_both(house: House, tmp_path: Path) -> None:
-    house.add(5)
-    house.log.folder.parent.mkdir(exist_ok=True)
+def test_what_is_known_by_two_names_is_forgotten_by_both(
+    trail: TrailFolder, tmp_path: Path
+) -> None:
+    trail.add(5)
+    trail.log.folder.parent.mkdir(exist_ok=True)
     (tmp_path / "real").mkdir()
-    house.log.folder.symlink_to(tmp_path / "real")
-    house.sign()
-    assert len(list((house.keys / "known").iterdir())) == 2
+    trail.log.folder.symlink_to(tmp_path / "real")
+    trail.sign()
+    assert len(list((trail.keys / "known").iterdir())) == 2
     for path in (tmp_path / "real").rglob("*.checkpoint"):
         path.unlink()
-    ended_on_purpose(house, lambda _gone: None)
-    assert list((house.keys / "known").iterdir()) == []
+    ended_on_purpose(trail, lambda _gone: None)
+    assert list((trail.keys / "known").iterdir()) == []
 
 
-def test_everything_put_back_to_an_older_state(house: House) -> None:
+def test_everything_put_back_to_an_older_state(trail: TrailFolder) -> None:
     """The database and the checkpoints together: one agrees with the other."""
-    house.add(5)
-    house.sign()
-    old = shutil.copytree(house.log.folder, house.place / "old")
-    copy = house.copy()
-    house.add(3)
-    house.sign()
-    shutil.rmtree(house.log.folder)
-    shutil.copytree(old, house.log.folder)
-    house.roll_back(copy)
-    store = house.store()
+    trail.add(5)
+    trail.sign()
+    old = shutil.copytree(trail.log.folder, trail.place / "old")
+    copy = trail.copy()
+    trail.add(3)
+    trail.sign()
+    shutil.rmtree(trail.log.folder)
+    shutil.copytree(old, trail.log.folder)
+    trail.roll_back(copy)
+    store = trail.store()
     with pytest.raises(HistoryError, match="a checkpoint of 8 events was signed for"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_a_record_that_is_gone_with_its_private_key(house: House) -> None:
-    house.add(5)
-    house.sign()
-    shutil.rmtree(house.log.folder)
-    for path in house.keys.glob("*key"):
+def test_a_record_that_is_gone_with_its_private_key(trail: TrailFolder) -> None:
+    trail.add(5)
+    trail.sign()
+    shutil.rmtree(trail.log.folder)
+    for path in trail.keys.glob("*key"):
         path.unlink()
     for name in ("audit.db", "audit.db-wal", "audit.db-shm"):
-        (house.place / name).unlink(missing_ok=True)
-    store = house.store()
+        (trail.place / name).unlink(missing_ok=True)
+    store = trail.store()
     with pytest.raises(HistoryError, match="of 5 events"):
         store.append(SCOPE, EVENT)
     with pytest.raises(HistoryError, match="of 5 events"):
         store.checkpoint()
     store.close()
-    assert list(house.keys.glob("*key")) == []
+    assert list(trail.keys.glob("*key")) == []
 
 
 def test_keys_that_can_not_be_written_to_sign_all_the_same(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.add(5)
+    trail.add(5)
 
     def readonly(path: Path) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
     with monkeypatch.context() as patched:
         patched.setattr(known, "make_private_directory", readonly)
-        assert house.sign() == 5
-    assert not (house.keys / "known").exists()
-    intact(house)
+        assert trail.sign() == 5
+    assert not (trail.keys / "known").exists()
+    intact(trail)
 
 
 @pytest.mark.parametrize("altered", [2, 4])
-def test_an_altered_header_is_never_signed(house: House, altered: int) -> None:
+def test_an_altered_header_is_never_signed(trail: TrailFolder, altered: int) -> None:
     """Behind the last checkpoint, or, where everything is hashed again, before it."""
-    house.add(3)
-    house.sign()
-    house.add(3)
-    (house.log.folder / "frontier.json").unlink()
-    with behind_the_triggers(house.db) as db:
+    trail.add(3)
+    trail.sign()
+    trail.add(3)
+    (trail.log.folder / "frontier.json").unlink()
+    with behind_the_triggers(trail.db) as db:
         db.execute(
             "UPDATE audit_header SET header = CAST(replace(CAST(header AS TEXT), 'gate-1', 'gate-2')"
             " AS BLOB) WHERE seq = ?",
             (altered,),
         )
-    store = house.raw()
+    store = trail.raw()
     with pytest.raises(HistoryError, match=f"Event {altered} of the store is altered"):
-        house.checkpointer(store).checkpoint()
+        trail.checkpointer(store).checkpoint()
     store.close()
-    assert sizes(house) == [3]
+    assert sizes(trail) == [3]
 
 
-def test_a_false_cache_costs_time_and_nothing_else(house: House) -> None:
-    house.add(5)
-    house.sign()
-    cache = house.log.folder / "frontier.json"
+def test_a_false_cache_costs_time_and_nothing_else(trail: TrailFolder) -> None:
+    trail.add(5)
+    trail.sign()
+    cache = trail.log.folder / "frontier.json"
     cache.write_text(cache.read_text().replace('["', '["ff'))
-    house.add(2)
-    assert house.sign() == 7
-    intact(house)
-    with_cache = house.log.path(7).read_bytes()
-    house.log.path(7).unlink()
-    house.forget()
+    trail.add(2)
+    assert trail.sign() == 7
+    intact(trail)
+    with_cache = trail.log.path(7).read_bytes()
+    trail.log.path(7).unlink()
+    trail.forget()
     cache.unlink()
-    assert house.sign() == 7
-    assert house.log.path(7).read_bytes() == with_cache
+    assert trail.sign() == 7
+    assert trail.log.path(7).read_bytes() == with_cache
 
 
-def test_an_altered_checkpoint_stops_the_writer(house: House) -> None:
-    house.add(3)
-    house.sign()
-    path = house.log.path(3)
+def test_an_altered_checkpoint_stops_the_writer(trail: TrailFolder) -> None:
+    trail.add(3)
+    trail.sign()
+    path = trail.log.path(3)
     path.write_bytes(path.read_bytes().replace(b"tip ", b"tap "))
-    store = house.store()
+    store = trail.store()
     with pytest.raises(AuditIntegrityError, match="does not match the text"):
         store.append(SCOPE, EVENT)
     store.close()
 
 
-def test_behind_a_sealed_segment(house: House) -> None:
+def test_behind_a_sealed_segment(trail: TrailFolder) -> None:
     """Its statement stands for the rows that are gone: with a cache, and without."""
-    house.add(5)
-    house.sign()
-    store = house.raw()
+    trail.add(5)
+    trail.sign()
+    store = trail.raw()
     rows = list(store.headers())
-    frontier = house.log.frontier(house.log.open(5, house.keyring))
+    frontier = trail.log.frontier(trail.log.open(5, trail.keyring))
     assert frontier is not None
     reported = SegmentStatement(
         number=1,
@@ -320,13 +322,13 @@ def test_behind_a_sealed_segment(house: House) -> None:
         reason="retention",
     )
     content = reported.model_dump(mode="json")
-    statement = sign_statement(SEGMENT_DOMAIN, content, house.keyring.signers())
+    statement = sign_statement(SEGMENT_DOMAIN, content, trail.keyring.signers())
     store.append_all([Record(SCOPE, EVENT)] * 4)
-    with behind_the_triggers(house.db) as db:
+    with behind_the_triggers(trail.db) as db:
         db.execute("DELETE FROM audit_header WHERE seq <= 5")
         db.execute("DELETE FROM audit_payload WHERE seq <= 5")
-    sealed = Checkpointer(store, house.log, house.keys, segments=lambda: [statement])
-    (house.log.folder / "frontier.json").unlink()
+    sealed = Checkpointer(store, trail.log, trail.keys, segments=lambda: [statement])
+    (trail.log.folder / "frontier.json").unlink()
     assert sealed.check() == 5
     signed = sealed.checkpoint()
     assert signed is not None
@@ -334,88 +336,88 @@ def test_behind_a_sealed_segment(house: House) -> None:
         frontier.append(row.header)
     assert (signed.checkpoint.size, signed.checkpoint.root) == (9, frontier.root())
 
-    house.log.path(9).unlink()
-    house.forget()
+    trail.log.path(9).unlink()
+    trail.forget()
     with pytest.raises(HistoryError, match="missing"):
-        Checkpointer(store, house.log, house.keys, segments=list).check()
+        Checkpointer(store, trail.log, trail.keys, segments=list).check()
     store.close()
 
 
-def test_a_rotation_is_taken_part_in(house: House) -> None:
+def test_a_rotation_is_taken_part_in(trail: TrailFolder) -> None:
     """By a process that lives through it; and the latest checkpoint gets the new key's signature."""
-    store = house.store()
+    store = trail.store()
     store.append(SCOPE, END)
-    rotation = rotate(house.keys, lambda _: None)
+    rotation = rotate(trail.keys, lambda _: None)
     again = store.checkpoint()  # nothing was appended: the same text, signed by both
     assert again is not None
     assert set(again.signed_by) == set(rotation)
     store.append(SCOPE, END)
-    end_overlap(house.keys)
+    end_overlap(trail.keys)
     store.append(SCOPE, END)
     store.close()
-    signed = [set(house.log.open(size, house.keyring).signed_by) for size in (1, 2, 3)]
+    signed = [set(trail.log.open(size, trail.keyring).signed_by) for size in (1, 2, 3)]
     assert signed == [set(rotation), set(rotation), {rotation.new}]
-    intact(house)
+    intact(trail)
 
 
-def test_a_log_that_slept_through_a_rotation(house: House) -> None:
-    house.add(3)
-    house.sign()
-    rotation = rotate(house.keys, lambda _: None)
-    end_overlap(house.keys)
-    store = house.store()
+def test_a_log_that_slept_through_a_rotation(trail: TrailFolder) -> None:
+    trail.add(3)
+    trail.sign()
+    rotation = rotate(trail.keys, lambda _: None)
+    end_overlap(trail.keys)
+    store = trail.store()
     with pytest.raises(AuditIntegrityError, match="signed by retired keys") as caught:
         store.append(SCOPE, EVENT)
     assert "ID.retired.vkey" in caught.value.next_step
-    stem = house.keys / rotation.old.id.hex()
+    stem = trail.keys / rotation.old.id.hex()
     Path(f"{stem}.retired.vkey").rename(f"{stem}.vkey")
-    assert house.sign() == 3
+    assert trail.sign() == 3
     Path(f"{stem}.vkey").rename(f"{stem}.retired.vkey")
     store.append(SCOPE, EVENT)
     store.close()
-    intact(house)
+    intact(trail)
 
 
-def test_three_processes_share_a_log(house: House) -> None:
+def test_three_processes_share_a_log(trail: TrailFolder) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from tests.unit.audit.checkpoints.house import *\n"
-        "store = House(Path(sys.argv[1])).store(events=5)\n"
+        "from tests.unit.audit.checkpoints.trail_folder import *\n"
+        "store = TrailFolder(Path(sys.argv[1])).store(events=5)\n"
         "for number in range(40): store.append(SCOPE, END if number % 7 == 0 else EVENT)\n"
         "store.close()\n"
     )
-    command = [sys.executable, "-c", program, str(house.place)]
+    command = [sys.executable, "-c", program, str(trail.place)]
     running = [
         subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(3)
     ]
     for process in running:
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
-    assert house.log.latest_size() == 120
-    assert len(house.keyring.verifiers()) == 1
-    intact(house)
+    assert trail.log.latest_size() == 120
+    assert len(trail.keyring.verifiers()) == 1
+    intact(trail)
 
 
-def test_killed_between_append_and_checkpoint(house: House) -> None:
+def test_killed_between_append_and_checkpoint(trail: TrailFolder) -> None:
     program = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from tests.unit.audit.checkpoints.house import *\n"
-        "house = House(Path(sys.argv[1])); store = house.store(events=4)\n"
-        "add = type(house.log).add\n"
+        "from tests.unit.audit.checkpoints.trail_folder import *\n"
+        "trail = TrailFolder(Path(sys.argv[1])); store = trail.store(events=4)\n"
+        "add = type(trail.log).add\n"
         "def die(log, signed):\n"
         "    if signed.checkpoint.size == 8: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    add(log, signed)\n"
-        "type(house.log).add = die\n"
+        "type(trail.log).add = die\n"
         "while True: store.append(SCOPE, EVENT)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program, str(house.place)], cwd=ROOT, check=False, timeout=300
+        [sys.executable, "-c", program, str(trail.place)], cwd=ROOT, check=False, timeout=300
     )
     assert ended.returncode == -9
-    assert sizes(house) == [4]
-    store = house.store(events=4)
+    assert sizes(trail) == [4]
+    store = trail.store(events=4)
     assert store.tip()[0] == 8  # nothing durable is lost
     store.append(SCOPE, EVENT)
     store.close()
-    assert sizes(house) == [4, 8, 9]
-    intact(house)
+    assert sizes(trail) == [4, 8, 9]
+    intact(trail)

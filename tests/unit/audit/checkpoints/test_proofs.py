@@ -16,75 +16,75 @@ from fallback_audit.checkpoints.proofs import (
     prove_inclusion,
 )
 from fallback_audit.errors import AuditIntegrityError, CheckpointError, RequestError
-from tests.unit.audit.checkpoints.house import EVENT, SCOPE, House
+from tests.unit.audit.checkpoints.trail_folder import EVENT, SCOPE, TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
 
 STRANGER = Signer("log.example", b"\x07" * 32).verifier
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+def trail(tmp_path_factory: pytest.TempPathFactory) -> TrailFolder:
     """Eleven events; checkpoints of 5, 8 and 11."""
-    house = House(tmp_path_factory.mktemp("proofs"))
+    trail = TrailFolder(tmp_path_factory.mktemp("proofs"))
     for count in (5, 3, 3):
-        house.add(count)
-        house.sign()
-    return house
+        trail.add(count)
+        trail.sign()
+    return trail
 
 
-def latest(house: House) -> SignedCheckpoint:
-    signed = house.log.latest(house.keyring)
+def latest(trail: TrailFolder) -> SignedCheckpoint:
+    signed = trail.log.latest(trail.keyring)
     assert signed is not None
     return signed
 
 
-def inclusion(house: House, seq: int) -> InclusionProof:
-    store = house.raw()
+def inclusion(trail: TrailFolder, seq: int) -> InclusionProof:
+    store = trail.raw()
     try:
-        return prove_inclusion(seq, store, latest(house), house.keyring.verifiers())
+        return prove_inclusion(seq, store, latest(trail), trail.keyring.verifiers())
     finally:
         store.close()
 
 
-def consistency(house: House, old: int) -> ConsistencyProof:
-    before = house.log.open(old, house.keyring).checkpoint
-    store = house.raw()
+def consistency(trail: TrailFolder, old: int) -> ConsistencyProof:
+    before = trail.log.open(old, trail.keyring).checkpoint
+    store = trail.raw()
     try:
-        return prove_consistency(before, store, latest(house), house.keyring.verifiers())
+        return prove_consistency(before, store, latest(trail), trail.keyring.verifiers())
     finally:
         store.close()
 
 
-def test_every_event_is_proved_from_its_file_alone(house: House) -> None:
-    store = house.raw()
+def test_every_event_is_proved_from_its_file_alone(trail: TrailFolder) -> None:
+    store = trail.raw()
     events = list(store.events())
     store.close()
     assert len(events) == 11
     for stored in events:
-        data = inclusion(house, stored.seq).text()
+        data = inclusion(trail, stored.seq).text()
         proof = InclusionProof.parse(data)
-        signed = proof.checked(house.keyring.verifiers())
-        assert signed == latest(house)
+        signed = proof.checked(trail.keyring.verifiers())
+        assert signed == latest(trail)
         assert proof.index == stored.seq - 1
         assert leaf_digest(proof.header) == stored.leaf
         assert proof.text() == data
 
 
-def test_the_form_of_a_tlog_proof(house: House) -> None:
-    proof = inclusion(house, 4)
+def test_the_form_of_a_tlog_proof(trail: TrailFolder) -> None:
+    proof = inclusion(trail, 4)
     lines = proof.text().decode().split("\n")
     assert lines[0] == "c2sp.org/tlog-proof@v1"
     assert lines[1] == "extra " + base64.b64encode(proof.header).decode()
     assert lines[2] == "index 3"
     assert [base64.b64decode(line) for line in lines[3:7]] == list(proof.hashes)
     assert lines[7] == ""
-    assert "\n".join(lines[8:]).encode() == latest(house).note
+    assert "\n".join(lines[8:]).encode() == latest(trail).note
 
 
-def test_no_bit_of_a_proof_can_flip(house: House) -> None:
+def test_no_bit_of_a_proof_can_flip(trail: TrailFolder) -> None:
     """Not in the index, the header, a hash, the checkpoint or its signature."""
-    data = inclusion(house, 4).text()
-    trusted = house.keyring.verifiers()
+    data = inclusion(trail, 4).text()
+    trusted = trail.keyring.verifiers()
     for place in range(len(data) * 8):
         altered = bytearray(data)
         altered[place // 8] ^= 1 << place % 8
@@ -93,22 +93,22 @@ def test_no_bit_of_a_proof_can_flip(house: House) -> None:
 
 
 @pytest.mark.parametrize("old", [5, 8, 11])
-def test_an_old_checkpoint_is_the_beginning(house: House, old: int) -> None:
-    before = house.log.open(old, house.keyring).checkpoint
-    data = consistency(house, old).text()
+def test_an_old_checkpoint_is_the_beginning(trail: TrailFolder, old: int) -> None:
+    before = trail.log.open(old, trail.keyring).checkpoint
+    data = consistency(trail, old).text()
     proof = ConsistencyProof.parse(data)
-    assert proof.checked(before, house.keyring.verifiers()) == latest(house)
+    assert proof.checked(before, trail.keyring.verifiers()) == latest(trail)
     assert proof.text() == data
     for other in {5, 8, 11} - {old}:
-        wrong = house.log.open(other, house.keyring).checkpoint
+        wrong = trail.log.open(other, trail.keyring).checkpoint
         with pytest.raises(AuditIntegrityError, match="another checkpoint"):
-            proof.checked(wrong, house.keyring.verifiers())
+            proof.checked(wrong, trail.keyring.verifiers())
 
 
-def test_no_bit_of_a_proof_of_consistency_can_flip(house: House) -> None:
-    before = house.log.open(5, house.keyring).checkpoint
-    data = consistency(house, 5).text()
-    trusted = house.keyring.verifiers()
+def test_no_bit_of_a_proof_of_consistency_can_flip(trail: TrailFolder) -> None:
+    before = trail.log.open(5, trail.keyring).checkpoint
+    data = consistency(trail, 5).text()
+    trusted = trail.keyring.verifiers()
     for place in range(len(data) * 8):
         altered = bytearray(data)
         altered[place // 8] ^= 1 << place % 8
@@ -116,65 +116,65 @@ def test_no_bit_of_a_proof_of_consistency_can_flip(house: House) -> None:
             ConsistencyProof.parse(bytes(altered)).checked(before, trusted)
 
 
-def test_a_proof_by_nobody_trusted(house: House) -> None:
+def test_a_proof_by_nobody_trusted(trail: TrailFolder) -> None:
     with pytest.raises(AuditIntegrityError, match="no trusted key"):
-        inclusion(house, 4).checked([STRANGER])
+        inclusion(trail, 4).checked([STRANGER])
 
 
 @pytest.mark.parametrize("seq", [-1, 0, 12])
-def test_what_is_not_covered_is_not_proved(house: House, seq: int) -> None:
+def test_what_is_not_covered_is_not_proved(trail: TrailFolder, seq: int) -> None:
     with pytest.raises(RequestError, match=f"Event {seq} is not among the 11"):
-        inclusion(house, seq)
+        inclusion(trail, seq)
 
 
-def test_a_younger_checkpoint_is_no_beginning(house: House) -> None:
-    store = house.raw()
-    old, young = house.log.open(8, house.keyring), latest(house).checkpoint
+def test_a_younger_checkpoint_is_no_beginning(trail: TrailFolder) -> None:
+    store = trail.raw()
+    old, young = trail.log.open(8, trail.keyring), latest(trail).checkpoint
     with pytest.raises(CheckpointError, match="of 11 events can't be the beginning"):
-        prove_consistency(young, store, old, house.keyring.verifiers())
+        prove_consistency(young, store, old, trail.keyring.verifiers())
     store.close()
 
 
-def test_an_altered_store_proves_nothing(house: House, tmp_path: Path) -> None:
-    other = House(tmp_path)
+def test_an_altered_store_proves_nothing(trail: TrailFolder, tmp_path: Path) -> None:
+    other = TrailFolder(tmp_path)
     other.add(11, EVENT)
-    other.roll_back(house.db)
+    other.roll_back(trail.db)
     with behind_the_triggers(other.db) as db:
         db.execute(
             "UPDATE audit_header SET header = CAST(replace(CAST(header AS TEXT), 'gate-1', 'gate-2')"
             " AS BLOB) WHERE seq = 3"
         )
     store = other.raw()
-    trusted = house.keyring.verifiers()
+    trusted = trail.keyring.verifiers()
     for seq in (3, 4, 11):
         with pytest.raises(AuditIntegrityError, match="not entry"):
-            prove_inclusion(seq, store, latest(house), trusted)
-    before = house.log.open(5, house.keyring).checkpoint
+            prove_inclusion(seq, store, latest(trail), trusted)
+    before = trail.log.open(5, trail.keyring).checkpoint
     with pytest.raises(AuditIntegrityError, match="not those that were signed before"):
-        prove_consistency(before, store, latest(house), trusted)
+        prove_consistency(before, store, latest(trail), trusted)
     store.close()
 
 
-def test_behind_a_sealed_segment(house: House, tmp_path: Path) -> None:
+def test_behind_a_sealed_segment(trail: TrailFolder, tmp_path: Path) -> None:
     """What is live is proved with the segment's frontier; what is sealed, from the segment."""
     base = Frontier()
-    other = House(tmp_path)
-    other.roll_back(house.db)
+    other = TrailFolder(tmp_path)
+    other.roll_back(trail.db)
     store = other.raw()
     for row in store.headers(upto=6):
         base.append(row.header)
     with behind_the_triggers(other.db) as db:
         db.execute("DELETE FROM audit_header WHERE seq <= 6")
-    trusted = house.keyring.verifiers()
+    trusted = trail.keyring.verifiers()
     for seq in range(7, 12):
-        proof = prove_inclusion(seq, store, latest(house), trusted, base)
-        assert proof == inclusion(house, seq)
+        proof = prove_inclusion(seq, store, latest(trail), trusted, base)
+        assert proof == inclusion(trail, seq)
     with pytest.raises(RequestError, match="it was sealed"):
-        prove_inclusion(6, store, latest(house), trusted, base)
-    old = [house.log.open(size, house.keyring).checkpoint for size in (5, 8)]
-    assert prove_consistency(old[1], store, latest(house), trusted, base) == consistency(house, 8)
+        prove_inclusion(6, store, latest(trail), trusted, base)
+    old = [trail.log.open(size, trail.keyring).checkpoint for size in (5, 8)]
+    assert prove_consistency(old[1], store, latest(trail), trusted, base) == consistency(trail, 8)
     with pytest.raises(CheckpointError, match="the entries before 6 are sealed"):
-        prove_consistency(old[0], store, latest(house), trusted, base)
+        prove_consistency(old[0], store, latest(trail), trusted, base)
     store.close()
 
 
@@ -201,10 +201,10 @@ def test_malformed_proofs(data: bytes) -> None:
 
 
 def test_a_proof_may_have_no_hashes(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.add(1)
-    house.sign()
-    proof = inclusion(house, 1)
+    trail = TrailFolder(tmp_path)
+    trail.add(1)
+    trail.sign()
+    proof = inclusion(trail, 1)
     assert proof.hashes == ()
     assert InclusionProof.parse(proof.text()) == proof
     assert SCOPE.fix_id.encode() in proof.header

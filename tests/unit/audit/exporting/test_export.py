@@ -32,41 +32,41 @@ from fallback_audit.verifying.sources import GivenCheckpoints, LogCheckpoints
 from fallback_audit.verifying.verify import verify
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.signed import House
+from tests.unit.audit.signed import TrailFolder
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> House:
-    house = House(tmp_path_factory.mktemp("house"))
-    house.append("fix-0", t.verified_on_retry())
-    house.append("fix-1", t.model_with_examples())
-    house.append("fix-2", t.recipe_verified()[:2], cover=False)
-    return house
+def trail(tmp_path_factory: pytest.TempPathFactory) -> TrailFolder:
+    trail = TrailFolder(tmp_path_factory.mktemp("trail"))
+    trail.append("fix-0", t.verified_on_retry())
+    trail.append("fix-1", t.model_with_examples())
+    trail.append("fix-2", t.recipe_verified()[:2], cover=False)
+    return trail
 
 
 def export(
-    house: House, fix_id: str | None = None, evidence: FileEvidenceStore | None = None
+    trail: TrailFolder, fix_id: str | None = None, evidence: FileEvidenceStore | None = None
 ) -> bytes:
     file = io.BytesIO()
     with (
-        closing(open_readonly(house.path, verifiers=house.keyring.verifiers())) as reader,
+        closing(open_readonly(trail.path, verifiers=trail.keyring.verifiers())) as reader,
         reader.snapshot() as snapshot,
     ):
         exporter = Exporter(
-            snapshot, house.source(), origin=house.keyring.origin, evidence=evidence
+            snapshot, trail.source(), origin=trail.keyring.origin, evidence=evidence
         )
         written = exporter.fix(file, fix_id) if fix_id else exporter.trail(file)
     assert written.sha256 == hashlib.sha256(file.getvalue()).hexdigest()
     return file.getvalue()
 
 
-def spooled(house: House, data: bytes) -> Spool:
-    return Spool(io.BytesIO(data), "the export", house.keyring.verifiers())
+def spooled(trail: TrailFolder, data: bytes) -> Spool:
+    return Spool(io.BytesIO(data), "the export", trail.keyring.verifiers())
 
 
-def check(house: House, data: bytes) -> VerificationReport:
-    with spooled(house, data) as spool:
-        source = GivenCheckpoints(tuple(spool.notes()), house.keyring)
+def check(trail: TrailFolder, data: bytes) -> VerificationReport:
+    with spooled(trail, data) as spool:
+        source = GivenCheckpoints(tuple(spool.notes()), trail.keyring)
         if spool.head.fix_id is not None:
             return verify_fix(spool, source)
         evidence = spool.evidence if spool.has_evidence else None
@@ -95,11 +95,11 @@ def sealed(documents: list[dict[str, Any]]) -> bytes:
     return body + json.dumps(end, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-def test_a_whole_record_verifies_as_its_store_does(house: House) -> None:
-    data = export(house)
-    assert data == export(house)
+def test_a_whole_record_verifies_as_its_store_does(trail: TrailFolder) -> None:
+    data = export(trail)
+    assert data == export(trail)
     assert sealed(lines(data)) == data
-    found, original = check(house, data), house.verify()
+    found, original = check(trail, data), trail.verify()
     assert found.ok, found
     # A file tells nothing of what came after it: only what was kept elsewhere does.
     assert (original.end_known, found.end_known) == (True, False)
@@ -107,22 +107,22 @@ def test_a_whole_record_verifies_as_its_store_does(house: House) -> None:
     assert alike == original.model_dump(exclude={"end_known", "notes"})
 
 
-def test_each_event_is_byte_for_byte_and_shown_as_audit_show_does(house: House) -> None:
-    events = [line for line in lines(export(house)) if line["line"] == "event"]
-    stored = house.events()
+def test_each_event_is_byte_for_byte_and_shown_as_audit_show_does(trail: TrailFolder) -> None:
+    events = [line for line in lines(export(trail)) if line["line"] == "event"]
+    stored = trail.events()
     assert [line["shown"] for line in events] == [shown(event.payload) for event in stored]
-    with closing(open_readonly(house.path)) as reader, reader.snapshot() as snapshot:
+    with closing(open_readonly(trail.path)) as reader, reader.snapshot() as snapshot:
         rows = [(row.seq, row.header, row.leaf, row.payload) for row in snapshot.rows()]
     assert rows == [
         (e["seq"], e["header"].encode(), e["leaf"], e["payload"].encode()) for e in events
     ]
 
 
-def test_both_prompt_shapes_stand_in_what_is_shown(house: House) -> None:
-    text = "\n".join(line["shown"] for line in lines(export(house)) if line["line"] == "event")
+def test_both_prompt_shapes_stand_in_what_is_shown(trail: TrailFolder) -> None:
+    text = "\n".join(line["shown"] for line in lines(export(trail)) if line["line"] == "event")
     assert "initial LLM run" in text
     assert "fresh LLM run, no RAG: in place of examples, the summary of the last failure" in text
-    skipped = next(e.payload for e in house.events() if e.kind == "RagSkippedOnRetry")
+    skipped = next(e.payload for e in trail.events() if e.kind == "RagSkippedOnRetry")
     assert skipped.summary_excerpt in text  # type: ignore[union-attr]
 
 
@@ -130,28 +130,28 @@ def test_the_words_have_a_version() -> None:
     """Fails when what any event says was changed: raise WORDS then, and put the new digest here."""
     message = "\n".join(
         shown(event)
-        for trail in (t.verified_on_retry(), t.model_with_examples(), m.raised_and_verified())
-        for event in trail
+        for recorded in (t.verified_on_retry(), t.model_with_examples(), m.raised_and_verified())
+        for event in recorded
     )
     digest = hashlib.sha256(message.encode()).hexdigest()
     assert {WORDS: digest[:16]} == {2: "f98dd7c278fd08d5"}
 
 
-def test_one_fix_is_proved_event_by_event(house: House) -> None:
+def test_one_fix_is_proved_event_by_event(trail: TrailFolder) -> None:
     for fix, count in (
         ("fix-0", len(t.verified_on_retry())),
         ("fix-1", len(t.model_with_examples())),
     ):
-        data = export(house, fix)
+        data = export(trail, fix)
         assert b"fix-2" not in data
-        found = check(house, data)
+        found = check(trail, data)
         assert found.ok, found
         assert (found.events, found.uncovered_events, found.gate_transitions) == (count, 0, 1)
     assert "left out" in found.notes[0]
 
 
-def test_what_no_checkpoint_covers_is_exported_without_a_proof(house: House) -> None:
-    found = check(house, export(house, "fix-2"))
+def test_what_no_checkpoint_covers_is_exported_without_a_proof(trail: TrailFolder) -> None:
+    found = check(trail, export(trail, "fix-2"))
     assert found.uncovered_events == 2
     assert found.uncovered_fixes[0].fix_id == "fix-2"
     assert [one.reason for one in found.checkpoint_problems] == [
@@ -161,52 +161,52 @@ def test_what_no_checkpoint_covers_is_exported_without_a_proof(house: House) -> 
 
 def test_the_export_of_one_fix_says_which_of_its_events_were_found(tmp_path: Path) -> None:
     """Two stood there when their signer came; a later checkpoint says nothing of it."""
-    house = House(tmp_path)
-    trail = t.recipe_verified()
-    house.append("fix-1", trail[:2], cover=False)
-    with closing(house.store()) as store:
+    trail = TrailFolder(tmp_path)
+    recorded = t.recipe_verified()
+    trail.append("fix-1", recorded[:2], cover=False)
+    with closing(trail.store()) as store:
         store.append_all(
-            [Record(Scope(fix_id="fix-1", gate_transition_id="t"), e) for e in trail[2:]]
+            [Record(Scope(fix_id="fix-1", gate_transition_id="t"), e) for e in recorded[2:]]
         )
-        Checkpointer(store, house.log, house.place / "keys").checkpoint([Span(3, len(trail))])
-    house.append("fix-2", trail)
-    data = export(house, "fix-1")
-    found = check(house, data)
+        Checkpointer(store, trail.log, trail.place / "keys").checkpoint([Span(3, len(recorded))])
+    trail.append("fix-2", recorded)
+    data = export(trail, "fix-1")
+    found = check(trail, data)
     assert found.ok, found
     assert found.notes[1].startswith(
         "2 of its events (1, 2) stood uncovered when a run that had not"
     )
-    assert len(check(house, export(house, "fix-2")).notes) == 1
+    assert len(check(trail, export(trail, "fix-2")).notes) == 1
     # As an export of before: with the last checkpoint alone.
     documents = lines(data)
     first, *_ = (line for line in documents if line["line"] == "checkpoint")
     documents.remove(first)
-    assert check(house, sealed(documents)).notes[1] == (
-        f"Of {len(trail)} of its events ({', '.join(str(n) for n in range(1, 6))}, …) the export does "
+    assert check(trail, sealed(documents)).notes[1] == (
+        f"Of {len(recorded)} of its events ({', '.join(str(n) for n in range(1, 6))}, …) the export does "
         "not show whether the run that signed them had written them."
     )
 
 
-def test_an_unknown_fix(house: House) -> None:
+def test_an_unknown_fix(trail: TrailFolder) -> None:
     with pytest.raises(AuditStoreError, match="no fix 'fix-9'"):
-        export(house, "fix-9")
+        export(trail, "fix-9")
 
 
 @given(cut=st.integers(0, 10_000))
 @settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_a_cut_file_is_noticed(house: House, cut: int) -> None:
-    data = export(house, "fix-1")
+def test_a_cut_file_is_noticed(trail: TrailFolder, cut: int) -> None:
+    data = export(trail, "fix-1")
     with pytest.raises(AuditIntegrityError):
-        check(house, data[: cut % len(data)])
+        check(trail, data[: cut % len(data)])
 
 
-def test_a_file_with_a_line_taken_out_is_noticed(house: House) -> None:
-    whole = export(house).splitlines(keepends=True)
+def test_a_file_with_a_line_taken_out_is_noticed(trail: TrailFolder) -> None:
+    whole = export(trail).splitlines(keepends=True)
     for gone in range(len(whole)):
         with pytest.raises(AuditIntegrityError, match="line"):
-            check(house, b"".join(whole[:gone] + whole[gone + 1 :]))
+            check(trail, b"".join(whole[:gone] + whole[gone + 1 :]))
 
 
 Change = Callable[[list[dict[str, Any]]], object]
@@ -238,40 +238,40 @@ CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("fix", [None, "fix-1"])
 def test_a_change_with_an_end_that_agrees_is_caught(
-    house: House, name: str, fix: str | None
+    trail: TrailFolder, name: str, fix: str | None
 ) -> None:
-    documents = lines(export(house, fix))
+    documents = lines(export(trail, fix))
     CHANGES[name](documents)
-    found = check(house, sealed(documents))
+    found = check(trail, sealed(documents))
     assert not found.ok
     assert found.first_bad is not None
 
 
-def test_an_event_left_out_of_the_middle_is_caught(house: House) -> None:
-    documents = lines(export(house))
+def test_an_event_left_out_of_the_middle_is_caught(trail: TrailFolder) -> None:
+    documents = lines(export(trail))
     documents.remove(next(line for line in documents if line.get("seq") == 5))
-    found = check(house, sealed(documents))
+    found = check(trail, sealed(documents))
     assert found.first_bad is not None
     assert found.first_bad.seq == 6
 
 
-def test_an_event_of_another_fix_and_a_moved_proof_are_caught(house: House) -> None:
-    ours, theirs = lines(export(house, "fix-1")), lines(export(house, "fix-0"))
+def test_an_event_of_another_fix_and_a_moved_proof_are_caught(trail: TrailFolder) -> None:
+    ours, theirs = lines(export(trail, "fix-1")), lines(export(trail, "fix-0"))
     mixed = [ours[0] | {"first_seq": theirs[1]["seq"]}, theirs[1], *ours[1:]]
-    assert not check(house, sealed(mixed)).ok
+    assert not check(trail, sealed(mixed)).ok
     ours[1]["proof"], ours[2]["proof"] = ours[2]["proof"], ours[1]["proof"]
-    found = check(house, sealed(ours))
+    found = check(trail, sealed(ours))
     assert [problem.seq for problem in found.integrity_problems] == [ours[1]["seq"], ours[2]["seq"]]
     assert "does not lead to the root" in found.integrity_problems[0].reason
 
 
-def test_other_words_are_not_held_to_ours(house: House) -> None:
-    documents = lines(export(house))
+def test_other_words_are_not_held_to_ours(trail: TrailFolder) -> None:
+    documents = lines(export(trail))
     documents[0]["words"] = WORDS + 1
     for line in documents[1:]:
         if line["line"] == "event":
             line["shown"] = "said otherwise then"
-    assert check(house, sealed(documents)).ok
+    assert check(trail, sealed(documents)).ok
 
 
 @pytest.mark.parametrize(
@@ -282,11 +282,11 @@ def test_other_words_are_not_held_to_ours(house: House) -> None:
         ({"extra": 1}, "Extra inputs"),
     ],
 )
-def test_another_format_is_refused(house: House, first: dict[str, Any], words: str) -> None:
-    documents = lines(export(house))
+def test_another_format_is_refused(trail: TrailFolder, first: dict[str, Any], words: str) -> None:
+    documents = lines(export(trail))
     documents[0] |= first
     with pytest.raises(AuditIntegrityError, match=words):
-        check(house, sealed(documents))
+        check(trail, sealed(documents))
 
 
 # --- Proofs ---------------------------------------------------------------------------------------
@@ -321,58 +321,58 @@ def target(folder: Path) -> Target:
     )
 
 
-def import_(house: House, data: bytes, folder: Path) -> Imported:
-    with spooled(house, data) as spool:
-        source = GivenCheckpoints(tuple(spool.notes()), house.keyring)
+def import_(trail: TrailFolder, data: bytes, folder: Path) -> Imported:
+    with spooled(trail, data) as spool:
+        source = GivenCheckpoints(tuple(spool.notes()), trail.keyring)
         return import_export(spool, source, target(folder))
 
 
-def test_an_import_is_the_same_record(house: House, tmp_path: Path) -> None:
+def test_an_import_is_the_same_record(trail: TrailFolder, tmp_path: Path) -> None:
     evidence = FileEvidenceStore(tmp_path / "evidence")
     for content in ("patch 1", "summary 1"):
         evidence.put(content.encode())
-    data = export(house, evidence=evidence)
-    found = check(house, data)
+    data = export(trail, evidence=evidence)
+    found = check(trail, data)
     assert (found.ok, found.evidence_checked) == (True, 3)
     assert "not in this export" in found.notes[-1]
-    done = import_(house, data, tmp_path / "new")
-    assert done == Imported(events=len(house.events()), checkpoints=2, evidence=2)
-    copy = House(tmp_path / "new")
+    done = import_(trail, data, tmp_path / "new")
+    assert done == Imported(events=len(trail.events()), checkpoints=2, evidence=2)
+    copy = TrailFolder(tmp_path / "new")
     with closing(open_readonly(copy.path)) as reader:
         found = verify(
             reader,
-            checkpoints=LogCheckpoints(copy.log, house.keyring),
+            checkpoints=LogCheckpoints(copy.log, trail.keyring),
         )
         assert found.ok, found
-        assert found.model_dump() == house.verify().model_dump()
+        assert found.model_dump() == trail.verify().model_dump()
     assert {file.name for file in copy.place.iterdir()} == {"audit.db", "checkpoints", "evidence"}
     assert copy.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_import_is_never_mixed_with_another_record(house: House, tmp_path: Path) -> None:
-    data = export(house)
-    import_(house, data, tmp_path / "new")
+def test_an_import_is_never_mixed_with_another_record(trail: TrailFolder, tmp_path: Path) -> None:
+    data = export(trail)
+    import_(trail, data, tmp_path / "new")
     with pytest.raises(AuditStoreError, match="already"):
-        import_(house, data, tmp_path / "new")
-    other = House(tmp_path / "other")
+        import_(trail, data, tmp_path / "new")
+    other = TrailFolder(tmp_path / "other")
     (tmp_path / "other").mkdir()
     other.append("fix-9", t.recipe_verified())
     other.path.unlink()
     with pytest.raises(AuditStoreError, match="another record"):
-        import_(house, data, tmp_path / "other")
+        import_(trail, data, tmp_path / "other")
 
 
-def test_what_does_not_verify_is_not_imported(house: House, tmp_path: Path) -> None:
-    documents = lines(export(house))
+def test_what_does_not_verify_is_not_imported(trail: TrailFolder, tmp_path: Path) -> None:
+    documents = lines(export(trail))
     documents[3]["payload"] = documents[3]["payload"].replace("1", "2", 1)
     with pytest.raises(AuditIntegrityError, match="nothing was imported"):
-        import_(house, sealed(documents), tmp_path / "new")
+        import_(trail, sealed(documents), tmp_path / "new")
     with pytest.raises(AuditStoreError, match="one fix only"):
-        import_(house, export(house, "fix-0"), tmp_path / "new")
+        import_(trail, export(trail, "fix-0"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_an_interrupted_import_can_be_done_again(house: House, tmp_path: Path) -> None:
+def test_an_interrupted_import_can_be_done_again(trail: TrailFolder, tmp_path: Path) -> None:
     place = target(tmp_path / "new")
     with pytest.MonkeyPatch.context() as patched:
 
@@ -381,31 +381,31 @@ def test_an_interrupted_import_can_be_done_again(house: House, tmp_path: Path) -
 
         patched.setattr("fallback_audit.exporting.importing.os.link", fail)
         with pytest.raises(AuditStoreError):
-            import_(house, export(house), tmp_path / "new")
+            import_(trail, export(trail), tmp_path / "new")
     assert not place.database.exists()
     assert not list((tmp_path / "new").glob(".import-*"))
-    assert import_(house, export(house), tmp_path / "new").events == len(house.events())
+    assert import_(trail, export(trail), tmp_path / "new").events == len(trail.events())
 
 
 def test_a_record_with_sealed_and_redacted_events_goes_over_and_back(tmp_path: Path) -> None:
-    house = House(tmp_path / "house")
-    house.place.mkdir()
+    trail = TrailFolder(tmp_path / "trail")
+    trail.place.mkdir()
     for number in range(2):
-        house.append(f"fix-{number}", t.verified_on_retry())
+        trail.append(f"fix-{number}", t.verified_on_retry())
     last = len(t.verified_on_retry())
-    house.seal(last)
-    seq = next(e.seq for e in house.events() if e.kind == "AttemptFailed")
-    house.redact(seq, "summary_excerpt")
-    data = export(house)
-    found = check(house, data)
+    trail.seal(last)
+    seq = next(e.seq for e in trail.events() if e.kind == "AttemptFailed")
+    trail.redact(seq, "summary_excerpt")
+    data = export(trail)
+    found = check(trail, data)
     assert found.ok, found
     assert (found.sealed_events, found.redacted_events) == (last, 1)
-    import_(house, data, tmp_path / "new")
-    copy = House(tmp_path / "new")
-    with closing(open_readonly(copy.path, verifiers=house.keyring.verifiers())) as reader:
-        source = LogCheckpoints(copy.log, house.keyring)
+    import_(trail, data, tmp_path / "new")
+    copy = TrailFolder(tmp_path / "new")
+    with closing(open_readonly(copy.path, verifiers=trail.keyring.verifiers())) as reader:
+        source = LogCheckpoints(copy.log, trail.keyring)
         found = verify(reader, checkpoints=source)
         assert found.ok, found
     for fix in ("fix-1", "audit"):
-        found = check(house, export(house, fix))
+        found = check(trail, export(trail, fix))
         assert (found.ok, found.sealed_events) == (True, last)

@@ -31,7 +31,7 @@ NOW = datetime(2026, 6, 30, 12, tzinfo=UTC)
 MONTH = timedelta(days=30)
 
 
-class House:
+class TrailFolder:
     """A store whose clock a test sets, and evidence that is as old as the events that name it."""
 
     def __init__(self, folder: Path) -> None:
@@ -83,131 +83,131 @@ def judged() -> AuditEvent:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
-    with closing(house.store):
-        yield house
+def trail(tmp_path: Path) -> Iterator[TrailFolder]:
+    trail = TrailFolder(tmp_path)
+    with closing(trail.store):
+        yield trail
 
 
-def test_what_goes_and_what_stays(house: House) -> None:
+def test_what_goes_and_what_stays(trail: TrailFolder) -> None:
     old, open_, young, shared, orphan = (
-        house.put(name, MONTH) for name in ("old", "open", "young", "shared", "orphan")
+        trail.put(name, MONTH) for name in ("old", "open", "young", "shared", "orphan")
     )
-    new = house.put("an orphan that may be on record in a moment", timedelta(hours=1))
-    house.fix("old", old, shared, age=MONTH)
-    house.fix("interrupted", open_, age=MONTH, ends=False)
-    house.fix("young", young, shared, age=timedelta(days=2))
-    done = house.collect()
+    new = trail.put("an orphan that may be on record in a moment", timedelta(hours=1))
+    trail.fix("old", old, shared, age=MONTH)
+    trail.fix("interrupted", open_, age=MONTH, ends=False)
+    trail.fix("young", young, shared, age=timedelta(days=2))
+    done = trail.collect()
     assert (done.expired, done.orphans, done.spared) == (1, 1, 0)
-    assert [house.has(one) for one in (old, orphan)] == [False, False]
-    assert all(house.has(one) for one in (open_, young, shared, new))
-    (reported,) = house.told()
-    assert set(read_list(house.evidence, reported.list_sha256)) == {old, orphan}
+    assert [trail.has(one) for one in (old, orphan)] == [False, False]
+    assert all(trail.has(one) for one in (open_, young, shared, new))
+    (reported,) = trail.told()
+    assert set(read_list(trail.evidence, reported.list_sha256)) == {old, orphan}
     assert (reported.removed, reported.removed_bytes, reported.by) == (2, 9, "A. Keeper")
 
 
-def test_an_escalation_that_nobody_answered_is_not_over(house: House) -> None:
-    log = house.put("log", MONTH)
+def test_an_escalation_that_nobody_answered_is_not_over(trail: TrailFolder) -> None:
+    log = trail.put("log", MONTH)
     scope = Scope(fix_id="asks", gate_transition_id="asks-1")
-    house.now = NOW - MONTH
+    trail.now = NOW - MONTH
     events = [
         event.model_copy(update={"evidence_sha256": log})
         if isinstance(event, GateJudged)
         else event
         for event in trails.cap_reached()
     ]
-    house.store.append_all([Record(scope, event) for event in events])
-    house.now = NOW
-    assert house.collect().expired == 0
-    assert house.has(log)
+    trail.store.append_all([Record(scope, event) for event in events])
+    trail.now = NOW
+    assert trail.collect().expired == 0
+    assert trail.has(log)
 
 
-def test_a_dry_run_does_nothing(house: House) -> None:
-    old = house.put("old", MONTH)
-    house.fix("old", old, age=MONTH)
-    tip = house.store.tip()
-    foreseen = house.collect(dry_run=True)
-    assert house.store.tip() == tip
-    assert house.has(old)
-    assert house.collect().model_copy(update={"dry_run": True, "seqs": ()}) == foreseen
+def test_a_dry_run_does_nothing(trail: TrailFolder) -> None:
+    old = trail.put("old", MONTH)
+    trail.fix("old", old, age=MONTH)
+    tip = trail.store.tip()
+    foreseen = trail.collect(dry_run=True)
+    assert trail.store.tip() == tip
+    assert trail.has(old)
+    assert trail.collect().model_copy(update={"dry_run": True, "seqs": ()}) == foreseen
 
 
-def test_nothing_to_do_leaves_no_event(house: House) -> None:
-    house.fix("young", house.put("young", timedelta(days=2)), age=timedelta(days=2))
-    assert house.collect().seqs == ()
-    assert house.told() == []
+def test_nothing_to_do_leaves_no_event(trail: TrailFolder) -> None:
+    trail.fix("young", trail.put("young", timedelta(days=2)), age=timedelta(days=2))
+    assert trail.collect().seqs == ()
+    assert trail.told() == []
 
 
-def test_a_second_run_finds_nothing(house: House) -> None:
-    house.fix("old", house.put("old", MONTH), age=MONTH)
-    assert len(house.collect().seqs) == 1
-    again = house.collect()
+def test_a_second_run_finds_nothing(trail: TrailFolder) -> None:
+    trail.fix("old", trail.put("old", MONTH), age=MONTH)
+    assert len(trail.collect().seqs) == 1
+    again = trail.collect()
     assert (again.expired, again.orphans, again.seqs) == (0, 0, ())
 
 
-def test_parts_of_files_go_without_an_event(house: House) -> None:
-    old = house.put("old", MONTH)
-    part = house.evidence.path(old).with_name(f"{PART_PREFIX}x")
+def test_parts_of_files_go_without_an_event(trail: TrailFolder) -> None:
+    old = trail.put("old", MONTH)
+    part = trail.evidence.path(old).with_name(f"{PART_PREFIX}x")
     part.write_bytes(b"half")
     os.utime(part, (0, 0))
     fresh = part.with_name(f"{PART_PREFIX}y")
     fresh.write_bytes(b"being written")
     os.utime(fresh, (NOW.timestamp(), NOW.timestamp()))
-    house.fix("young", old, age=timedelta(days=2))
-    done = house.collect()
+    trail.fix("young", old, age=timedelta(days=2))
+    done = trail.collect()
     assert (done.parts, done.seqs) == (1, ())
     assert (part.exists(), fresh.exists()) == (False, True)
 
 
-def test_the_cap_takes_what_ended_first(house: House) -> None:
+def test_the_cap_takes_what_ended_first(trail: TrailFolder) -> None:
     sizes = {}
     for days in (40, 30, 20, 3):
-        sizes[days] = house.put("x" * 100 + str(days), timedelta(days=days))
-        house.fix(f"fix-{days}", sizes[days], age=timedelta(days=days))
-    needed = house.put("y" * 500, timedelta(days=50))
-    house.fix("interrupted", needed, age=timedelta(days=50), ends=False)
-    done = house.collect(days=None, max_bytes=705)
+        sizes[days] = trail.put("x" * 100 + str(days), timedelta(days=days))
+        trail.fix(f"fix-{days}", sizes[days], age=timedelta(days=days))
+    needed = trail.put("y" * 500, timedelta(days=50))
+    trail.fix("interrupted", needed, age=timedelta(days=50), ends=False)
+    done = trail.collect(days=None, max_bytes=705)
     assert done.expired == 2
-    assert [house.has(sizes[days]) for days in (40, 30, 20, 3)] == [False, False, True, True]
+    assert [trail.has(sizes[days]) for days in (40, 30, 20, 3)] == [False, False, True, True]
     assert done.kept_bytes <= 705
-    assert house.collect(days=None, max_bytes=1).kept_bytes >= 500, "open fixes keep theirs"
-    assert house.has(needed)
+    assert trail.collect(days=None, max_bytes=1).kept_bytes >= 500, "open fixes keep theirs"
+    assert trail.has(needed)
 
 
-def test_not_within_the_grace(house: House) -> None:
+def test_not_within_the_grace(trail: TrailFolder) -> None:
     with pytest.raises(AuditStoreError, match="at least 1 day ago"):
-        house.collect(days=0)
-    fresh = house.put("fresh", GRACE / 2)
-    house.fix("old", fresh, age=MONTH)
-    assert house.collect().expired == 0, "put again since: somebody may be about to name it"
+        trail.collect(days=0)
+    fresh = trail.put("fresh", GRACE / 2)
+    trail.fix("old", fresh, age=MONTH)
+    assert trail.collect().expired == 0, "put again since: somebody may be about to name it"
 
 
 def test_what_is_put_or_named_again_meanwhile_stays(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, revived, old = (house.put(name, MONTH) for name in ("put", "revived", "old"))
+    put, revived, old = (trail.put(name, MONTH) for name in ("put", "revived", "old"))
     for fix_id, digest in (("a", put), ("b", revived), ("c", old)):
-        house.fix(fix_id, digest, age=MONTH)
-    append = house.store.append
+        trail.fix(fix_id, digest, age=MONTH)
+    append = trail.store.append
 
     def meanwhile(scope: Scope, event: AuditEvent) -> object:
-        house.evidence.put(b"put")
-        os.utime(house.evidence.path(put), (NOW.timestamp(), NOW.timestamp()))
+        trail.evidence.put(b"put")
+        os.utime(trail.evidence.path(put), (NOW.timestamp(), NOW.timestamp()))
         append(Scope(fix_id="b", gate_transition_id="b-2"), trails.fix_started("b-1"))
         return append(scope, event)
 
-    monkeypatch.setattr(house.store, "append", meanwhile)
-    done = house.collect()
+    monkeypatch.setattr(trail.store, "append", meanwhile)
+    done = trail.collect()
     assert done.spared == 2
-    assert [house.has(one) for one in (put, revived, old)] == [True, True, False]
+    assert [trail.has(one) for one in (put, revived, old)] == [True, True, False]
 
 
 @pytest.mark.parametrize("step", ["put_list", "append", "remove"])
 def test_a_failure_at_any_step_is_finished_by_the_next_run(
-    house: House, monkeypatch: pytest.MonkeyPatch, step: str
+    trail: TrailFolder, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    digests = [house.put(str(number), MONTH) for number in range(5)]
-    house.fix("old", *digests, age=MONTH)
+    digests = [trail.put(str(number), MONTH) for number in range(5)]
+    trail.fix("old", *digests, age=MONTH)
 
     def broken(*_: object, **__: object) -> None:
         raise EvidenceError("It broke.", next_step="Mend it.")
@@ -216,22 +216,22 @@ def test_a_failure_at_any_step_is_finished_by_the_next_run(
         if step == "put_list":
             patch.setattr("fallback_audit.retention.collect.put_list", broken)
         else:
-            patch.setattr(house.store if step == "append" else house.evidence, step, broken)
+            patch.setattr(trail.store if step == "append" else trail.evidence, step, broken)
         with pytest.raises(EvidenceError, match="It broke"):
-            house.collect()
-    assert all(house.has(one) for one in digests), "nothing goes that is not on record"
-    assert house.collect().expired == 5
-    assert not any(house.has(one) for one in digests)
-    assert sum(event.removed for event in house.told()) == 5
+            trail.collect()
+    assert all(trail.has(one) for one in digests), "nothing goes that is not on record"
+    assert trail.collect().expired == 5
+    assert not any(trail.has(one) for one in digests)
+    assert sum(event.removed for event in trail.told()) == 5
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.unit.audit.retention.test_collect import House
+from tests.unit.audit.retention.test_collect import TrailFolder
 
-house = House(Path(sys.argv[1]))
-remove, left = house.evidence.remove, [2]
+trail = TrailFolder(Path(sys.argv[1]))
+remove, left = trail.evidence.remove, [2]
 
 def die(file, **rest):
     if not left[0]:
@@ -239,38 +239,38 @@ def die(file, **rest):
     left[0] -= 1
     return remove(file, **rest)
 
-house.evidence.remove = die
-house.collect()
+trail.evidence.remove = die
+trail.collect()
 """
 
 
 def test_a_run_that_is_killed_among_its_removals(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    digests = [house.put(str(number), MONTH) for number in range(5)]
-    house.fix("old", *digests, age=MONTH)
-    house.store.close()
+    trail = TrailFolder(tmp_path)
+    digests = [trail.put(str(number), MONTH) for number in range(5)]
+    trail.fix("old", *digests, age=MONTH)
+    trail.store.close()
     child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     assert child.returncode == -signal.SIGKILL
-    house = House(tmp_path)
-    with closing(house.store):
-        assert sum(map(house.has, digests)) == 3
-        gone = collected(house.store, house.evidence)
+    trail = TrailFolder(tmp_path)
+    with closing(trail.store):
+        assert sum(map(trail.has, digests)) == 3
+        gone = collected(trail.store, trail.evidence)
         assert {bytes.fromhex(one) for one in digests} <= gone, "what is gone is on record"
-        done = house.collect()
+        done = trail.collect()
         assert (done.expired, done.seqs) == (3, ())
-        assert not any(map(house.has, digests))
+        assert not any(map(trail.has, digests))
 
 
-def test_the_check_tells_removed_from_missing_and_altered(house: House) -> None:
+def test_the_check_tells_removed_from_missing_and_altered(trail: TrailFolder) -> None:
     old, lost, altered, sound = (
-        house.put(name, MONTH) for name in ("old", "lost", "altered", "sound")
+        trail.put(name, MONTH) for name in ("old", "lost", "altered", "sound")
     )
-    house.fix("old", old, age=MONTH)
-    house.fix("young", lost, altered, sound, age=timedelta(days=2))
-    house.collect()
-    house.evidence.path(lost).unlink()
-    house.evidence.path(altered).write_bytes(b"something else")
-    report = check_evidence(house.store, house.evidence)
+    trail.fix("old", old, age=MONTH)
+    trail.fix("young", lost, altered, sound, age=timedelta(days=2))
+    trail.collect()
+    trail.evidence.path(lost).unlink()
+    trail.evidence.path(altered).write_bytes(b"something else")
+    report = check_evidence(trail.store, trail.evidence)
     assert not report.ok
     assert (report.removed, report.bad_count, report.locked) == (1, 2, 0)
     problems = {bad.digest: bad.problem for bad in report.bad}
@@ -278,16 +278,16 @@ def test_the_check_tells_removed_from_missing_and_altered(house: House) -> None:
     assert "missing" in problems[lost]
     assert "altered" in problems[altered]
     assert report.named == 5  # the list of what was removed is evidence, too
-    house.put("lost", MONTH)
-    house.evidence.path(altered).unlink()
-    house.put("altered", MONTH)
-    assert check_evidence(house.store, house.evidence).ok
+    trail.put("lost", MONTH)
+    trail.evidence.path(altered).unlink()
+    trail.put("altered", MONTH)
+    assert check_evidence(trail.store, trail.evidence).ok
 
 
-def test_a_lost_list_explains_nothing(house: House) -> None:
-    house.fix("old", house.put("old", MONTH), age=MONTH)
-    house.collect()
-    (reported,) = house.told()
-    house.evidence.path(reported.list_sha256).unlink()
-    report = check_evidence(house.store, house.evidence)
+def test_a_lost_list_explains_nothing(trail: TrailFolder) -> None:
+    trail.fix("old", trail.put("old", MONTH), age=MONTH)
+    trail.collect()
+    (reported,) = trail.told()
+    trail.evidence.path(reported.list_sha256).unlink()
+    report = check_evidence(trail.store, trail.evidence)
     assert (report.removed, report.bad_count) == (0, 2)

@@ -38,7 +38,7 @@ def clock() -> datetime:
     return datetime(2026, 6, 1, tzinfo=UTC)
 
 
-class Desk:
+class TrailFolder:
     """A store, evidence and keys in one folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,15 +69,15 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    with closing(desk.store):
-        yield desk
+def trail(tmp_path: Path) -> Iterator[TrailFolder]:
+    trail = TrailFolder(tmp_path)
+    with closing(trail.store):
+        yield trail
 
 
-def failing(desk: Desk) -> list[AuditEvent]:
+def failing(trail: TrailFolder) -> list[AuditEvent]:
     """A fix that failed once, with a person's name in its words and its evidence."""
-    summary = desk.evidence.put(f"{WORDS} broke the build".encode())
+    summary = trail.evidence.put(f"{WORDS} broke the build".encode())
     events = trails.verified_on_retry()
     for place, event in enumerate(events):
         if isinstance(event, AttemptFailed | RagSkippedOnRetry):
@@ -88,59 +88,59 @@ def failing(desk: Desk) -> list[AuditEvent]:
     return events
 
 
-def seqs(desk: Desk, kind: type[AuditEvent]) -> list[int]:
-    return [e.seq for e in desk.store.events() if isinstance(e.payload, kind)]
+def seqs(trail: TrailFolder, kind: type[AuditEvent]) -> list[int]:
+    return [e.seq for e in trail.store.events() if isinstance(e.payload, kind)]
 
 
-def test_the_words_are_in_no_byte_of_the_store(desk: Desk) -> None:
-    desk.tell(failing(desk))
-    assert WORDS.encode() in desk.bytes(), "the search finds what is there"
+def test_the_words_are_in_no_byte_of_the_store(trail: TrailFolder) -> None:
+    trail.tell(failing(trail))
+    assert WORDS.encode() in trail.bytes(), "the search finds what is there"
     for kind in (FixStarted, AttemptFailed, RagSkippedOnRetry):
-        for seq in seqs(desk, kind):
-            desk.redact(seq)
-    assert WORDS.encode() not in desk.bytes()
-    for stored in desk.store.events():
+        for seq in seqs(trail, kind):
+            trail.redact(seq)
+    assert WORDS.encode() not in trail.bytes()
+    for stored in trail.store.events():
         assert WORDS not in stored.model_dump_json()
 
 
-def test_what_is_left_is_readable_and_says_so(desk: Desk) -> None:
-    desk.tell(failing(desk))
-    (seq,) = seqs(desk, AttemptFailed)
-    before = desk.at(seq)
-    done = desk.redact(seq)
+def test_what_is_left_is_readable_and_says_so(trail: TrailFolder) -> None:
+    trail.tell(failing(trail))
+    (seq,) = seqs(trail, AttemptFailed)
+    before = trail.at(seq)
+    done = trail.redact(seq)
     assert done.fields == ("summary_excerpt",)
     assert not done.finished
-    after = desk.at(seq)
+    after = trail.at(seq)
     assert after.redacted
     assert after.leaf == before.leaf
     assert after.payload == before.payload.model_copy(update={"summary_excerpt": REDACTED})
-    reported = desk.at(done.by_event)
+    reported = trail.at(done.by_event)
     assert reported.scope == after.scope
     assert isinstance(reported.payload, PayloadRedacted)
     assert (reported.payload.seq, reported.payload.by) == (seq, "A. Keeper")
 
 
 def test_without_a_trusted_key_a_tombstone_is_an_altered_payload(
-    desk: Desk, tmp_path: Path
+    trail: TrailFolder, tmp_path: Path
 ) -> None:
-    desk.tell(failing(desk))
-    (seq,) = seqs(desk, AttemptFailed)
-    desk.redact(seq)
+    trail.tell(failing(trail))
+    (seq,) = seqs(trail, AttemptFailed)
+    trail.redact(seq)
     stranger = generate(tmp_path / "another").verifiers()
     for verifiers in ((), stranger):
         with (
-            closing(SqliteAuditStore(desk.path, verifiers=verifiers)) as store,
+            closing(SqliteAuditStore(trail.path, verifiers=verifiers)) as store,
             pytest.raises(AuditIntegrityError),
         ):
             list(store.events())
 
 
-def test_only_the_named_members_go(desk: Desk) -> None:
-    desk.tell([*trails.not_affected()[:-1], refusal("no")], "fix-2")
-    (seq,) = seqs(desk, FixRefused)
+def test_only_the_named_members_go(trail: TrailFolder) -> None:
+    trail.tell([*trails.not_affected()[:-1], refusal("no")], "fix-2")
+    (seq,) = seqs(trail, FixRefused)
     with pytest.raises(AuditStoreError, match=r"attempt can't be redacted .*FixRefused"):
-        desk.redact(seq, "attempt")
-    assert desk.redact(seq, "sentence").fields == ("sentence",)
+        trail.redact(seq, "attempt")
+    assert trail.redact(seq, "sentence").fields == ("sentence",)
 
 
 def refusal(sentence: str) -> FixRefused:
@@ -148,85 +148,85 @@ def refusal(sentence: str) -> FixRefused:
     return refused.model_copy(update={"sentence": sentence})
 
 
-def test_once_an_event(desk: Desk) -> None:
-    desk.tell(trails.recipe_verified())
-    recipes = [e.seq for e in desk.store.events() if e.kind == "GateJudged"]
-    first = desk.redact(recipes[0], "detail")
-    again = desk.redact(recipes[0])
+def test_once_an_event(trail: TrailFolder) -> None:
+    trail.tell(trails.recipe_verified())
+    recipes = [e.seq for e in trail.store.events() if e.kind == "GateJudged"]
+    first = trail.redact(recipes[0], "detail")
+    again = trail.redact(recipes[0])
     assert again == first.model_copy(update={"finished": True})
     with pytest.raises(AuditStoreError, match=r"was redacted by A\. Keeper \(detail\)"):
-        desk.redact(recipes[0], "flaky")
+        trail.redact(recipes[0], "flaky")
     with pytest.raises(AuditStoreError, match="who redacted another one"):
-        desk.redact(first.by_event)
+        trail.redact(first.by_event)
 
 
 @pytest.mark.parametrize("seq", [0, -1, 10_000])
-def test_no_such_event(desk: Desk, seq: int) -> None:
-    desk.tell(trails.recipe_verified())
+def test_no_such_event(trail: TrailFolder, seq: int) -> None:
+    trail.tell(trails.recipe_verified())
     with pytest.raises(AuditStoreError, match="There is no event"):
-        desk.redact(seq)
+        trail.redact(seq)
 
 
-def test_a_fix_that_may_go_on_still_needs_its_words(desk: Desk) -> None:
-    desk.tell(failing(desk)[:-1])
+def test_a_fix_that_may_go_on_still_needs_its_words(trail: TrailFolder) -> None:
+    trail.tell(failing(trail)[:-1])
     with pytest.raises(AuditStoreError, match="running or was interrupted"):
-        desk.redact(seqs(desk, AttemptFailed)[0])
+        trail.redact(seqs(trail, AttemptFailed)[0])
 
 
-def test_evidence_goes_with_the_words(desk: Desk) -> None:
-    desk.tell(failing(desk))
-    (seq,) = seqs(desk, AttemptFailed)
-    failed = desk.at(seq).payload
+def test_evidence_goes_with_the_words(trail: TrailFolder) -> None:
+    trail.tell(failing(trail))
+    (seq,) = seqs(trail, AttemptFailed)
+    failed = trail.at(seq).payload
     assert isinstance(failed, AttemptFailed)
     digest = failed.summary_sha256
-    done = desk.redact(seq, with_evidence=True)
+    done = trail.redact(seq, with_evidence=True)
     assert done.evidence == (digest,)
     with pytest.raises(EvidenceError, match="missing"):
-        desk.evidence.get(digest)
-    assert [e.kind for e in desk.store.events()][-2:] == ["PayloadRedacted", "EvidenceCollected"]
-    assert desk.redact(seq, with_evidence=True).evidence == ()
+        trail.evidence.get(digest)
+    assert [e.kind for e in trail.store.events()][-2:] == ["PayloadRedacted", "EvidenceCollected"]
+    assert trail.redact(seq, with_evidence=True).evidence == ()
 
 
-def test_evidence_that_another_fix_needs_stays(desk: Desk) -> None:
-    desk.tell(failing(desk))
-    desk.tell(failing(desk)[:-1], "fix-2")
-    (seq, _) = seqs(desk, AttemptFailed)
+def test_evidence_that_another_fix_needs_stays(trail: TrailFolder) -> None:
+    trail.tell(failing(trail))
+    trail.tell(failing(trail)[:-1], "fix-2")
+    (seq, _) = seqs(trail, AttemptFailed)
     with pytest.raises(AuditStoreError, match="is needed by fix-2, which has not ended"):
-        desk.redact(seq, with_evidence=True)
-    assert WORDS.encode() in desk.bytes(), "nothing was done"
+        trail.redact(seq, with_evidence=True)
+    assert WORDS.encode() in trail.bytes(), "nothing was done"
 
 
-def test_a_reader_in_the_way_is_said_and_the_next_run_finishes(desk: Desk) -> None:
-    desk.tell([SandboxDisabled(reason=WORDS), *trails.recipe_verified()])
-    with closing(sqlite3.connect(desk.path)) as reader:
+def test_a_reader_in_the_way_is_said_and_the_next_run_finishes(trail: TrailFolder) -> None:
+    trail.tell([SandboxDisabled(reason=WORDS), *trails.recipe_verified()])
+    with closing(sqlite3.connect(trail.path)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM audit_header").fetchone()
         with pytest.raises(AuditStoreError, match="a reader has it open"):
-            desk.redact(1)
-    assert WORDS.encode() in desk.bytes()
-    assert desk.redact(1).finished
-    assert WORDS.encode() not in desk.bytes()
+            trail.redact(1)
+    assert WORDS.encode() in trail.bytes()
+    assert trail.redact(1).finished
+    assert WORDS.encode() not in trail.bytes()
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from tests.unit.audit.retention.test_redact import Desk
+from tests.unit.audit.retention.test_redact import TrailFolder
 
 SqliteAuditStore.scrub = lambda store: os.kill(os.getpid(), signal.SIGKILL)
-Desk(Path(sys.argv[1])).redact(int(sys.argv[2]))
+TrailFolder(Path(sys.argv[1])).redact(int(sys.argv[2]))
 """
 
 
 def test_a_run_that_is_killed_before_the_files_are_clean(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.tell([SandboxDisabled(reason=WORDS), *trails.recipe_verified()])
-    desk.store.close()
+    trail = TrailFolder(tmp_path)
+    trail.tell([SandboxDisabled(reason=WORDS), *trails.recipe_verified()])
+    trail.store.close()
     child = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "1"], check=False)
     assert child.returncode == -signal.SIGKILL
-    desk = Desk(tmp_path)
-    with closing(desk.store):
-        assert desk.redact(1).finished
-        assert WORDS.encode() not in desk.bytes()
-        assert len(seqs(desk, PayloadRedacted)) == 1
+    trail = TrailFolder(tmp_path)
+    with closing(trail.store):
+        assert trail.redact(1).finished
+        assert WORDS.encode() not in trail.bytes()
+        assert len(seqs(trail, PayloadRedacted)) == 1

@@ -15,7 +15,7 @@ from fallback_audit.segment import open_segment
 from fallback_audit.stores.sqlite import open_readonly
 from tests.unit.audit import trails as t
 from tests.unit.audit.exporting.test_export import export
-from tests.unit.audit.signed import House
+from tests.unit.audit.signed import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 
 PAGE = 4096
@@ -84,22 +84,22 @@ def test_a_message_of_sqlite_that_is_no_text_is_no_crash(path: Path) -> None:
 
 def test_a_bit_of_the_index_of_fixes_is_found_by_a_full_run_only(tmp_path: Path) -> None:
     """Whoever asks for one fix through it gets a part; an incremental run does not read it to its end."""
-    house = House(tmp_path)
-    house.append("fix-0", t.verified_on_retry())
-    house.append("fix-1", t.recipe_verified())
-    state = house.verify().state
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", t.verified_on_retry())
+    trail.append("fix-1", t.recipe_verified())
+    state = trail.verify().state
     assert state is not None
 
-    content = bytearray(house.path.read_bytes())
-    page = PAGE * (root_page(house.path, "audit_trail") - 1)
+    content = bytearray(trail.path.read_bytes())
+    page = PAGE * (root_page(trail.path, "audit_trail") - 1)
     pointer = page + 8 + 2 * 5  # https://sqlite.org/fileformat.html#b_tree_pages: of the sixth cell
     cell = page + int.from_bytes(content[pointer : pointer + 2], "big")
     content[content.index(b"fix-0", cell) + 4] ^= 4  # fix-4
-    house.path.write_bytes(content)
-    with closing(open_readonly(house.path)) as reader:
+    trail.path.write_bytes(content)
+    with closing(open_readonly(trail.path)) as reader:
         assert len(list(reader.events("fix-0"))) < len(t.verified_on_retry())
-    assert "audit_trail" in " ".join(one.reason for one in house.verify().integrity_problems)
-    assert house.verify(since=state).ok
+    assert "audit_trail" in " ".join(one.reason for one in trail.verify().integrity_problems)
+    assert trail.verify(since=state).ok
 
 
 #: Deeper than Python's own reader of JSON goes.
@@ -153,23 +153,23 @@ def test_a_header_that_is_none_of_ours_is_not_sealed(path: Path, header: bytes) 
 
 
 def test_a_statement_that_is_no_text_is_not_exported(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.append("fix-0", t.verified_on_retry())
-    statement = house.seal(3)
-    with behind_the_triggers(house.path) as connection:
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", t.verified_on_retry())
+    statement = trail.seal(3)
+    with behind_the_triggers(trail.path) as connection:
         connection.execute("INSERT INTO audit_segment SELECT 2, 1, 3, statement FROM audit_segment")
         connection.execute("UPDATE audit_segment SET statement = x'ff' WHERE number = 1")
     with pytest.raises(AuditIntegrityError, match="not UTF-8"):
-        export(house)
-    assert not house.verify().ok
+        export(trail)
+    assert not trail.verify().ok
     assert statement.last_seq == 3
 
 
 @pytest.mark.parametrize("file", ["../1.jsonl", "/etc/passwd", "a/b", ".hidden", ""])
 def test_a_sealed_file_is_in_its_folder(tmp_path: Path, file: str) -> None:
-    house = House(tmp_path)
-    house.append("fix-0", t.verified_on_retry())
-    reported = {**house.seal(3).model_dump(mode="json"), "file": file}
-    signed = sign_statement(SEGMENT_DOMAIN, reported, house.keyring.signers())
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", t.verified_on_retry())
+    reported = {**trail.seal(3).model_dump(mode="json"), "file": file}
+    signed = sign_statement(SEGMENT_DOMAIN, reported, trail.keyring.signers())
     with pytest.raises(AuditIntegrityError, match="malformed"):
-        open_segment(signed, house.keyring.verifiers())
+        open_segment(signed, trail.keyring.verifiers())

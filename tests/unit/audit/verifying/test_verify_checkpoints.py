@@ -14,7 +14,7 @@ from fallback_audit.checkpoints.keyring import generate
 from fallback_audit.checkpoints.known import known_files
 from fallback_audit.verifying.sources import KeptNote, LogCheckpoints
 from tests.unit.audit import trails as t
-from tests.unit.audit.signed import House
+from tests.unit.audit.signed import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
 from tests.unit.audit.verifying.test_verify import Change, both, copy, delete, flip, swap
 
@@ -24,15 +24,15 @@ ENDS = tuple(sum(map(len, FIXES[:n])) for n in range(1, 4))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    house = House(tmp_path_factory.mktemp("made"))
+    trail = TrailFolder(tmp_path_factory.mktemp("made"))
     for number, events in enumerate(FIXES):
-        house.append(f"fix-{number}", events)
-    return house.place
+        trail.append(f"fix-{number}", events)
+    return trail.place
 
 
 @pytest.fixture
-def house(made: Path, tmp_path: Path) -> House:
-    return House(Path(shutil.copytree(made, tmp_path / "house")))
+def trail(made: Path, tmp_path: Path) -> TrailFolder:
+    return TrailFolder(Path(shutil.copytree(made, tmp_path / "trail")))
 
 
 def delete_after(seq: int) -> Change:
@@ -68,17 +68,17 @@ def rechain(connection: sqlite3.Connection, seq: int = 5) -> None:
         connection.execute("UPDATE audit_payload SET payload = ? WHERE seq = ?", (payload, number))
 
 
-def test_covered_and_intact(house: House) -> None:
-    found = house.verify()
+def test_covered_and_intact(trail: TrailFolder) -> None:
+    found = trail.verify()
     assert found.ok, found
     assert (found.events, found.covered_to, found.uncovered_events) == (ENDS[2], ENDS[2], 0)
     assert (found.checkpoints_checked, found.root is not None, found.notes) == (3, True, ())
 
 
-def test_uncovered_events_are_counted_and_their_fixes_named(house: House) -> None:
-    house.append("fix-3", t.recipe_verified(), cover=False)
-    house.append("fix-4", t.recipe_verified()[:2], cover=False)
-    found = house.verify()
+def test_uncovered_events_are_counted_and_their_fixes_named(trail: TrailFolder) -> None:
+    trail.append("fix-3", t.recipe_verified(), cover=False)
+    trail.append("fix-4", t.recipe_verified()[:2], cover=False)
+    found = trail.verify()
     assert found.ok
     assert (found.covered_to, found.uncovered_events) == (ENDS[2], len(t.recipe_verified()) + 2)
     assert [(fix.fix_id, fix.events, fix.ended) for fix in found.uncovered_fixes] == [
@@ -87,20 +87,20 @@ def test_uncovered_events_are_counted_and_their_fixes_named(house: House) -> Non
     ]
 
 
-def test_a_tail_longer_than_the_policy_is_bad(house: House) -> None:
-    house.append("fix-3", t.recipe_verified(), cover=False)
+def test_a_tail_longer_than_the_policy_is_bad(trail: TrailFolder) -> None:
+    trail.append("fix-3", t.recipe_verified(), cover=False)
     count = len(t.recipe_verified())
-    assert house.verify(house.source(max_uncovered=count)).ok
-    found = house.verify(house.source(max_uncovered=count - 1))
+    assert trail.verify(trail.source(max_uncovered=count)).ok
+    found = trail.verify(trail.source(max_uncovered=count - 1))
     assert not found.ok
     assert found.first_bad is not None
     assert found.first_bad.seq == ENDS[2] + 1
     assert "may be without one" in found.first_bad.reason
 
 
-def test_no_checkpoint_at_all_is_bad(house: House) -> None:
-    shutil.rmtree(house.log.folder)
-    found = house.verify()
+def test_no_checkpoint_at_all_is_bad(trail: TrailFolder) -> None:
+    shutil.rmtree(trail.log.folder)
+    found = trail.verify()
     assert not found.ok
     assert [problem.reason for problem in found.checkpoint_problems] == [
         "there are events, and no valid checkpoint"
@@ -109,14 +109,14 @@ def test_no_checkpoint_at_all_is_bad(house: House) -> None:
 
 
 def test_a_store_without_events_needs_none(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.store().close()
-    assert house.verify().ok
+    trail = TrailFolder(tmp_path)
+    trail.store().close()
+    assert trail.verify().ok
 
 
 @pytest.mark.parametrize("kept", [1, 2, ENDS[0] - 1, ENDS[0], ENDS[0] + 1, ENDS[1], ENDS[2] - 1])
-def test_truncation_anywhere_is_caught(house: House, kept: int) -> None:
-    found = house.tampered(delete_after(kept))
+def test_truncation_anywhere_is_caught(trail: TrailFolder, kept: int) -> None:
+    found = trail.tampered(delete_after(kept))
     assert not found.ok
     assert found.first_bad is not None
     assert found.first_bad.seq == kept + 1
@@ -124,10 +124,12 @@ def test_truncation_anywhere_is_caught(house: House, kept: int) -> None:
 
 
 @pytest.mark.parametrize("seq", [1, ENDS[0], ENDS[0] + 1, ENDS[2]])
-def test_a_full_rechain_is_caught_behind_the_last_good_checkpoint(house: House, seq: int) -> None:
-    with behind_the_triggers(house.path) as connection:
+def test_a_full_rechain_is_caught_behind_the_last_good_checkpoint(
+    trail: TrailFolder, seq: int
+) -> None:
+    with behind_the_triggers(trail.path) as connection:
         rechain(connection, seq)
-    found = house.verify()
+    found = trail.verify()
     assert found.integrity_problem_count == 0  # the chain itself is whole again
     assert found.checkpoint_problem_count == 1
     assert found.first_bad is not None
@@ -137,58 +139,58 @@ def test_a_full_rechain_is_caught_behind_the_last_good_checkpoint(house: House, 
 
 
 def test_rollback_to_an_old_copy_is_caught(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.append("fix-0", FIXES[0])
-    old = house.path.read_bytes()
-    house.append("fix-1", FIXES[1])
-    house.path.write_bytes(old)
-    found = house.verify()
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", FIXES[0])
+    old = trail.path.read_bytes()
+    trail.append("fix-1", FIXES[1])
+    trail.path.write_bytes(old)
+    found = trail.verify()
     assert not found.ok
     assert "rolled back" in found.checkpoint_problems[0].reason
 
 
 def test_a_rollback_of_both_is_caught_by_a_checkpoint_that_was_kept(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    house.append("fix-0", FIXES[0])
-    shutil.copytree(house.log.folder, tmp_path / "old log")
-    old = house.path.read_bytes()
-    house.append("fix-1", FIXES[1])
-    kept = Path(shutil.copy(house.log.path(house.log.latest_size()), tmp_path / "kept"))
-    house.path.write_bytes(old)
-    shutil.rmtree(house.log.folder)
-    shutil.copytree(tmp_path / "old log", house.log.folder)
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", FIXES[0])
+    shutil.copytree(trail.log.folder, tmp_path / "old log")
+    old = trail.path.read_bytes()
+    trail.append("fix-1", FIXES[1])
+    kept = Path(shutil.copy(trail.log.path(trail.log.latest_size()), tmp_path / "kept"))
+    trail.path.write_bytes(old)
+    shutil.rmtree(trail.log.folder)
+    shutil.copytree(tmp_path / "old log", trail.log.folder)
     assert (
-        "was signed for" in house.verify().checkpoint_problems[0].reason
+        "was signed for" in trail.verify().checkpoint_problems[0].reason
     )  # the keys' folder knows it
-    (known,) = known_files(house.place / "keys", house.log.folder)
+    (known,) = known_files(trail.place / "keys", trail.log.folder)
     known.unlink()
-    assert house.verify().ok  # without it, nobody can see it from inside
-    found = house.verify(house.source(kept))
+    assert trail.verify().ok  # without it, nobody can see it from inside
+    found = trail.verify(trail.source(kept))
     assert not found.ok
     assert "truncated, or rolled back" in found.checkpoint_problems[0].reason
 
 
-def test_a_kept_checkpoint_of_another_log_is_refused(house: House, tmp_path: Path) -> None:
-    other = House(tmp_path / "other")
+def test_a_kept_checkpoint_of_another_log_is_refused(trail: TrailFolder, tmp_path: Path) -> None:
+    other = TrailFolder(tmp_path / "other")
     (tmp_path / "other").mkdir()
     other.append("fix-0", FIXES[0])
     kept = other.log.path(other.log.latest_size())
-    found = house.verify(house.source(kept))
+    found = trail.verify(trail.source(kept))
     assert not found.ok
     assert "no trusted key signed it" in found.checkpoint_problems[0].reason
 
 
-def test_an_auditors_keys_are_the_ones_that_count(house: House, tmp_path: Path) -> None:
+def test_an_auditors_keys_are_the_ones_that_count(trail: TrailFolder, tmp_path: Path) -> None:
     stranger = generate(tmp_path / "stranger", "example.org/stranger")
-    found = house.verify(LogCheckpoints(house.log, stranger))
+    found = trail.verify(LogCheckpoints(trail.log, stranger))
     assert not found.ok
     assert found.covered_to == 0
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_hole_in_the_log_is_bad(house: House, number: int) -> None:
-    house.log.path(ENDS[number]).unlink()
-    found = house.verify()
+def test_a_hole_in_the_log_is_bad(trail: TrailFolder, number: int) -> None:
+    trail.log.path(ENDS[number]).unlink()
+    found = trail.verify()
     assert not found.ok
     assert "missing" in found.checkpoint_problems[0].reason or "first" in (
         found.checkpoint_problems[0].reason
@@ -196,17 +198,17 @@ def test_a_hole_in_the_log_is_bad(house: House, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_forged_checkpoint_is_bad(house: House, number: int) -> None:
-    path = house.log.path(ENDS[number])
+def test_a_forged_checkpoint_is_bad(trail: TrailFolder, number: int) -> None:
+    path = trail.log.path(ENDS[number])
     path.write_bytes(
         path.read_bytes().replace(b"\n%d\n" % ENDS[number], b"\n%d\n" % (ENDS[number] + 1))
     )
-    found = house.verify()
+    found = trail.verify()
     assert not found.ok
     assert "altered" in found.checkpoint_problems[0].reason
 
 
-def test_a_checkpoint_written_meanwhile_is_not_held_against_the_store(house: House) -> None:
+def test_a_checkpoint_written_meanwhile_is_not_held_against_the_store(trail: TrailFolder) -> None:
     """The log is read first: what it names later is about events that were appended later."""
 
     class Late(LogCheckpoints):
@@ -215,17 +217,17 @@ def test_a_checkpoint_written_meanwhile_is_not_held_against_the_store(house: Hou
             late.append("fix-3", t.recipe_verified())
             return size
 
-    late = house
-    found = house.verify(Late(house.log, house.keyring))
+    late = trail
+    found = trail.verify(Late(trail.log, trail.keyring))
     assert found.ok, found.checkpoint_problems
 
 
-def test_the_first_bad_event_is_the_altered_one_not_the_checkpoint(house: House) -> None:
-    with behind_the_triggers(house.path) as connection:
+def test_the_first_bad_event_is_the_altered_one_not_the_checkpoint(trail: TrailFolder) -> None:
+    with behind_the_triggers(trail.path) as connection:
         connection.execute(
             "UPDATE audit_payload SET payload = CAST(payload || ' ' AS BLOB) WHERE seq = 7"
         )
-    found = house.verify()
+    found = trail.verify()
     assert found.first_bad is not None
     assert (found.first_bad.seq, found.first_bad.fix_id) == (7, "fix-0")
     assert found.first_bad.next_step
@@ -258,22 +260,22 @@ mutations = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(change=mutations)
-def test_any_mutation_of_what_is_covered_is_caught(house: House, change: Change) -> None:
-    pristine = house.path.read_bytes()
+def test_any_mutation_of_what_is_covered_is_caught(trail: TrailFolder, change: Change) -> None:
+    pristine = trail.path.read_bytes()
     try:
-        found = house.tampered(change)
+        found = trail.tampered(change)
         assert not found.ok
         assert found.first_bad is not None
         assert found.first_bad.seq is not None
         assert found.state is None
     finally:
-        house.path.write_bytes(pristine)
-    assert house.verify().ok
+        trail.path.write_bytes(pristine)
+    assert trail.verify().ok
 
 
-def test_an_extra_checkpoint_is_compared_at_its_own_size(house: House) -> None:
-    with closing(house.store()):
-        kept = [KeptNote(house.log.path(end), house.log.path(end).read_bytes()) for end in ENDS]
-    source = LogCheckpoints(house.log, house.keyring, extra=tuple(kept))
-    found = house.verify(source)
+def test_an_extra_checkpoint_is_compared_at_its_own_size(trail: TrailFolder) -> None:
+    with closing(trail.store()):
+        kept = [KeptNote(trail.log.path(end), trail.log.path(end).read_bytes()) for end in ENDS]
+    source = LogCheckpoints(trail.log, trail.keyring, extra=tuple(kept))
+    found = trail.verify(source)
     assert (found.ok, found.checkpoints_checked) == (True, 6)

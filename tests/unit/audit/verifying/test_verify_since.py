@@ -13,48 +13,48 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.verifying.state import VerifiedState, read_state, write_state
 from fallback_audit.verifying.verify import verify
 from tests.unit.audit import trails as t
-from tests.unit.audit.signed import House
+from tests.unit.audit.signed import TrailFolder
 from tests.unit.audit.tamper import behind_the_triggers
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    house.append("fix-0", t.verified_on_retry())
-    house.append("fix-1", t.recipe_verified()[:-1])
-    return house
+def trail(tmp_path: Path) -> TrailFolder:
+    trail = TrailFolder(tmp_path)
+    trail.append("fix-0", t.verified_on_retry())
+    trail.append("fix-1", t.recipe_verified()[:-1])
+    return trail
 
 
-def state_of(house: House) -> VerifiedState:
-    state = house.verify().state
+def state_of(trail: TrailFolder) -> VerifiedState:
+    state = trail.verify().state
     assert state is not None
     return state
 
 
-def test_a_run_goes_on_where_the_last_one_ended(house: House) -> None:
-    first = house.verify()
+def test_a_run_goes_on_where_the_last_one_ended(trail: TrailFolder) -> None:
+    first = trail.verify()
     state = first.state
     assert state is not None
     assert (state.size, state.tip) == (first.events, first.tip)
-    house.append("fix-2", t.replayed())
-    found = house.verify(since=state)
+    trail.append("fix-2", t.replayed())
+    found = trail.verify(since=state)
     assert found.ok, found
     assert (found.since, found.events) == (state.size, state.size + len(t.replayed()))
     assert found.gate_transitions == 1  # of the fix that is new
     assert [fix.fix_id for fix in found.open_fixes] == ["fix-1"]  # still open, from before
-    assert found.root == house.verify().root
-    assert found.state == house.verify().state
+    assert found.root == trail.verify().root
+    assert found.state == trail.verify().state
 
 
-def test_only_what_is_new_is_read(house: House) -> None:
-    state = state_of(house)
-    house.append("fix-2", t.replayed())
+def test_only_what_is_new_is_read(trail: TrailFolder) -> None:
+    state = state_of(trail)
+    trail.append("fix-2", t.replayed())
     read: list[int] = []
-    with closing(open_readonly(house.path)) as reader, reader.snapshot() as snapshot:
+    with closing(open_readonly(trail.path)) as reader, reader.snapshot() as snapshot:
         rows = snapshot.rows
         snapshot.rows = lambda after=0: (read.append(after), rows(after))[1]  # type: ignore[method-assign,func-returns-value]
         snapshot.snapshot = lambda: closing_of(snapshot)  # type: ignore[attr-defined]
-        report = verify(snapshot, checkpoints=house.source(), since=state)  # type: ignore[arg-type]
+        report = verify(snapshot, checkpoints=trail.source(), since=state)  # type: ignore[arg-type]
     assert report.ok
     assert set(read) == {state.size - 1, state.size}
 
@@ -70,14 +70,14 @@ class closing_of:  # noqa: N801 - stands for a snapshot's context manager
         return None
 
 
-def test_a_fix_with_new_events_is_judged_whole(house: House) -> None:
-    state = state_of(house)
+def test_a_fix_with_new_events_is_judged_whole(trail: TrailFolder) -> None:
+    state = state_of(trail)
     assert [fix.fix_id for fix in state.open_fixes] == ["fix-1"]
-    house.append("fix-1", t.recipe_verified()[-1:])
-    found = house.verify(since=state)
+    trail.append("fix-1", t.recipe_verified()[-1:])
+    found = trail.verify(since=state)
     assert (found.ok, found.open_fix_count) == (True, 0)
-    house.append("fix-0", t.recipe_verified()[-1:])  # a second end
-    found = house.verify(since=state)
+    trail.append("fix-0", t.recipe_verified()[-1:])  # a second end
+    found = trail.verify(since=state)
     assert {violation.fix_id for violation in found.contract_violations} == {"fix-0"}
     assert found.state is None
 
@@ -87,30 +87,30 @@ def alter(seq: int) -> Callable[[sqlite3.Connection], object]:
     return lambda connection: connection.execute(sql, (seq,))
 
 
-def test_what_it_notices_and_what_it_does_not(house: House) -> None:
-    state = state_of(house)
-    house.append("fix-2", t.replayed())
-    with behind_the_triggers(house.path) as connection:
+def test_what_it_notices_and_what_it_does_not(trail: TrailFolder) -> None:
+    state = state_of(trail)
+    trail.append("fix-2", t.replayed())
+    with behind_the_triggers(trail.path) as connection:
         alter(3)(connection)
-    assert house.verify(since=state).ok  # as its documentation says
-    assert not house.verify().ok
-    with behind_the_triggers(house.path) as connection:
+    assert trail.verify(since=state).ok  # as its documentation says
+    assert not trail.verify().ok
+    with behind_the_triggers(trail.path) as connection:
         alter(state.size + 2)(connection)
-    found = house.verify(since=state)
+    found = trail.verify(since=state)
     assert found.first_bad is not None
     assert found.first_bad.seq == state.size + 2
 
 
-def test_a_store_that_was_rolled_back_or_rewritten_is_noticed(house: House) -> None:
-    state = state_of(house)
+def test_a_store_that_was_rolled_back_or_rewritten_is_noticed(trail: TrailFolder) -> None:
+    state = state_of(trail)
 
     def truncate(connection: sqlite3.Connection) -> None:
         for table in ("audit_header", "audit_payload"):
             connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (state.size,))
 
-    with behind_the_triggers(house.path) as connection:
+    with behind_the_triggers(trail.path) as connection:
         truncate(connection)
-    found = house.verify(since=state)
+    found = trail.verify(since=state)
     assert not found.ok
     assert "rolled back, or rewritten" in found.integrity_problems[0].reason
 
@@ -127,43 +127,43 @@ def test_a_store_that_was_rolled_back_or_rewritten_is_noticed(house: House) -> N
     ],
 )
 def test_a_forged_state_is_not_believed(
-    house: House, forge: Callable[[VerifiedState], VerifiedState]
+    trail: TrailFolder, forge: Callable[[VerifiedState], VerifiedState]
 ) -> None:
-    state = state_of(house)
+    state = state_of(trail)
     assert len(state.frontier) > 1
-    found = house.verify(since=forge(state))
+    found = trail.verify(since=forge(state))
     assert not found.ok
     assert found.state is None
 
 
-def test_a_checkpoint_that_was_removed_from_behind_the_state_is_noticed(house: House) -> None:
-    state = state_of(house)
-    house.append("fix-2", t.replayed())
-    middle = house.log.latest_size()
-    house.append("fix-3", t.replayed())
-    kept = house.log.path(middle).read_bytes()
-    house.log.path(middle).unlink()
-    assert "missing" in house.verify(since=state).checkpoint_problems[0].reason
-    house.log.path(middle).write_bytes(kept)
-    assert house.verify(since=state).ok
-    house.log.path(state.size).unlink()
-    found = house.verify(since=state)
+def test_a_checkpoint_that_was_removed_from_behind_the_state_is_noticed(trail: TrailFolder) -> None:
+    state = state_of(trail)
+    trail.append("fix-2", t.replayed())
+    middle = trail.log.latest_size()
+    trail.append("fix-3", t.replayed())
+    kept = trail.log.path(middle).read_bytes()
+    trail.log.path(middle).unlink()
+    assert "missing" in trail.verify(since=state).checkpoint_problems[0].reason
+    trail.log.path(middle).write_bytes(kept)
+    assert trail.verify(since=state).ok
+    trail.log.path(state.size).unlink()
+    found = trail.verify(since=state)
     assert "verified earlier is missing" in found.checkpoint_problems[0].reason
 
 
-def test_no_state_where_something_is_bad_or_nothing_is_covered(house: House) -> None:
-    with behind_the_triggers(house.path) as connection:
+def test_no_state_where_something_is_bad_or_nothing_is_covered(trail: TrailFolder) -> None:
+    with behind_the_triggers(trail.path) as connection:
         alter(3)(connection)
-    assert house.verify().state is None
-    with closing(open_readonly(house.path)) as reader:
+    assert trail.verify().state is None
+    with closing(open_readonly(trail.path)) as reader:
         assert verify(reader, checkpoints=None).state is None
 
 
-def test_the_state_is_kept_in_a_file(house: House, tmp_path: Path) -> None:
+def test_the_state_is_kept_in_a_file(trail: TrailFolder, tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     assert read_state(path) is None
-    write_state(path, state_of(house))
-    assert read_state(path) == state_of(house)
+    write_state(path, state_of(trail))
+    assert read_state(path) == state_of(trail)
     assert [file.name for file in tmp_path.glob(".state-*")] == []
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 9}))
     with pytest.raises(AuditIntegrityError, match="version 9"):
@@ -172,4 +172,4 @@ def test_the_state_is_kept_in_a_file(house: House, tmp_path: Path) -> None:
     with pytest.raises(AuditIntegrityError, match="not the state of a verification"):
         read_state(path)
     with pytest.raises(AuditStoreError, match="No such file"):
-        write_state(tmp_path / "none" / "state.json", state_of(house))
+        write_state(tmp_path / "none" / "state.json", state_of(trail))

@@ -29,7 +29,7 @@ WORDS = "Wilhelmina Quackenbush"
 LENGTH = len(trails.recipe_verified())
 
 
-class Desk:
+class TrailFolder:
     """A store of either kind, with keys, checkpoints and a clock that a test sets."""
 
     def __init__(self, backend: Backend, folder: Path) -> None:
@@ -72,24 +72,24 @@ class Desk:
 
 
 @pytest.fixture
-def desk(backend: Backend, tmp_path: Path) -> Desk:
-    return Desk(backend, tmp_path)
+def trail(backend: Backend, tmp_path: Path) -> TrailFolder:
+    return TrailFolder(backend, tmp_path)
 
 
-def test_a_record_is_kept_over_its_life(desk: Desk, backend: Backend) -> None:
-    with closing(desk.store):
+def test_a_record_is_kept_over_its_life(trail: TrailFolder, backend: Backend) -> None:
+    with closing(trail.store):
         for fix_id in ("a", "b", "c"):
-            desk.fix(fix_id)
-            desk.now += timedelta(days=30)
-        signers = desk.keys.signers()
-        redactor = Redactor(desk.store, desk.evidence, signers, clock=lambda: desk.now)
+            trail.fix(fix_id)
+            trail.now += timedelta(days=30)
+        signers = trail.keys.signers()
+        redactor = Redactor(trail.store, trail.evidence, signers, clock=lambda: trail.now)
         for first in (1, LENGTH + 1, 2 * LENGTH + 1):
             redactor.redact(first, by="A. Keeper", reason="a request")
         with backend.connect() as connection:
             rows = connection.execute("SELECT payload FROM audit_payload").fetchall()
         assert not any(WORDS.encode() in payload for (payload,) in rows)
-        desk.check()
-        reported = list(desk.store.events())
+        trail.check()
+        reported = list(trail.store.events())
         assert [event.seq for event in reported if event.redacted] == [
             1,
             LENGTH + 1,
@@ -97,25 +97,25 @@ def test_a_record_is_kept_over_its_life(desk: Desk, backend: Backend) -> None:
         ]
 
         # A redaction is an event of its fix: it is sealed with it, and not before.
-        sealer = Sealer(desk.store, desk.segments, desk.keys, clock=lambda: desk.now)
-        before = desk.now
-        covered = desk.checkpoint()
+        sealer = Sealer(trail.store, trail.segments, trail.keys, clock=lambda: trail.now)
+        before = trail.now
+        covered = trail.checkpoint()
         assert sealer.seal(before, covered, by="A. Keeper", reason="retention") is None
-        desk.now += timedelta(days=30)
-        sealed = sealer.seal(desk.now, covered, by="A. Keeper", reason="retention")
+        trail.now += timedelta(days=30)
+        sealed = sealer.seal(trail.now, covered, by="A. Keeper", reason="retention")
         assert sealed is not None
         assert sealed.last_seq == reported[-1].seq
-        desk.check()
-        history = History(desk.store, desk.segments, desk.keys.verifiers())
+        trail.check()
+        history = History(trail.store, trail.segments, trail.keys.verifiers())
         assert list(history.events())[: len(reported)] == reported
-        collector = Collector(desk.store, history, desk.evidence, clock=lambda: desk.now)
+        collector = Collector(trail.store, history, trail.evidence, clock=lambda: trail.now)
         collector.collect(Limits(max_bytes=0), by="A. Keeper", reason="retention")
 
         sealer.retire(1, by="A. Keeper", reason="over")
-        desk.check()
-        desk.fix("d")
-        desk.check()
-        assert [event.kind for event in desk.store.events()][:2] == [
+        trail.check()
+        trail.fix("d")
+        trail.check()
+        assert [event.kind for event in trail.store.events()][:2] == [
             "SegmentSealed",
             "SegmentRetired",
         ]

@@ -17,7 +17,7 @@ from fallback_tier.observing.following import Follower
 from fallback_tier.observing.reading import Figures
 
 
-class House:
+class ObservedTrail:
     """``record`` appends; ``value`` asks the figures, as a scraper does."""
 
     def __init__(self, place: Path, **options: Any) -> None:

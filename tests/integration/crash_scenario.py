@@ -72,10 +72,12 @@ class Ended:
     diff: str
 
 
-class CrashHouse:
+class CrashScenario:
     """One repository and one state folder; every command is a process of its own."""
 
-    def __init__(self, root: Path, *, like: "CrashHouse | None" = None, long: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, like: "CrashScenario | None" = None, long: bool = False
+    ) -> None:
         self.root = root
         self.repo = root / "repo"
         self.state = root / "state"
@@ -218,23 +220,23 @@ class CrashHouse:
         return plan("first(name)" if self.long else PASSES)
 
 
-def check_killed(whole: CrashHouse, expected: Ended, root: Path, *kills: Kill) -> None:
+def check_killed(whole: CrashScenario, expected: Ended, root: Path, *kills: Kill) -> None:
     """A fix that is killed at each of ``kills``, the later ones while it resumes, ends as ``whole`` did.
 
     A later kill that the run doesn't come to is none.
     """
-    house = CrashHouse(root, like=whole)
-    code = house.fix(kills[0])
+    scenario = CrashScenario(root, like=whole)
+    code = scenario.fix(kills[0])
     assert code is None, kills
-    if not house.events:  # nothing is on record, so there is no fix to resume
-        assert house.fix() == expected.code
+    if not scenario.events:  # nothing is on record, so there is no fix to resume
+        assert scenario.fix() == expected.code
         return
     for kill in (*kills[1:], None):
-        code = house.resume(kill)
+        code = scenario.resume(kill)
         if code is not None:
             break
-    assert house.ended(code) == expected, kills
+    assert scenario.ended(code) == expected, kills
     for kind in KEPT:
-        assert house.kinds[kind] == whole.kinds[kind], (kills, kind)
-    assert house.requests <= house.kinds["ModelCalled"], kills
-    assert house.kinds["ModelCalled"] <= whole.kinds["ModelCalled"] + len(kills), kills
+        assert scenario.kinds[kind] == whole.kinds[kind], (kills, kind)
+    assert scenario.requests <= scenario.kinds["ModelCalled"], kills
+    assert scenario.kinds["ModelCalled"] <= whole.kinds["ModelCalled"] + len(kills), kills

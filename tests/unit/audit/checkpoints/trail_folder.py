@@ -68,7 +68,7 @@ class Anything:
 
 
 @dataclass
-class House:
+class TrailFolder:
     """Everything in one folder."""
 
     place: Path
@@ -141,16 +141,16 @@ class House:
         return Path(shutil.copy(self.db, self.place / "old.db"))
 
 
-def sizes(house: House) -> list[int]:
-    return list(house.log.sizes())
+def sizes(trail: TrailFolder) -> list[int]:
+    return list(trail.log.sizes())
 
 
-def intact(house: House) -> None:
+def intact(trail: TrailFolder) -> None:
     """Every checkpoint is good, and all entries of the store have the root that the last one signs."""
-    store = house.raw()
+    store = trail.raw()
     try:
-        fresh = Checkpointer(store, house.log, house.keys)
-        assert fresh.check() == house.log.latest_size()
+        fresh = Checkpointer(store, trail.log, trail.keys)
+        assert fresh.check() == trail.log.latest_size()
     finally:
         store.close()
-    assert [one.problem for one in house.log.checked(house.keyring) if one.problem] == []
+    assert [one.problem for one in trail.log.checked(trail.keyring) if one.problem] == []

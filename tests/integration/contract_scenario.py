@@ -249,7 +249,7 @@ class LeftError(KeyboardInterrupt):
 
 
 @dataclass
-class House:
+class ContractScenario:
     """One fix of a store."""
 
     story: Story

@@ -24,7 +24,7 @@ from tests.unit.audit.trails import VALID
 CHECKPOINT_EVENTS = 8
 
 
-class House:
+class TrailFolder:
     """One record, opened again and again."""
 
     def __init__(

@@ -45,7 +45,7 @@ def plan(line: str) -> dict[str, Any]:
 STORY = ["no plan", plan("first(name)"), "no plan", plan("second(name)"), plan("check(name)")]
 
 
-class House:
+class BudgetScenario:
     """A repository, a state folder, and a model; every run gets new parts, as a new process would."""
 
     def __init__(self, root: Path, answers: Sequence[Any] = STORY) -> None:

@@ -114,7 +114,7 @@ def npm_case(**more: object) -> Case:
 
 
 @dataclass
-class House:
+class JudgedCase:
     """A case's base, and a judge of what is made of copies of it."""
 
     case: Case
@@ -152,11 +152,11 @@ class House:
 
 
 @contextmanager
-def house(case: Case, place: Path) -> Iterator[House]:
+def judged_case(case: Case, place: Path) -> Iterator[JudgedCase]:
     """The case's base in a folder, with its registry on loopback."""
     with serve(universe(case)) as registry:
         clients = Clients(place / "clients", registry.environ)
         clients.folder.mkdir()
         home = {"HOME": str(place)} if "HOME" not in os.environ else {}
         clients.environ.update(home)
-        yield House(case, clients, make(case, place, clients))
+        yield JudgedCase(case, clients, make(case, place, clients))
