@@ -9,9 +9,10 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.limits import OUTPUT_TOKENS, SMALL_CODE_ROOM_BYTES, SMALL_OUTPUT_TOKENS
 from fallback_tier.repo import Settings
 from fallback_tier.service.queue.orders import Submission
-from fallback_tier.service.settings import RepositorySettings, ServiceSettings
+from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
+from fallback_tier.workers.repositories import RepositorySettings
 
 
 class Secrets(Frozen):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration, record_settings
-from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
 from fallback_tier.service.operations.audits import Audits
@@ -19,9 +19,9 @@ from fallback_tier.service.operations.reviews import Reviews
 from fallback_tier.service.people import People
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import ServiceSettings
-from fallback_tier.service.worker.checkouts import Checkouts
 from fallback_tier.service.worker.dispatch import Dispatcher
 from fallback_tier.wiring import wire
+from fallback_tier.workers.checkouts import Checkouts
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
         queue = OrderQueue(database, max_queued=settings.limits.queued_fixes)
         dispatcher = Dispatcher(queue, settings, state_dir, secrets)
         fixes = Fixes(queue, record, settings.repositories, tuple(plugins), dispatcher.wake)
-        checkouts = Checkouts(state_dir, clients)
+        checkouts = Checkouts(state_dir, clients, service_dir(state_dir))
         threads = settings.limits.concurrent_attempts
         attempts = Attempts(fixes, database, partial(wire, configured), checkouts, threads)
         stack.callback(attempts.close)

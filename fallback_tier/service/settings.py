@@ -10,11 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
-from fallback_tier.gates.builtin.configured import GateSettings
 from fallback_tier.repo import Effort
-from fallback_tier.service.queue.orders import GitRef, RepositoryName
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
+from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 #: Where the service listens by itself: this machine alone.
 LOOPBACK, PORT = "127.0.0.1", 8765
@@ -97,38 +96,6 @@ class Limits(_Table):
         default="10/minute", description="wrong keys and passwords of one address"
     )
     followers: int = Field(default=600, ge=1, le=10_000, description="event streams at once")
-
-
-class RepositorySettings(_Table):
-    """One repository that may be named. A fix gets a checkout of its own; this one is not written."""
-
-    path: Path | None = Field(
-        default=None, description="a git repository on this machine (absolute)"
-    )
-    url: str | None = Field(
-        default=None, description="https:// or ssh:// address of a git repository"
-    )
-    ref: GitRef | None = Field(
-        default=None, description="branch, tag or commit (default: its HEAD)"
-    )
-    gates: tuple[GateSettings, ...] | None = Field(
-        default=None,
-        description="gates of one's own, instead of those that the base commit describes",
-    )
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.path is None) == (self.url is None):
-            raise ValueError("give path or url, one of them")
-        if self.path is not None and not self.path.is_absolute():
-            raise ValueError(f"path {str(self.path)!r} is not absolute")
-        if self.url is not None:
-            parts = urlsplit(self.url)
-            if parts.scheme not in ("https", "ssh") or not parts.hostname:
-                raise ValueError("url begins with https:// or ssh://, and names a host")
-            if parts.password:
-                raise ValueError("url has a password in it: git's credential helper is for that")
-        return self
 
 
 class RecordTable(_Table):

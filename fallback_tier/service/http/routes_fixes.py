@@ -18,11 +18,11 @@ from fallback_tier.service.operations.fixes import MAX_PAGE, EvidenceItem, Fix, 
 from fallback_tier.service.queue.orders import (
     OrderLine,
     OrderState,
-    RepositoryName,
     Submission,
 )
 from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.roles import Role
+from fallback_tier.workers.repositories import RepositoryName
 
 router = APIRouter(prefix="/v1", tags=["fixes"])
 

@@ -20,7 +20,6 @@ from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.service.database import Database
 from fallback_tier.service.operations.fixes import Fixes
-from fallback_tier.service.queue.orders import RepositoryName
 from fallback_tier.service.queue.tokens import (
     Token,
     answered,
@@ -31,9 +30,9 @@ from fallback_tier.service.queue.tokens import (
 )
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
-from fallback_tier.service.settings import RepositorySettings
-from fallback_tier.service.worker.checkouts import Checkouts
 from fallback_tier.wiring import Services
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 #: Attempts that may wait for a thread: more would only wait longer than their callers do.
 MAX_WAITING = 32

@@ -21,7 +21,7 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
 from fallback_tier.service.roles import Caller, Role
-from fallback_tier.service.settings import RepositorySettings
+from fallback_tier.workers.repositories import RepositorySettings
 
 #: Fixes in one page of a list.
 MAX_PAGE = 100

@@ -3,16 +3,12 @@
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import ConfigDict, Field, JsonValue
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
-
-#: Name of a repository, as the configuration has it.
-RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$")]
-
-#: A branch, a tag or a commit; never an option of git's, never a range.
-GitRef = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._/-]{0,199}$")]
+from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.repositories import GitRef, RepositoryName
 
 
 class OrderState(StrEnum):
@@ -45,14 +41,6 @@ class Submission(Frozen):
     ref: GitRef | None = None
     whose_code: AffectedCode | None = None
     offline: bool = False
-
-
-class Problem(Frozen):
-    """Why a worker gave up: an error's code, its sentence, and what can be done."""
-
-    code: str
-    problem: str
-    next_step: str
 
 
 class OrderLine(Frozen):

@@ -12,9 +12,10 @@ from sqlite3 import Connection, Row
 from typing import NamedTuple
 
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Problem
+from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState
 from fallback_tier.service.queue.tokens import Token, known, remember
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
+from fallback_tier.workers.problem import Problem
 
 #: Fixes that may wait: with two workers and a minute each, eight hours of work.
 MAX_QUEUED = 1_000

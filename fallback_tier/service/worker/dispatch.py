@@ -22,18 +22,14 @@ from fallback_tier.files.folders import remove_tree
 from fallback_tier.observing.health.report import Finding, failed, ok
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
-from fallback_tier.service.queue.orders import OrderLine, Problem
+from fallback_tier.service.database import service_dir
+from fallback_tier.service.queue.orders import OrderLine
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.settings import ServiceSettings
-from fallback_tier.service.worker.checkouts import checkout
-from fallback_tier.service.worker.order import (
-    WorkOrder,
-    ask_to_end,
-    lock_path,
-    log_path,
-    try_lock,
-)
+from fallback_tier.service.worker.order import WorkOrder, locks
+from fallback_tier.workers.checkouts import checkout
+from fallback_tier.workers.problem import Problem
 
 #: Between two looks at queue and workers. A submission wakes the thread at once.
 _TICK_S = 0.25
@@ -73,6 +69,7 @@ class Dispatcher:
         self._queue = queue
         self._settings = settings
         self._state_dir = state_dir
+        self._locks = locks(state_dir)
         self._secrets = secrets
         self._free_bytes = free_bytes
         self._on_change = on_change
@@ -140,7 +137,7 @@ class Dispatcher:
     # --- Starting ---------------------------------------------------------------------------------
 
     def _start_worker(self, fix_id: str) -> None:
-        lock = try_lock(self._state_dir, fix_id)
+        lock = self._locks.take(fix_id)
         if lock is None:
             return  # the worker of an earlier service has it after all; `_adopt` looks after it
         try:
@@ -162,7 +159,7 @@ class Dispatcher:
         order = WorkOrder(
             fix_id=fix_id, state_dir=self._state_dir, settings=self._settings, lock=lock.fileno()
         )
-        log = log_path(self._state_dir, fix_id)
+        log = self._locks.log(fix_id)
         with log.open("wb") as reported:
             process = subprocess.Popen(
                 _COMMAND,
@@ -205,12 +202,8 @@ class Dispatcher:
                 ),
             )
         with contextlib.suppress(OSError):  # what the next worker of this fix removes, too
-            remove_tree(checkout(self._state_dir, fix_id))  # there where it was killed
-        if child.log.exists() and not child.log.stat().st_size:
-            child.log.unlink()
-        if (lock := try_lock(self._state_dir, fix_id)) is not None:
-            with lock:
-                lock_path(self._state_dir, fix_id).unlink(missing_ok=True)  # while it is held
+            remove_tree(checkout(service_dir(self._state_dir), fix_id))  # there where it was killed
+        self._locks.tidy(fix_id)
 
     def _end_those_due(self) -> None:
         cancelling = {line.fix_id for line in self._queue.running() if line.cancelling}
@@ -266,10 +259,10 @@ class Dispatcher:
                 self._look_after(line)
 
     def _look_after(self, line: OrderLine) -> None:
-        lock = try_lock(self._state_dir, line.fix_id)
+        lock = self._locks.take(line.fix_id)
         if lock is None:
             if line.cancelling:
-                ask_to_end(self._state_dir, line.fix_id)
+                self._locks.ask_to_end(line.fix_id)
             return
         with lock:
             if self._queue.cancelled_if_wanted(line.fix_id):

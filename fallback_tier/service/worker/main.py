@@ -19,15 +19,14 @@ from fallback_tier.fix.ends import Fixed, OneFix
 from fallback_tier.fix.fixer import open_fixer
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration
-from fallback_tier.service.database import Database, service_db
-from fallback_tier.service.queue.orders import Order, OrderState, Problem
+from fallback_tier.service.database import Database, service_db, service_dir
+from fallback_tier.service.queue.orders import Order, OrderState
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
-from fallback_tier.service.worker.checkouts import Checkouts
-from fallback_tier.service.worker.order import WorkOrder, write_holder
-
-#: A defect's own words in a problem (characters).
-_QUOTED = 300
+from fallback_tier.service.worker.order import WorkOrder
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.locks import write_holder
+from fallback_tier.workers.problem import defect, problem_of
 
 #: The patch is handed out by the service: no repository is written.
 _KEEP = Delivery(dry_run=True)
@@ -73,21 +72,6 @@ def work(order: WorkOrder) -> None:
             raise  # its traceback goes to the worker's log
 
 
-def problem_of(error: FallbackError) -> Problem:
-    """An error of ours as it is told."""
-    return Problem(code=error.code, problem=error.problem, next_step=error.next_step)
-
-
-def defect(error: Exception) -> Problem:
-    """What nobody explained, said plainly."""
-    first = str(error).partition("\n")[0][:_QUOTED]
-    return Problem(
-        code="defect",
-        problem=f"The worker broke: {type(error).__name__}: {first}",
-        next_step="Its log in the service's state folder has the traceback; it can be resumed.",
-    )
-
-
 def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
     repository = order.settings.repositories.get(found.repository)
     if repository is None:
@@ -96,7 +80,7 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
             next_step="Configure it as before, then resume the fix.",
         )
     clients, _ = clients_and_plugins()
-    checkouts = Checkouts(order.state_dir, clients)
+    checkouts = Checkouts(order.state_dir, clients, service_dir(order.state_dir))
     commit = found.base_commit
     if commit is None:
         commit = checkouts.commit_of(found.repository, repository, found.submission.ref)

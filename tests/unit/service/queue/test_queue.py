@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
+from fallback_tier.service.queue.orders import Asked, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import TOKEN_SECONDS, Token
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
+from fallback_tier.workers.problem import Problem
 from tests.waiting import at_once
 
 SUBMISSION = Submission(repository="app", advisory={"id": "TEST-2026-1"})

@@ -10,13 +10,14 @@ import pytest
 
 from fallback_tier.observing.health.report import CheckState
 from fallback_tier.service.configuring import Secrets
-from fallback_tier.service.database import Database, service_db
-from fallback_tier.service.queue.orders import Asked, OrderState, Problem, Submission
+from fallback_tier.service.database import Database, service_db, service_dir
+from fallback_tier.service.queue.orders import Asked, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.checkouts import checkout
 from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
-from fallback_tier.service.worker.order import lock_path, try_lock
+from fallback_tier.service.worker.order import locks
+from fallback_tier.workers.checkouts import checkout
+from fallback_tier.workers.problem import Problem
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
@@ -75,7 +76,7 @@ def test_what_nobody_holds_waits_again(queue: OrderQueue, tmp_path: Path) -> Non
 
 def test_what_somebody_holds_is_his(queue: OrderQueue, tmp_path: Path) -> None:
     queue.take_next()
-    lock = try_lock(tmp_path, "fix-0")
+    lock = locks(tmp_path).take("fix-0")
     assert lock is not None
     with lock:
         one = dispatcher(queue, tmp_path, free=0)
@@ -108,13 +109,13 @@ def test_what_kills_the_service_again_and_again_is_left_alone(
 
 
 def test_a_lock_ends_with_the_last_who_has_it(tmp_path: Path) -> None:
-    lock = try_lock(tmp_path, "fix-0")
+    lock = locks(tmp_path).take("fix-0")
     assert lock is not None
-    assert try_lock(tmp_path, "fix-0") is None
+    assert locks(tmp_path).take("fix-0") is None
     lock.close()
-    again = try_lock(tmp_path, "fix-0")
+    again = locks(tmp_path).take("fix-0")
     assert again is not None
-    with lock_path(tmp_path, "fix-0").open("ab") as other, pytest.raises(BlockingIOError):
+    with locks(tmp_path).path("fix-0").open("ab") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     again.close()
 
@@ -134,10 +135,10 @@ def test_who_held_the_lock_before_is_not_ended(queue: OrderQueue, tmp_path: Path
     """A worker that has just begun has not said who it is; the number there may be anybody's by now."""
     queue.take_next()
     anybody = waits()
-    place = lock_path(tmp_path, "fix-0")
+    place = locks(tmp_path).path("fix-0")
     place.parent.mkdir(parents=True)
     place.write_text(str(anybody.pid))
-    lock = try_lock(tmp_path, "fix-0")
+    lock = locks(tmp_path).take("fix-0")
     assert lock is not None
     with lock:
         queue.cancel("fix-0")
@@ -147,7 +148,7 @@ def test_who_held_the_lock_before_is_not_ended(queue: OrderQueue, tmp_path: Path
 
 def test_who_holds_the_lock_is_ended_by_the_next_service(queue: OrderQueue, tmp_path: Path) -> None:
     queue.take_next()
-    lock = try_lock(tmp_path, "fix-0")
+    lock = locks(tmp_path).take("fix-0")
     assert lock is not None
     with lock:
         worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(lock.fileno(),))
@@ -200,7 +201,7 @@ def test_what_a_killed_worker_leaves_does_not_fill_the_disk(
     queue: OrderQueue, tmp_path: Path
 ) -> None:
     queue.take_next()
-    (left := checkout(tmp_path, "fix-0")).mkdir(parents=True)
+    (left := checkout(service_dir(tmp_path), "fix-0")).mkdir(parents=True)
     (left / "file").write_text("of the repository")
     one = dispatcher(queue, tmp_path, free=0)
     killed = subprocess.Popen(["sleep", "60"])

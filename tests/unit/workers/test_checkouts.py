@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.sandbox.clients import SubprocessClients
-from fallback_tier.service.settings import RepositorySettings
-from fallback_tier.service.worker.checkouts import Checkouts
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.repositories import RepositorySettings
 
 #: What the user's configuration of git has instead of these addresses: a repository of this machine.
 ADDRESS = "https://git.example/{}.git"
@@ -46,7 +46,7 @@ def test_another_address_is_another_repository(tmp_path: Path, clients: Subproce
     """A fix of the old one would be proved for a repository that nobody names any more."""
     old = commit(clients, tmp_path / "there" / "old.git", "the old one")
     new = commit(clients, tmp_path / "there" / "new.git", "the new one")
-    checkouts = Checkouts(tmp_path / "state", clients)
+    checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
     assert checkouts.commit_of("app", behind("old"), None) == old
     assert checkouts.commit_of("app", behind("new"), None) == new
     with checkouts.made("fix-1", "app", behind("new"), new) as place:
@@ -57,7 +57,7 @@ def test_head_is_the_default_branch_of_now(tmp_path: Path, clients: SubprocessCl
     """Renamed or changed there: a fetch alone goes on with the old one, or finds none."""
     there = tmp_path / "there" / "app.git"
     old = commit(clients, there, "first")
-    checkouts = Checkouts(tmp_path / "state", clients)
+    checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
     assert checkouts.commit_of("app", behind("app"), None) == old
     assert clients.run("git", ["checkout", "-q", "-b", "next"], cwd=there, timeout_s=30).ok
     new = commit(clients, there, "second")
@@ -70,7 +70,7 @@ def test_a_checkout_that_is_used_is_not_an_old_one(
     """It stands for days while nothing is committed; an attempt that begins there has its time."""
     there = tmp_path / "there" / "app.git"
     commit(clients, there, "first")
-    checkouts = Checkouts(tmp_path / "state", clients)
+    checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
     first = checkouts.standing("app", behind("app"))
     days_ago = time.time() - 3 * 86_400
     os.utime(first, (days_ago, days_ago))

@@ -16,8 +16,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.locks import hold
 from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.service.database import service_dir
-from fallback_tier.service.settings import RepositorySettings
+from fallback_tier.workers.repositories import RepositorySettings
 
 #: A local clone of the largest repositories takes a minute; one over a network gets this long.
 FETCH_S = 1_800.0
@@ -39,22 +38,22 @@ _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
 _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
-def checkout(state_dir: Path, fix_id: str) -> Path:
+def checkout(home: Path, fix_id: str) -> Path:
     """Where that of a fix is."""
-    return service_dir(state_dir) / "checkouts" / fix_id
+    return home / "checkouts" / fix_id
 
 
 class Checkouts:
-    """Those of one service."""
+    """Those of one owner (a service, a fleet), below ``home``, a folder in the state folder."""
 
-    def __init__(self, state_dir: Path, clients: ClientRunner) -> None:
+    def __init__(self, state_dir: Path, clients: ClientRunner, home: Path) -> None:
         self._state_dir = state_dir
-        self._home = service_dir(state_dir)
+        self._home = home
         self._clients = clients
 
     def place(self, fix_id: str) -> Path:
         """Where the checkout of a fix is; the same each time, since a resumed fix looks there."""
-        return checkout(self._state_dir, fix_id)
+        return checkout(self._home, fix_id)
 
     def commit_of(self, name: str, repository: RepositorySettings, ref: str | None) -> str:
         """The commit that a fix of it is about now. A URL is fetched. Raises RepositoryError, ToolError."""
@@ -119,7 +118,7 @@ class Checkouts:
             if not repository.path.is_dir():
                 raise RepositoryError(
                     f"Repository {name!r}: {repository.path} is not a folder.",
-                    next_step="Correct its path in the service's configuration.",
+                    next_step="Correct its path in the configuration.",
                 )
             return repository.path
         assert repository.url is not None  # noqa: S101 (settings: one of the two)
@@ -170,7 +169,7 @@ class Checkouts:
             what = "took too long" if done.timed_out else _git_message(done.output)
             raise RepositoryError(
                 f"Repository {name!r} can't be fetched: {what}",
-                next_step="Look at its entry in the service's configuration, and at its rights.",
+                next_step="Look at its entry in the configuration, and at its rights.",
             )
         return done.output
 

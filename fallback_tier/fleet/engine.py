@@ -1,0 +1,67 @@
+"""Who runs the fixes of a campaign: the contract (ADR-0086, ADR-0087).
+
+An engine starts a fix, and goes on with it where a worker died. It decides nothing about which fix comes
+when (``policies``), and what it says of a fix is a hint: how one ended is read from the record.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.workers.problem import Problem
+
+
+class Phase(StrEnum):
+    """Where an engine has a fix.
+
+    ``unknown``: it does not have it, whether it never had or has lost it: submit it. ``active``: it waits
+    for a worker of the engine's, or has one. ``waiting``: for a person; it costs nothing. ``ended``: the
+    record says how. ``failed``: nobody goes on with it by itself. ``cancelled``: it was ended by us.
+    """
+
+    UNKNOWN = "unknown"
+    ACTIVE = "active"
+    WAITING = "waiting"
+    ENDED = "ended"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class EngineState(Frozen):
+    """``problem``: why it failed."""
+
+    phase: Phase
+    problem: Problem | None = None
+
+
+class FleetEngine(Protocol):
+    """Runs fixes. Each call may be made again at any time, by another process too: none does anything
+    twice. They raise FallbackError where the engine can't be reached: then nothing is known."""
+
+    @property
+    def room(self) -> int | None:
+        """How many fixes may be submitted now; None: it has a queue of its own, without a bound."""
+        ...
+
+    def submit(self, order: FixOrder) -> None:
+        """Have this fix run, from its start or from where the record says that it stands. One that is
+        active already stays as it is; one that is over in any way is begun again, by the record."""
+        ...
+
+    def state(self, fix_id: str) -> EngineState:
+        """Where it stands now."""
+        ...
+
+    def cancel(self, fix_id: str) -> None:
+        """End it in good order, soon; what is on record stays. Unknown or over: nothing."""
+        ...
+
+    def wake(self, fix_id: str) -> None:
+        """A person has decided, which is on record: whoever waits is to look. It may be lost."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what this process holds. Workers of this process end in good order, and their fixes
+        can be submitted again; others go on. Idempotent."""
+        ...

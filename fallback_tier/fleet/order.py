@@ -1,0 +1,55 @@
+"""What an engine is given to run one fix: all that a worker anywhere needs, and no key."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, SecretStr
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.wiring import Configuration, RecordSettings
+from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+
+
+class FixOrder(Frozen):
+    """One advisory in one repository, at a commit that was decided once.
+
+    ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
+    record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
+    patch's file; ``report``: a reviewer's folder; ``branch``: committed in the repository, by this name
+    (empty: one named after the advisory). None of them: the patch stays in the record.
+    """
+
+    fix_id: str
+    campaign: str
+    repository: RepositoryName
+    source: RepositorySettings
+    base_commit: str
+    advisory_id: str
+    advisory: dict[str, Any]
+    ecosystem: str
+    configuration: dict[str, JsonValue] = Field(default_factory=dict)
+    output: Path | None = None
+    report: Path | None = None
+    branch: str | None = None
+
+    def configured(
+        self,
+        state_dir: Path,
+        record: RecordSettings,
+        *,
+        api_key: SecretStr | None = None,
+        judge_api_key: SecretStr | None = None,
+        secrets: tuple[SecretStr, ...] = (),
+    ) -> Configuration:
+        """The configuration on the worker's own machine."""
+        return Configuration.model_validate(
+            {
+                **self.configuration,
+                "state_dir": state_dir,
+                "record": record,
+                "api_key": api_key,
+                "judge_api_key": judge_api_key,
+                "secrets": secrets,
+                "gates": self.source.gates,
+            }
+        )

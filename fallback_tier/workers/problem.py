@@ -1,0 +1,30 @@
+"""Why a worker gave up, for whoever asks about its fix later."""
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import FallbackError
+
+#: A defect's own words in a problem (characters).
+_QUOTED = 300
+
+
+class Problem(Frozen):
+    """Why a worker gave up: an error's code, its sentence, and what can be done."""
+
+    code: str
+    problem: str
+    next_step: str
+
+
+def problem_of(error: FallbackError) -> Problem:
+    """An error of ours as it is told."""
+    return Problem(code=error.code, problem=error.problem, next_step=error.next_step)
+
+
+def defect(error: Exception) -> Problem:
+    """What nobody explained, said plainly."""
+    first = str(error).partition("\n")[0][:_QUOTED]
+    return Problem(
+        code="defect",
+        problem=f"The worker broke: {type(error).__name__}: {first}",
+        next_step="Its log in the state folder has the traceback; it can be resumed.",
+    )
