@@ -80,7 +80,8 @@ def open_portal(service: Service) -> Portal:
     """The portal of a service."""
     record = service.record
     return Portal(
-        Sessions(service.keys), Board(partial(open_record, record.state_dir, record.settings))
+        Sessions(service.keys, generation=service.people.generation),
+        Board(partial(open_record, record.state_dir, record.settings)),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
+import anyio.to_thread
 from fastapi import Depends, Form, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
@@ -40,14 +41,17 @@ class PageRoute(APIRoute):
             except NotSignedInError:
                 return to_sign_in(request)
             except (FallbackError, AuditError) as error:
-                return problem_page(request, status_of(error), error.problem, error.next_step)
+                reported = (status_of(error), error.problem, error.next_step)
+                return await anyio.to_thread.run_sync(problem_page, request, *reported)
             except RequestValidationError as error:
                 first = error.errors()[0]
                 where = str(first["loc"][-1])
                 message = f"{where.capitalize()}: {first['msg']}."
-                return problem_page(request, 422, message, "Go back and correct it.")
+                reported = (422, message, "Go back and correct it.")
+                return await anyio.to_thread.run_sync(problem_page, request, *reported)
             except HTTPException as error:
-                return problem_page(request, error.status_code, str(error.detail), "Go back.")
+                reported = (error.status_code, str(error.detail), "Go back.")
+                return await anyio.to_thread.run_sync(problem_page, request, *reported)
 
         return handle
 
@@ -81,11 +85,11 @@ def sessions_of(request: Request) -> Sessions:
     return found
 
 
-def may(role: Role) -> Callable[..., Coroutine[Any, Any, SignedIn]]:
-    """A dependency: who has signed in and has this role. Raises NotSignedInError, NotAllowedError,
-    TooManyError."""
+def may(role: Role) -> Callable[..., SignedIn]:
+    """A dependency, run in a thread: who has signed in and has this role. Raises NotSignedInError,
+    NotAllowedError, TooManyError."""
 
-    async def check(request: Request) -> SignedIn:
+    def check(request: Request) -> SignedIn:
         doorman: AccessControl = request.app.state.doorman
         caller = doorman.caller(request, None)
         found = sessions_of(request).signed_in(request)

@@ -37,6 +37,7 @@ class Session:
     key_sha256: str
     form_token: str
     until: float
+    generation: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Sessions:
 
     keys: KeyStore
     clock: Callable[[], float] = time.time
+    #: Of the service's sessions: another one ends all that are open.
+    generation: Callable[[], str] = lambda: ""
     _open: OrderedDict[str, Session] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,7 +69,10 @@ class Sessions:
             return None
         number = secrets.token_urlsafe(_BYTES)
         made = Session(
-            digest_of(key), secrets.token_urlsafe(_BYTES), until=self.clock() + SESSION_S
+            digest_of(key),
+            secrets.token_urlsafe(_BYTES),
+            until=self.clock() + SESSION_S,
+            generation=self.generation(),
         )
         with self._lock:
             self._open[digest_of(number)] = made
@@ -87,6 +93,8 @@ class Sessions:
         with self._lock:
             session = self._open.get(digest_of(number))
         if session is None or session.until <= self.clock():
+            return None
+        if session.generation != self.generation():
             return None
         caller = self.keys.caller_of(session.key_sha256)
         return None if caller is None else SignedIn(caller, session)

@@ -88,6 +88,11 @@ INSERT OR IGNORE INTO requests SELECT owner, token, body_sha256, NULL, answer, k
 DROP TABLE tokens;
 DROP TABLE answers;
 """,
+    # What every open session carries; another value ends them all.
+    """
+CREATE TABLE sessions (generation TEXT NOT NULL) STRICT;
+INSERT INTO sessions VALUES (lower(hex(randomblob(16))));
+""",
 )
 
 #: Of the tables now; a newer file is not touched.

@@ -66,7 +66,8 @@ class KeyStore:
         self._clock = clock
 
     def new(self, name: str, roles: Collection[Role], lasts: timedelta | None = None) -> NewKey:
-        """Make a key. Raises ConfigurationError: no role, no name, or a valid key has this name."""
+        """Make a key. Raises ConfigurationError: no role, no name, or some key has or had this name, which
+        the record can't tell from a new one's."""
         name = _checked_name(name)
         if not roles:
             raise ConfigurationError(
@@ -75,21 +76,22 @@ class KeyStore:
             )
         now = self._clock()
         with self._database.writing() as db:
-            if any(key.valid(now) and key.name == name for key in _all(db)):
+            if any(key.name == name for key in _all(db)):
                 raise ConfigurationError(
-                    f"There is a valid key {name!r} already.",
-                    next_step="Choose another name, or rotate that key.",
+                    f"There is or was a key {name!r}, and the record would not tell the two apart.",
+                    next_step="Choose another name; or rotate that key, unless it was revoked.",
                 )
             return _made(db, name, roles, now, None if lasts is None else now + lasts)
 
     def rotate(self, key_id: str, overlap: timedelta = OVERLAP) -> NewKey:
-        """A new key of the same name, roles and length of life; the old one ends after ``overlap``.
+        """A new key of the same name, roles and length of life; the old one ends after ``overlap``, or has
+        expired before.
 
-        Raises NotFoundError: no such key, or it is not valid any more.
+        Raises NotFoundError: no such key, or it was revoked.
         """
         now = self._clock()
         with self._database.writing() as db:
-            old = _valid(db, key_id, now)
+            old = _not_revoked(db, key_id)
             lasts = None if old.expires_at is None else old.expires_at - old.made_at
             ends = now + overlap if old.expires_at is None else min(now + overlap, old.expires_at)
             db.execute(
@@ -102,7 +104,7 @@ class KeyStore:
         """End a key now. Raises NotFoundError."""
         now = self._clock()
         with self._database.writing() as db:
-            key = _valid(db, key_id, now)
+            key = _not_revoked(db, key_id)
             db.execute("UPDATE keys SET revoked_at = ? WHERE key_id = ?", (now.isoformat(), key_id))
         return key.model_copy(update={"revoked_at": now})
 
@@ -165,12 +167,13 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _valid(db: Connection, key_id: str, now: datetime) -> KeyRecord:
+def _not_revoked(db: Connection, key_id: str) -> KeyRecord:
     for key in _all(db):
-        if key.key_id == key_id and key.valid(now):
+        if key.key_id == key_id and key.revoked_at is None:
             return key
     raise NotFoundError(
-        f"There is no valid key {key_id!r}.", next_step="`fallback-tier keys list` shows all keys."
+        f"There is no key {key_id!r}, or it was revoked.",
+        next_step="`fallback-tier keys list` shows all keys.",
     )
 
 

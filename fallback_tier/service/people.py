@@ -92,15 +92,28 @@ class People:
             row = db.execute("SELECT salt, hash FROM people WHERE name = ?", (name,)).fetchone()
         return None if row is None else hashlib.sha256(row["salt"] + row["hash"]).hexdigest()
 
+    def generation(self) -> str:
+        """What every session that is open now carries."""
+        with self._database.reading() as db:
+            return str(db.execute("SELECT generation FROM sessions").fetchone()[0])
+
+    def end_sessions(self) -> None:
+        """Everybody signs in again, whoever let them in, a running service's sessions included."""
+        with self._database.writing() as db:
+            db.execute("UPDATE sessions SET generation = ?", (secrets.token_hex(_SALT_BYTES),))
+
     def caller(self, name: str) -> Caller | None:
         """Somebody who has signed in, with the roles of now; None: there is nobody of this name."""
         found = next((person for person in self.all() if person.name == name), None)
         return None if found is None else person_caller(found.name, found.roles)
 
 
-def person_caller(name: str, roles: Collection[Role]) -> Caller:
-    """A person as a caller."""
-    return Caller(name=f"person:{name}", roles=frozenset(roles), is_person=True)
+def person_caller(name: str, roles: Collection[Role], issuer: str | None = None) -> Caller:
+    """A person as a caller. ``issuer``: the OpenID Connect issuer whose word the name is; it stands in
+    the record, so that nobody of an issuer's is taken for somebody of this machine. No issuer's address
+    has a ``#``, so what stands before the first one is the issuer."""
+    known_as = f"person:{name}" if issuer is None else f"oidc:{issuer}#{name}"
+    return Caller(name=known_as, roles=frozenset(roles), is_person=True)
 
 
 def session_key(state_dir: Path) -> str:

@@ -16,8 +16,9 @@ class Role(StrEnum):
 
 
 class Caller(Frozen):
-    """Who asks: an API key by its name (``key:NAME``), or a person (``person:NAME``). ``name`` is what
-    goes on record and what an idempotency token belongs to: a rotated key keeps it."""
+    """Who asks: an API key by its name (``key:NAME``), a person of this machine (``person:NAME``) or of an
+    issuer's (``oidc:ISSUER#NAME``). ``name`` is what goes on record and what an idempotency token belongs
+    to: a rotated key keeps it."""
 
     name: str
     roles: frozenset[Role]

@@ -56,7 +56,9 @@ def first_key(service: Service) -> NewKey | None:
     keys = service.keys.all()
     if any(Role.ADMIN in key.roles and key.revoked_at is None for key in keys):
         return None
-    return service.keys.new("first-admin", [Role.ADMIN])
+    used = {key.name for key in keys}
+    names = ("first-admin", *(f"first-admin-{number}" for number in range(2, len(used) + 3)))
+    return service.keys.new(next(name for name in names if name not in used), [Role.ADMIN])
 
 
 def serve(

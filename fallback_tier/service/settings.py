@@ -139,11 +139,17 @@ class OidcSettings(_Table):
     roles: dict[str, tuple[Role, ...]] = Field(
         description="group → roles here; who is in none may do nothing"
     )
+    session_s: _Seconds = Field(
+        default=3_600.0,
+        description="until such a person signs in again: groups are read then, and only then",
+    )
 
     @model_validator(mode="after")
     def _encrypted(self) -> Self:
         for name in ("issuer", "public_url"):
             parts = urlsplit(getattr(self, name))
+            if parts.query or "#" in getattr(self, name):
+                raise ValueError(f"{name} has neither a query nor a fragment")
             if parts.scheme != "https" and parts.hostname not in ("localhost", LOOPBACK):
                 raise ValueError(f"{name} begins with https://")
         return self
@@ -155,7 +161,9 @@ class PeopleSettings(_Table):
     local: bool = Field(
         default=False, description="by a password of this machine: `fallback-tier keys person`"
     )
-    session_s: _Seconds = Field(default=8 * 3_600.0, description="until a person signs in again")
+    session_s: _Seconds = Field(
+        default=8 * 3_600.0, description="until a person of this machine signs in again"
+    )
     oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
 
     @property

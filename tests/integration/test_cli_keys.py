@@ -38,9 +38,9 @@ def test_a_key_is_rotated_and_revoked(tmp_path: Path) -> None:
     assert gone.out.startswith(f"revoked  {new.json['key_id']}")
     listed = run("keys", "list", "--state-dir", tmp_path, "--json").json["keys"]
     assert [key["revoked_at"] is None for key in listed] == [True, False]
-    again = run("keys", "revoke", old["key_id"], "--state-dir", tmp_path)
+    again = run("keys", "revoke", new.json["key_id"], "--state-dir", tmp_path)
     assert again.code == exit_codes.BAD_INPUT
-    assert "no valid key" in again.problem
+    assert "it was revoked" in again.problem
 
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf"])
@@ -59,6 +59,14 @@ def test_a_person_gives_a_password_on_standard_input(tmp_path: Path) -> None:
         assert People(database).signed_in("Ada", "correct horse battery") is not None
     assert run("keys", "remove-person", "Ada", "--state-dir", tmp_path).code == exit_codes.OK
     assert run("keys", "people", "--state-dir", tmp_path, "--json").json == {"people": []}
+
+
+def test_all_sessions_end(tmp_path: Path) -> None:
+    with Database(service_db(tmp_path)) as database:
+        before = People(database).generation()
+        ended = run("keys", "end-sessions", "--state-dir", tmp_path)
+        assert (ended.code, "all sessions have ended" in ended.out) == (exit_codes.OK, True)
+        assert People(database).generation() != before
 
 
 def test_serving_elsewhere_in_the_clear_is_refused(tmp_path: Path) -> None:

@@ -102,6 +102,17 @@ def remove_person(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
+def end_sessions(arguments: argparse.Namespace) -> int:
+    """Everybody signs in again."""
+    with _database(arguments) as database:
+        People(database).end_sessions()
+    if arguments.json:
+        print_json({"sessions": "ended"})
+    else:
+        line(Console(), "[bold]all sessions have ended[/]: people sign in again; keys work on")
+    return exit_codes.OK
+
+
 def _password() -> str:
     """A terminal does not show it; else the first line."""
     if sys.stdin.isatty():

@@ -11,7 +11,7 @@ ROLES = ("submit", "read", "decide", "admin")
 
 
 def add_verbs(parser: "argparse.ArgumentParser") -> None:
-    """new, list, rotate, revoke; person, people, remove-person."""
+    """new, list, rotate, revoke; person, people, remove-person, end-sessions."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     new = verbs.add_parser(
         "new",
@@ -65,6 +65,13 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     gone = verbs.add_parser("remove-person", help="let somebody in no more, at once")
     gone.add_argument("name", metavar="NAME", help="as `keys people` prints it")
     _finish(gone, "remove_person")
+    ended = verbs.add_parser(
+        "end-sessions",
+        help="sign everybody out, at once",
+        description="End every session that is open, of a running service too: of people with a password,\n"
+        "of an issuer's people, of browsers that gave a key. Keys and passwords stay as they are.",
+    )
+    _finish(ended, "end_sessions")
 
 
 def _finish(parser: "argparse.ArgumentParser", function: str) -> None:

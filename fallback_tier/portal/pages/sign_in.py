@@ -34,9 +34,9 @@ def sign_in(
     check_same_origin(request)
     doorman: AccessControl = request.app.state.doorman
     address = address_of(request)
-    doorman.check_failures(address)
     number = sessions_of(request).begin(key.strip())
     if number is None:
+        doorman.check_failures(address)
         doorman.failed(address)
         return page("sign_in.html", request, None, status=401, next=next, wrong=True)
     answer = RedirectResponse(way_back(next), 303)

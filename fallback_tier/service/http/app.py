@@ -85,7 +85,9 @@ def create_app(
         ],
     )
     app.state.service = service
-    app.state.sessions = sessions = Sessions(service.people, people.session_s)
+    app.state.sessions = sessions = Sessions(
+        service.people, people.session_s, people.oidc.session_s if people.oidc else 0.0
+    )
     app.state.people = service.people if people.local else None
     app.state.oidc = None if people.oidc is None else Oidc(people.oidc, service.secrets.oidc)
 
@@ -112,12 +114,12 @@ def create_app(
 
 def _session_middleware(service: Service) -> Middleware:
     """``lax``: the way back from an issuer is a link from another site."""
-    listening = service.settings.listen
+    listening, people = service.settings.listen, service.settings.people
     return Middleware(
         SessionMiddleware,
         secret_key=session_key(service.state_dir),
         session_cookie=COOKIE,
-        max_age=int(service.settings.people.session_s),
+        max_age=int(max(people.session_s, people.oidc.session_s if people.oidc else 0.0)),
         same_site="lax",
         https_only=bool(listening.tls_cert or listening.trusted_proxies),
     )

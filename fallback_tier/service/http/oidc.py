@@ -28,7 +28,7 @@ class Oidc:
 
     def __init__(self, settings: OidcSettings, secret: SecretStr | None) -> None:
         self._settings = settings
-        issuer = settings.issuer.rstrip("/")
+        self.issuer = issuer = settings.issuer.rstrip("/")
         oauth = OAuth()
         self._client: Any = oauth.register(
             "issuer",

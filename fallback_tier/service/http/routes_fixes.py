@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
@@ -115,7 +116,7 @@ async def events(
     doorman: AccessControl = request.app.state.doorman
     try:
         async for reported in service.feed.follow(fix_id, int(last or 0)):
-            if not doorman.still(request, Role.READ):
+            if not await anyio.to_thread.run_sync(doorman.still, request, Role.READ):
                 return
             number = None if reported.number is None else str(reported.number)
             yield ServerSentEvent(raw_data=reported.data, event=reported.kind, id=number)

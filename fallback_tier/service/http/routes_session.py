@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response, Security
 from fastapi.responses import RedirectResponse
 from pydantic import ConfigDict, Field
@@ -44,7 +45,7 @@ class Who(Frozen):
 
 
 @router.get("", responses=may_answer())
-async def who(request: Request, key: Annotated[str | None, Security(api_key)]) -> Who:
+def who(request: Request, key: Annotated[str | None, Security(api_key)]) -> Who:
     """Who asks."""
     doorman: AccessControl = request.app.state.doorman
     caller = doorman.caller(request, key)
@@ -70,7 +71,7 @@ def sign_in(request: Request, given: SignIn) -> Who:
             "There is nobody of this name with this password.", next_step="Try again."
         )
     sessions: Sessions = request.app.state.sessions
-    sessions.open(request, given.name, caller.roles, is_local=True)
+    sessions.open(request, given.name, caller.roles)
     return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=True)
 
 
@@ -122,5 +123,5 @@ async def from_issuer(request: Request, oidc: TheIssuer) -> Response:
     name, roles = await oidc.end(request)
     after = str(request.session.get("after", _AFTER))
     sessions: Sessions = request.app.state.sessions
-    sessions.open(request, name, roles, is_local=False)
+    await anyio.to_thread.run_sync(sessions.open, request, name, roles, oidc.issuer)
     return RedirectResponse(after, status_code=303)

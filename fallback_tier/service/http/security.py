@@ -1,8 +1,8 @@
 """Who asks, and may they: an API key in a header, or a person's session; limits for both."""
 
 import time
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader
@@ -43,23 +43,21 @@ class AccessControl:
     def caller(self, request: Request, key: str | None) -> Caller:
         """Raises NotSignedInError, TooManyError."""
         address = address_of(request)
-        self._count(self._per_address, "address", address)
-        if key is None:
-            found = self._session(request)
-            if found is not None:
-                check_same_origin(request)
-        else:
-            self.check_failures(address)
-            found = self._keys.caller(key)
-            if found is None:
-                self.failed(address)
+        found = self._session(request) if key is None else self._keys.caller(key)
+        # Who has a right to come in is counted apart: others at the same address can't shut the door.
+        self._count(self._per_address, "address" if found else "unknown", address)
         if found is None:
+            if key is not None:
+                self.check_failures(address)
+                self.failed(address)
             raise NotSignedInError(
                 "Nobody has signed in."
                 if key is None
                 else "This key is not valid, or not any more.",
                 next_step=f"Send a valid key in {HEADER}; `fallback-tier keys new` makes one.",
             )
+        if key is None:
+            check_same_origin(request)
         self._count(self._per_caller, "caller", found.name)
         return found
 
@@ -72,7 +70,7 @@ class AccessControl:
     def check_address(self, request: Request) -> str:
         """Somebody is about to say who they are; the address. Raises TooManyError."""
         address = address_of(request)
-        self._count(self._per_address, "address", address)
+        self._count(self._per_address, "unknown", address)
         self.check_failures(address)
         return address
 
@@ -92,8 +90,9 @@ class AccessControl:
     def _too_many(self, item: RateLimitItem, kind: str, whose: str) -> TooManyError:
         window = self._limiter.get_window_stats(item, kind, whose)
         wait = max(1, int(window.reset_time - time.time()) + 1)
+        whose = "caller" if kind == "caller" else "address"
         return TooManyError(
-            f"More than {item} from this {kind if kind != 'failed' else 'address'}.",
+            f"More than {item} from this {whose}.",
             next_step=f"Wait {wait} seconds.",
             retry_after_s=wait,
         )
@@ -104,11 +103,12 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-def needs(role: Role) -> Callable[..., Coroutine[Any, Any, Caller]]:
+def needs(role: Role) -> Callable[..., Caller]:
     """A dependency: the caller, who has this role. Raises NotSignedInError, NotAllowedError,
-    TooManyError."""
+    TooManyError. It runs in a thread, since keys and sessions are looked up in a file that a writer may
+    hold."""
 
-    async def check(request: Request, key: Annotated[str | None, Security(api_key)]) -> Caller:
+    def check(request: Request, key: Annotated[str | None, Security(api_key)]) -> Caller:
         doorman: AccessControl = request.app.state.doorman
         caller = doorman.caller(request, key)
         if not caller.may(role):

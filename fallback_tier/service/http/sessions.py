@@ -22,13 +22,15 @@ _SIGNED_IN = "signed_in"
 
 
 class SignedIn(Frozen):
-    """``stamp``: of the password of this machine that was given (``People.stamp``); None: an issuer's word.
-    ``until``: seconds since the epoch."""
+    """``stamp``: of the password of this machine that was given (``People.stamp``); ``issuer``: whose word
+    the name is; one of the two. ``until``: seconds since the epoch; ``generation``: ``People``'s."""
 
     name: str
     stamp: str | None
+    issuer: str | None
     roles: tuple[Role, ...]
     until: float
+    generation: str
 
 
 _adapter = TypeAdapter(SignedIn)
@@ -38,19 +40,31 @@ class Sessions:
     """Opens, reads and ends them."""
 
     def __init__(
-        self, people: People, lasts_s: float, clock: Callable[[], float] = time.time
+        self,
+        people: People,
+        lasts_s: float,
+        issued_s: float = 0.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """How long sessions last: ``lasts_s`` those of people of this machine, ``issued_s`` an issuer's."""
         self._people = people
         self._lasts_s = lasts_s
+        self._issued_s = issued_s
         self._clock = clock
 
-    def open(self, request: Request, name: str, roles: frozenset[Role], *, is_local: bool) -> None:
-        """Whatever stood in the session is gone: nobody goes on in another's."""
+    def open(
+        self, request: Request, name: str, roles: frozenset[Role], issuer: str | None = None
+    ) -> None:
+        """Whatever stood in the session is gone: nobody goes on in another's. ``issuer`` None: somebody of
+        this machine."""
+        lasts_s = self._lasts_s if issuer is None else self._issued_s
         reported = SignedIn(
             name=name,
-            stamp=self._people.stamp(name) if is_local else None,
+            stamp=self._people.stamp(name) if issuer is None else None,
+            issuer=issuer,
             roles=tuple(sorted(roles)),
-            until=self._clock() + self._lasts_s,
+            until=self._clock() + lasts_s,
+            generation=self._people.generation(),
         )
         request.session.clear()
         request.session[_SIGNED_IN] = reported.model_dump(mode="json")
@@ -63,12 +77,12 @@ class Sessions:
             reported = _adapter.validate_python(request.session.get(_SIGNED_IN))
         except ValidationError:
             return None
-        if reported.until <= self._clock():
+        if reported.until <= self._clock() or reported.generation != self._people.generation():
             return None
-        if reported.stamp is not None:
-            is_same = reported.stamp == self._people.stamp(reported.name)
-            return self._people.caller(reported.name) if is_same else None
-        return person_caller(reported.name, reported.roles)
+        if reported.issuer is not None:
+            return person_caller(reported.name, reported.roles, reported.issuer)
+        is_same = reported.stamp == self._people.stamp(reported.name)
+        return self._people.caller(reported.name) if is_same else None
 
     def close(self, request: Request) -> None:
         """Nobody has signed in any more."""

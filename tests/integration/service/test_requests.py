@@ -174,7 +174,7 @@ def test_wrong_keys_are_counted_by_address(tmp_path: Path) -> None:
         tried = [client.get("/v1/fixes", headers=wrong).status_code for _ in range(3)]
         assert tried == [401, 401, 429]
         right = {"X-API-Key": service.key(Role.READ)}
-        problem(client.get("/v1/fixes", headers=right), 429)
+        assert client.get("/v1/fixes", headers=right).status_code == 200
 
 
 def test_too_many_requests_of_one_address(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """People sign in: with a password of this machine, or at a real (small) issuer."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,58 @@ def test_guesses_are_counted(local: House) -> None:
     problem(client.post("/v1/session", json=ADA), 429)
 
 
+def test_all_sessions_end_at_once(local: House) -> None:
+    client = signed_in(local)
+    assert client.get("/v1/fixes").status_code == 200
+    local.service.people.end_sessions()
+    problem(client.get("/v1/fixes"), 401)
+    assert signed_in(local).get("/v1/fixes").status_code == 200
+
+
+def test_a_valid_key_gets_in_where_others_have_guessed(local: House) -> None:
+    """Who shares an address with whoever tries keys is not shut out."""
+    client, key = local.client(), local.key(Role.READ)
+    tried = [
+        client.get("/v1/fixes", headers={"X-API-Key": f"ftk_{number}"}).status_code
+        for number in range(5)
+    ]
+    assert tried == [401, 401, 401, 429, 429]
+    assert client.get("/v1/fixes", headers={"X-API-Key": key}).status_code == 200
+
+
+def test_who_comes_without_a_key_shuts_nobody_out(tmp_path: Path) -> None:
+    settings = ServiceSettings(limits=Limits(requests_per_address="3/hour"))
+    with house(tmp_path, settings) as opened:
+        client, key = opened.client(), opened.key(Role.READ)
+        assert [client.get("/v1/fixes").status_code for _ in range(4)] == [401, 401, 401, 429]
+        headers = {"X-API-Key": key}
+        answers = [client.get("/v1/fixes", headers=headers).status_code for _ in range(4)]
+        assert answers == [200, 200, 200, 429]
+
+
+def test_who_is_looked_up_outside_the_event_loop(
+    local: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer may hold the file for seconds; everybody else's answers go on meanwhile."""
+    in_loop: set[bool] = set()
+    real = local.service.database.reading
+
+    def watched() -> object:
+        try:
+            asyncio.get_running_loop()
+            in_loop.add(True)
+        except RuntimeError:
+            in_loop.add(False)
+        return real()
+
+    client, key = signed_in(local), {"X-API-Key": local.key(Role.READ)}
+    monkeypatch.setattr(local.service.database, "reading", watched)
+    for path in ("/v1/fixes", "/v1/session", "/v1/fixes/fix-0/events"):
+        client.get(path)
+        client.get(path, headers=key)
+    assert in_loop == {False}
+
+
 def test_a_session_ends_by_itself(tmp_path: Path) -> None:
     settings = parse_settings("[people]\nlocal = true\nsession_s = 0.05\n", "x")
     with house(tmp_path, settings) as opened:
@@ -164,7 +217,35 @@ def test_who_comes_back_from_the_issuer_has_its_roles(remote: House) -> None:
     client, answer = through(remote)
     assert (answer.status_code, answer.headers["location"]) == (303, "/v1/session")
     who = client.get("/v1/session").json()
-    assert who == {"name": "person:ada@example.org", "roles": ["read"], "is_person": True}
+    assert remote.service.settings.people.oidc is not None
+    name = f"oidc:{remote.service.settings.people.oidc.issuer}#ada@example.org"
+    assert who == {"name": name, "roles": ["read"], "is_person": True}
+
+
+def test_nobody_of_an_issuers_is_taken_for_somebody_of_this_machine(remote: House) -> None:
+    """The record tells them apart, whatever names the issuer gives."""
+    remote.service.people.put("ada@example.org", PASSWORD, [Role.READ])
+    local = remote.service.people.caller("ada@example.org")
+    client, _ = through(remote)
+    assert local is not None
+    assert client.get("/v1/session").json()["name"] != local.name == "person:ada@example.org"
+
+
+def test_an_issuers_session_ends_with_all_others(remote: House) -> None:
+    client, _ = through(remote)
+    assert client.get("/v1/fixes").status_code == 200
+    remote.service.people.end_sessions()
+    problem(client.get("/v1/fixes"), 401)
+
+
+def test_an_issuers_session_is_a_short_one(remote: House) -> None:
+    client, _ = through(remote)
+    sessions = client.app.state.sessions  # type: ignore[attr-defined]
+    now = sessions._clock()
+    sessions._clock = lambda: now + 3_590
+    assert client.get("/v1/fixes").status_code == 200
+    sessions._clock = lambda: now + 3_601
+    problem(client.get("/v1/fixes"), 401)
 
 
 def test_groups_add_up(remote: House, issuer: Issuer) -> None:
