@@ -14,6 +14,7 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from fallback_tier.errors import ConfigurationError, StateFolderError
 from fallback_tier.service.http.app import Observer, Pages, create_app
+from fallback_tier.service.http.connections import Door, room_for, timed_protocol
 from fallback_tier.service.keys import NewKey
 from fallback_tier.service.opening import Service
 from fallback_tier.service.roles import Role
@@ -76,8 +77,11 @@ def serve(
     """
     listening, limits = service.settings.listen, service.settings.limits
     check_listening(listening)
+    room = room_for(limits, listening.trusted_proxies)
     config = uvicorn.Config(
         create_app(service, observer=observer, routers=routers, pages=pages),
+        loop="asyncio",  # the one that asks our socket for connections
+        http=timed_protocol(limits),
         # Who observes has Python's logging say all in one form; uvicorn's own would be another.
         log_config=None if observer is not None else LOGGING_CONFIG,
         log_level="warning",
@@ -94,6 +98,7 @@ def serve(
         ssl_keyfile=listening.tls_key,
     )
     with bound(listening) as place:
+        place.room = room
         host, port = place.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls_cert else "http"
@@ -133,11 +138,14 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def bound(listening: Listening) -> socket.socket:
-    """A socket at this address, not listening yet. Raises StateFolderError: it can't be had."""
+def bound(listening: Listening) -> Door:
+    """A socket at this address, not listening yet; its ``room`` is to be set.
+
+    Raises StateFolderError: it can't be had.
+    """
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # Without the protocol's number asyncio sets no TCP_NODELAY, and each answer waits 40 ms for an ACK.
-    place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    place = Door(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind((listening.host, listening.port))

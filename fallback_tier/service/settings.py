@@ -95,6 +95,18 @@ class Limits(_Table):
     failed_sign_ins: str = Field(
         default="10/minute", description="wrong keys and passwords of one address"
     )
+    connections: int = Field(
+        default=2_000, ge=2, le=50_000, description="open at once; more are closed"
+    )
+    connections_per_address: int = Field(
+        default=1_000,
+        ge=1,
+        le=50_000,
+        description="of one address, and never more than half of all; a trusted proxy's are not counted so",
+    )
+    headers_s: _Seconds = Field(
+        default=10.0, description="for a request's head to arrive; its body has request_s"
+    )
     followers: int = Field(default=600, ge=1, le=10_000, description="event streams at once")
 
 

@@ -82,14 +82,18 @@ def served(
     options: tuple[str, ...] = (),
     env: Mapping[str, str] | None = None,
     key: str = "",
+    open_files: int | None = None,
 ) -> Iterator[Running]:
     """A service on this state folder, on any free port; ended at the end, if it still lives.
 
-    ``key``: an admin's that is there already (a second start prints none).
+    ``key``: an admin's that is there already (a second start prints none). ``open_files``: so many that it
+    may have, and no more.
     """
     state.mkdir(parents=True, exist_ok=True)
     (place := state.parent / f"{state.name}.toml").write_text(config)
     command = [SCRIPT, "serve", "--config", place, "--state-dir", state, "--port", "0", *options]
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
