@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptRefused,
+    AttemptStarted,
     PatchProposed,
     RagSkippedOnRetry,
     RecipeEvaluated,
@@ -27,7 +28,7 @@ from fallback_tier.errors import (
     ToolError,
     ToolMissingError,
 )
-from fallback_tier.limits import MAX_PATCH_BYTES
+from fallback_tier.limits import MAX_PATCH_BYTES, MAX_RETRIES
 from fallback_tier.outcome import (
     Applied,
     NotApplicable,
@@ -48,6 +49,26 @@ if TYPE_CHECKING:
 
 #: Longest sentence of a refusal: a client's own words fit, a log does not.
 MAX_SENTENCE_CHARS = 1_500
+
+
+def check_cap(task: AttemptTask) -> None:
+    """Raises Refusal for a fourth retry, before anything is spent or on record (ADR-0014)."""
+    if task.over_cap:
+        raise Refusal(
+            RefusalReason.RETRY_CAP_REACHED,
+            f"{MAX_RETRIES} retries have failed, and nothing raises this cap. Review the audit "
+            "trail, then open a new gate transition or fix it by hand.",
+        )
+
+
+def started(task: AttemptTask) -> AttemptStarted:
+    """The attempt counts from here, however it ends."""
+    return AttemptStarted(
+        attempt=task.number,
+        advisory_id=task.advisory.id,
+        prior_attempt_count=len(task.prior_attempts),
+        prompt_shape=task.shape,
+    )
 
 
 def rag_skipped(task: AttemptTask) -> RagSkippedOnRetry:

@@ -19,11 +19,11 @@ before believing it (``fallback_tier.gates``), and distil a failure before askin
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fallback_audit.events import AttemptStarted, ConsumerLeft
+from fallback_audit.events import ConsumerLeft
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_audit.vocabulary import RefusalReason
 from fallback_tier import chain
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt import rag
@@ -37,7 +37,6 @@ from fallback_tier.attempt.task import (
     check_history,
 )
 from fallback_tier.errors import ConfigurationError
-from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeApplication, RecipeSelection
 from fallback_tier.ports import EcosystemPlugin, SolvedExampleRetriever
 from fallback_tier.repo import RepoContext
@@ -50,6 +49,16 @@ if TYPE_CHECKING:
 __all__ = ["FallbackTier", "Finished", "TierEvent"]
 
 RESUME_RULE = "The attempt counts; start the next one with the same prior attempts."
+
+
+@dataclass(frozen=True)
+class ChainParts:
+    """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model."""
+
+    retriever: SolvedExampleRetriever | None
+    leaf: "LlmLeaf | None"
+    audit: AuditStore
+    evidence: EvidenceStore
 
 
 class FallbackTier:
@@ -65,10 +74,8 @@ class FallbackTier:
         evidence: EvidenceStore,
     ) -> None:
         self._plugins = plugins
-        self._retriever = retriever
-        self._leaf = leaf
-        self._audit = audit
-        self._evidence = evidence
+        #: For an engine that takes the chain's links by itself (ADR-0088).
+        self.parts = ChainParts(retriever, leaf, audit, evidence)
 
     def run(
         self,
@@ -104,10 +111,8 @@ class FallbackTier:
         ConsumerLeft behind. Raises as ``run`` does.
         """
         # 1. History.
-        prior = check_history(prior_attempts)
-        plugin = self.plugin_for(advisory)
-        task = AttemptTask(advisory, repo_ctx, recipe_selection, prior, plugin)
-        record = Recorder(self._audit, repo_ctx)
+        task = self.task(advisory, repo_ctx, recipe_selection, prior_attempts)
+        record = Recorder(self.parts.audit, repo_ctx)
         try:
             application = yield from self._attempt(task, record)
         except Refusal as refusal:
@@ -118,26 +123,27 @@ class FallbackTier:
             raise
         yield Finished(application=application)
 
+    def task(
+        self,
+        advisory: Advisory,
+        repo_ctx: RepoContext,
+        recipe_selection: RecipeSelection,
+        prior_attempts: Sequence[AttemptSummary],
+    ) -> AttemptTask:
+        """Step 1. Raises AttemptHistoryError, ConfigurationError; then nothing is on record."""
+        prior = check_history(prior_attempts)
+        plugin = self.plugin_for(advisory)
+        return AttemptTask(advisory, repo_ctx, recipe_selection, prior, plugin)
+
     def _attempt(
         self, task: AttemptTask, record: Recorder
     ) -> Generator[TierEvent, None, RecipeApplication]:
         """Steps 2 to 7. Raises Refusal where a step ends the attempt without a patch."""
+        parts = self.parts
         # 2. Cap.
-        if task.over_cap:
-            raise Refusal(
-                RefusalReason.RETRY_CAP_REACHED,
-                f"{MAX_RETRIES} retries have failed, and nothing raises this cap. Review the audit "
-                "trail, then open a new gate transition or fix it by hand.",
-            )
+        chain.check_cap(task)
         # 3. Start.
-        yield record(
-            AttemptStarted(
-                attempt=task.number,
-                advisory_id=task.advisory.id,
-                prior_attempt_count=len(task.prior_attempts),
-                prompt_shape=task.shape,
-            )
-        )
+        yield record(chain.started(task))
         proposal: Proposal | None = None
         declined: NotApplicable | None = None
         examples: tuple[FewShot, ...] = ()
@@ -149,13 +155,13 @@ class FallbackTier:
             proposal, declined = yield from chain.apply_recipe(task, record)
             if proposal is None:
                 # 5. RAG.
-                examples = yield from rag.retrieve(self._retriever, task, self._evidence, record)
+                examples = yield from rag.retrieve(parts.retriever, task, parts.evidence, record)
                 proposal = yield from rag.replay(examples, task, record)
         if proposal is None:
             # 6. LLM.
-            proposal = yield from chain.ask_model(self._leaf, task, examples, declined, record)
+            proposal = yield from chain.ask_model(parts.leaf, task, examples, declined, record)
         # 7. Seal.
-        return (yield from chain.seal(proposal, task, self._evidence, record))
+        return (yield from chain.seal(proposal, task, parts.evidence, record))
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
         """The plugin for the advisory's ecosystem. Raises ConfigurationError where none serves it."""

@@ -80,7 +80,7 @@ class Bench:
             sandbox=UnsandboxedRunner(),
             clients=SubprocessClients(),
             audit=self.audit,
-            evidence=tier._evidence,
+            evidence=tier.parts.evidence,
             workspace=self.state,
             tool_version="0",
             observe=self.seen,
