@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallback_audit.events import FixStarted
+from fallback_audit.ports import AuditReader
 from fallback_tier.advisory import Advisory, AdvisorySet
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.ends import Fixed, OneFix
 from fallback_tier.fix.one import fix_one
+from fallback_tier.fix.opened import Asked, OpenFix, begun, resumed
 from fallback_tier.fix.watching import UNWATCHED, Watch
+from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.installed import look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
@@ -110,11 +114,49 @@ class Fixer:
         digest = check_is_whole_run(fix_id, found)
         return resume_several(digest, fix_id, repository, services, delivery, self.watch)
 
+    @contextmanager
+    def open(
+        self,
+        given: AdvisorySet,
+        repository: Path,
+        *,
+        fix_id: str,
+        delivery: Delivery = _DEFAULT,
+    ) -> Iterator[OpenFix]:
+        """For an engine that takes the steps itself (ADR-0086): the fix of one advisory under this
+        identifier, begun, or resumed where it is on record. It is held while it is open.
+
+        ``delivery`` with a branch or a report counts where the fix begins; one that goes on is delivered as
+        it began. Raises as ``task`` and ``resume``, and ConfigurationError where several would be planned
+        together.
+        """
+        services = self.services
+        if is_on_record(services.audit, fix_id):
+            inputs = inputs_of(services.audit, services.evidence, fix_id)
+            asked = Asked(inputs.advisory, services, inputs.setup, self.watch)
+            with resumed(asked, fix_id, repository) as fix:
+                yield fix
+            return
+        task = self.task(given, repository, fix_id=fix_id)
+        if task.one is None:
+            raise ConfigurationError(
+                "An engine takes the steps of one advisory's fix in one ecosystem, and these are several.",
+                next_step="Give each of them an identifier of its own.",
+            )
+        setup = delivery.checked([task.one.id], task.repo, services.clients)
+        with begun(Asked(task.one, services, setup, self.watch), task.repo) as fix:
+            yield fix
+
     def _only_one(self, given: AdvisorySet, repo: RepoContext) -> Advisory | None:
         if len(given.advisories) != 1 or given.findings:
             return None
         concerned = self.services.concerned(given.advisories[0], repo)
         return concerned[0] if len(concerned) == 1 else None
+
+
+def is_on_record(audit: AuditReader, fix_id: str) -> bool:
+    """It has begun, whoever did that."""
+    return any(audit.events(fix_id, kinds=frozenset({FixStarted.__name__})))
 
 
 @contextmanager
