@@ -8,7 +8,7 @@ from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.errors import InputError
 from fallback_tier.fix import Fixer
 from tests.fixtures.fallback_tier_callable import ADVISORY
-from tests.integration.crash_house import CrashHouse
+from tests.integration.crash_scenario import CrashScenario
 
 FIX = "fix-of-an-engine"
 GIVEN = AdvisorySet(advisories=(parse_advisory(ADVISORY, "test"),))
@@ -17,12 +17,12 @@ GIVEN = AdvisorySet(advisories=(parse_advisory(ADVISORY, "test"),))
 RESUMED = ("FixResumed", "SandboxDisabled")
 
 
-def _take(house: CrashHouse, limit: int | None = None) -> list[str]:
+def _take(scenario: CrashScenario, limit: int | None = None) -> list[str]:
     """Open it and take up to so many steps; without a limit all of them, and deliver."""
     taken: list[str] = []
     with (
-        house.services() as services,
-        Fixer(services).open(GIVEN, house.repo, fix_id=FIX) as fix,
+        scenario.services() as services,
+        Fixer(services).open(GIVEN, scenario.repo, fix_id=FIX) as fix,
     ):
         while limit != len(taken) and (key := fix.next()) is not None:
             fix.step(key)
@@ -32,48 +32,48 @@ def _take(house: CrashHouse, limit: int | None = None) -> list[str]:
     return taken
 
 
-def _kinds(house: CrashHouse) -> list[str]:
-    return [event.kind for event in house.events if event.kind not in RESUMED]
+def _kinds(scenario: CrashScenario) -> list[str]:
+    return [event.kind for event in scenario.events if event.kind not in RESUMED]
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> CrashHouse:
+def whole(tmp_path: Path) -> CrashScenario:
     """What the plain loop leaves."""
-    house = CrashHouse(tmp_path / "whole")
-    assert house.fix() == 0
-    return house
+    scenario = CrashScenario(tmp_path / "whole")
+    assert scenario.fix() == 0
+    return scenario
 
 
 def test_steps_taken_by_an_engine_leave_the_plain_loops_trail(
-    tmp_path: Path, whole: CrashHouse
+    tmp_path: Path, whole: CrashScenario
 ) -> None:
-    house = CrashHouse(tmp_path / "house", like=whole)
-    assert _take(house)[:3] == ["attempt", "isolate", "gate:applies"]
-    assert [event.kind for event in house.events] == [event.kind for event in whole.events]
-    house.check()
+    scenario = CrashScenario(tmp_path / "scenario", like=whole)
+    assert _take(scenario)[:3] == ["attempt", "isolate", "gate:applies"]
+    assert [event.kind for event in scenario.events] == [event.kind for event in whole.events]
+    scenario.check()
 
 
 def test_it_can_be_closed_and_opened_between_any_two_steps(
-    tmp_path: Path, whole: CrashHouse
+    tmp_path: Path, whole: CrashScenario
 ) -> None:
-    house = CrashHouse(tmp_path / "house", like=whole)
+    scenario = CrashScenario(tmp_path / "scenario", like=whole)
     names = []
     # The worktree is made anew each time it is opened: two steps at once get further than one.
-    while (taken := _take(house, 2)) and taken != [] and "FixVerified" not in _kinds(house):
+    while (taken := _take(scenario, 2)) and taken != [] and "FixVerified" not in _kinds(scenario):
         names += taken
-    assert _take(house) == []
-    assert _kinds(house) == _kinds(whole)
-    assert house.kinds["FixResumed"] > 3
-    house.check()
+    assert _take(scenario) == []
+    assert _kinds(scenario) == _kinds(whole)
+    assert scenario.kinds["FixResumed"] > 3
+    scenario.check()
 
 
 def test_one_that_is_open_is_nobody_elses(tmp_path: Path) -> None:
-    house = CrashHouse(tmp_path / "house")
+    scenario = CrashScenario(tmp_path / "scenario")
     with (
-        house.services() as services,
-        Fixer(services).open(GIVEN, house.repo, fix_id=FIX),
+        scenario.services() as services,
+        Fixer(services).open(GIVEN, scenario.repo, fix_id=FIX),
         pytest.raises(InputError, match="in use by another process"),
     ):
-        _take(house)
-    assert _take(house)
-    house.check()
+        _take(scenario)
+    assert _take(scenario)
+    scenario.check()
