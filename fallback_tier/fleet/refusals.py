@@ -1,0 +1,15 @@
+"""Why a fleet does not do what was asked of it."""
+
+from fallback_tier.errors import FallbackError, InputError
+
+
+class FleetStoreError(FallbackError):
+    """The list of campaigns can't be read or written."""
+
+    code = "fleet_store"
+
+
+class CampaignError(InputError):
+    """A campaign's file, or what is asked of a campaign, can't be had."""
+
+    code = "campaign"

@@ -1,0 +1,1 @@
+"""Campaigns, their fixes and the providers' buckets, durable: SQLite or PostgreSQL (ADR-0087)."""

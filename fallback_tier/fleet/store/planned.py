@@ -1,0 +1,66 @@
+"""A campaign before the store has it, and how it gets there: whole, or not at all."""
+
+import hashlib
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.model import CampaignState, FleetFix
+from fallback_tier.fleet.store.tables import Session
+
+
+class PlannedRepository(Frozen):
+    """A repository of a campaign, at a commit. ``source``: its settings, as JSON."""
+
+    repository: str
+    source: str
+    base_commit: str
+
+
+class PlannedFix(Frozen):
+    """A new fix. ``advisory``: the OSV record, as JSON."""
+
+    fix: FleetFix
+    advisory: str
+
+
+class Planned(Frozen):
+    """A campaign before the store has it. ``settings``: the file, as JSON; ``digest``: of the file."""
+
+    campaign: str
+    digest: str
+    settings: str
+    cap: int | None
+    fix_cap: int | None
+    repositories: tuple[PlannedRepository, ...]
+    fixes: tuple[PlannedFix, ...]
+
+
+def insert(session: Session, planned: Planned, now: str) -> None:
+    """All its rows, in the caller's transaction."""
+    name = planned.campaign
+    session.change(
+        "INSERT INTO campaigns VALUES (?,?,?,?,?,?,?)",
+        (
+            name, planned.digest, planned.settings, CampaignState.RUNNING.value, now, planned.cap,
+            planned.fix_cap,
+        ),
+    )  # fmt: skip
+    for repository in planned.repositories:
+        session.change(
+            "INSERT INTO repositories VALUES (?,?,?,?)",
+            (name, repository.repository, repository.source, repository.base_commit),
+        )
+    known: set[str] = set()
+    for one in planned.fixes:
+        digest = hashlib.sha256(one.advisory.encode()).hexdigest()
+        if digest not in known:
+            known.add(digest)
+            session.change("INSERT INTO advisories VALUES (?,?,?)", (name, digest, one.advisory))
+        facts = one.fix.model_dump(mode="json") | {
+            "risk": one.fix.risk.model_dump_json(),
+            "advisory_sha256": digest,
+            "lease": 0.0,
+        }
+        session.change(
+            f"INSERT INTO fixes ({', '.join(facts)}) VALUES ({','.join('?' * len(facts))})",  # noqa: S608
+            tuple(facts.values()),
+        )

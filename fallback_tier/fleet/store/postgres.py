@@ -1,0 +1,157 @@
+"""The tables in PostgreSQL: the fleet of several machines. psycopg is an extra: ``require_driver`` first.
+
+Writers take turns by a lock of the server's, as with SQLite: a transaction is a few milliseconds.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import psycopg
+from psycopg import sql as composing
+from psycopg.rows import DictRow, dict_row
+
+from fallback_audit.errors import RequestError
+from fallback_audit.stores.postgres_location import PostgresLocation
+from fallback_tier.fleet.refusals import FleetStoreError
+from fallback_tier.fleet.store.tables import STEPS, Row, Session
+
+#: The schema, unless the address names one (``?schema=``).
+SCHEMA = "fallback_fleet"
+
+#: As for the audit trail's connection: a server that does not answer in this time is as good as down.
+CONNECT_TIMEOUT_S = 10
+
+#: Any statement, the wait for other writers counted in (milliseconds).
+STATEMENT_TIMEOUT_MS = 60_000
+
+#: A writer that says nothing any more lets the others go on after this time (milliseconds).
+IDLE_TIMEOUT_MS = 20_000
+
+_Connection: TypeAlias = "psycopg.Connection[DictRow]"
+
+
+@dataclass(frozen=True)
+class _Session:
+    db: _Connection
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        return list(self.db.execute(sql.replace("?", "%s").encode(), tuple(values)).fetchall())
+
+    def change(self, sql: str, values: Sequence[object] = ()) -> int:
+        return self.db.execute(sql.replace("?", "%s").encode(), tuple(values)).rowcount
+
+
+class PostgresTables:
+    """Implements ``Tables``. The schema and its tables are made where they are missing, which needs the
+    right to do so once. Raises FleetStoreError."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._location = PostgresLocation.of(url)
+        except RequestError as error:
+            raise FleetStoreError(
+                "The fleet store's address is not a PostgreSQL URL.", next_step=error.next_step
+            ) from error
+        self._schema = self._location.schema if "schema=" in url else SCHEMA
+        self._lock = threading.RLock()
+        self._connection: _Connection | None = None
+        with self.writing() as session:
+            self._make(session)
+
+    @property
+    def place(self) -> str:
+        """The address without its password."""
+        return str(self._location._replace(schema=self._schema))
+
+    def _make(self, session: Session) -> None:
+        session.change("CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL)")
+        found = session.rows("SELECT number FROM version")
+        version = int(found[0]["number"]) if found else 0
+        if version > len(STEPS):
+            raise FleetStoreError(
+                f"{self.place} was written by a newer version of the fleet ({version}).",
+                next_step="Use that version, or name another schema (?schema=).",
+            )
+        for step in STEPS[version:]:
+            for statement in step.split(";"):
+                session.change(statement)
+        session.change("DELETE FROM version")
+        session.change("INSERT INTO version VALUES (?)", (len(STEPS),))
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Look."""
+        with self._lock, self._explained():
+            yield _Session(self._connected())
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """One durable transaction, alone."""
+        with self._lock, self._explained():
+            connection = self._connected()
+            with connection.transaction():
+                connection.execute(
+                    "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,)
+                )
+                yield _Session(connection)
+
+    def _connected(self) -> _Connection:
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> _Connection:
+        given = psycopg.conninfo.conninfo_to_dict(self._location.conninfo)
+        defaults: dict[str, str | int] = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "application_name": "fallback-tier fleet",
+        }
+        missing = {name: value for name, value in defaults.items() if name not in given}
+        connection = psycopg.connect(
+            psycopg.conninfo.make_conninfo(
+                self._location.conninfo, **missing, client_encoding="UTF8"
+            ),
+            autocommit=True,
+            row_factory=dict_row,
+        )
+        schema = composing.Identifier(self._schema)
+        try:
+            for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                limit = STATEMENT_TIMEOUT_MS if setting[0] == "s" else IDLE_TIMEOUT_MS
+                connection.execute("SELECT set_config(%s, %s, false)", (setting, str(limit)))
+            there = connection.execute(
+                "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)
+            ).fetchone()
+            if there is None:
+                connection.execute(composing.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+            connection.execute(composing.SQL("SET search_path TO {}, pg_temp").format(schema))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            self._drop()
+            words = self._location.scrubbed(" ".join(str(error).split()))
+            raise FleetStoreError(
+                f"The fleet store {self.place} can't be used: {words}",
+                next_step="Look at the server, the address and the user's rights; then run it again.",
+            ) from error
+
+    def _drop(self) -> None:
+        """A connection in an unknown state is not used again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._drop()

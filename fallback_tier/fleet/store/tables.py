@@ -1,0 +1,101 @@
+"""The tables, and what the store needs of a database that has them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+#: A row, by column.
+Row = Mapping[str, Any]
+
+#: Each brings the tables from the version before it to its own. Types that both databases have; integers
+#: of 64 bits, and reals of double precision.
+STEPS = (
+    """
+CREATE TABLE campaigns (
+  campaign TEXT PRIMARY KEY,
+  digest TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  state TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  cap BIGINT,
+  fix_cap BIGINT
+);
+CREATE TABLE repositories (
+  campaign TEXT NOT NULL,
+  repository TEXT NOT NULL,
+  source TEXT NOT NULL,
+  base_commit TEXT NOT NULL,
+  PRIMARY KEY (campaign, repository)
+);
+CREATE TABLE advisories (
+  campaign TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  record TEXT NOT NULL,
+  PRIMARY KEY (campaign, sha256)
+);
+CREATE TABLE fixes (
+  fix_id TEXT PRIMARY KEY,
+  campaign TEXT NOT NULL,
+  number BIGINT NOT NULL,
+  repository TEXT NOT NULL,
+  advisory_id TEXT NOT NULL,
+  advisory_sha256 TEXT NOT NULL,
+  ecosystem TEXT NOT NULL,
+  risk TEXT NOT NULL,
+  priority DOUBLE PRECISION NOT NULL,
+  state TEXT NOT NULL,
+  why TEXT,
+  sentence TEXT,
+  cap BIGINT,
+  cost BIGINT,
+  tokens BIGINT NOT NULL,
+  attempts BIGINT NOT NULL,
+  started_at TEXT,
+  ended_at TEXT,
+  takes BIGINT NOT NULL,
+  holder TEXT,
+  lease DOUBLE PRECISION NOT NULL,
+  not_before DOUBLE PRECISION NOT NULL,
+  UNIQUE (campaign, number)
+);
+CREATE INDEX fixes_by_state ON fixes (campaign, state, number);
+CREATE TABLE buckets (
+  name TEXT PRIMARY KEY,
+  bucket TEXT NOT NULL
+)
+""",
+)
+
+
+class Session(Protocol):
+    """A database in the hands of one caller."""
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """What a statement returns; ``?`` stands for a value."""
+        ...
+
+    def change(self, sql: str, values: Sequence[object] = ()) -> int:
+        """How many rows it changed."""
+        ...
+
+
+class Tables(Protocol):
+    """The database with these tables. Threads and processes may share it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words, without a password."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """Look. Raises FleetStoreError."""
+        ...
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """One durable transaction, alone from its first read on; undone where an exception leaves it.
+        Raises FleetStoreError."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
