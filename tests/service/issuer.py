@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -21,13 +22,19 @@ from tests.waiting import joined
 CLIENT, SECRET = "fallback-tier", "not-a-real-secret"
 
 
+@cache
+def _key() -> RSAKey:
+    """One for all issuers of a test process: finding its primes is most of what an issuer costs."""
+    return RSAKey.generate_key(2048, auto_kid=True)
+
+
 @dataclass
 class Issuer:
     """``claims`` are put into the next ID tokens, over those that belong there."""
 
     address: str = ""
     claims: dict[str, Any] = field(default_factory=dict)
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, auto_kid=True))
+    key: RSAKey = field(default_factory=_key)
     signs_with: RSAKey | None = None
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
