@@ -42,7 +42,7 @@ class Resolver:
 
 def judge_of(advisory: Advisory) -> ResultRules[Files]:
     """What no result of an npm resolution may be."""
-    return ResultRules(ECOSYSTEM, advisory, _worse)
+    return ResultRules(ECOSYSTEM, advisory, lambda before, after: _worse(before, after, advisory))
 
 
 def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:
@@ -52,11 +52,12 @@ def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:
     )
 
 
-def _worse(before: NpmPosition, after: NpmPosition) -> str | None:
+def _worse(before: NpmPosition, after: NpmPosition, advisory: Advisory) -> str | None:
     broken = broken_peer(before.tree, after.tree)
     if broken is not None and not peer_options(after.files):
         return broken
-    less = let_down(before.tree, after.tree)
+    affected = frozenset(node.label for node in before.tree.affected(advisory, ECOSYSTEM))
+    less = let_down(before.tree, after.tree, affected)
     return None if less is None else f"It would be no pure upgrade: {less}."
 
 
@@ -76,18 +77,31 @@ def broken_peer(before: DependencyTree, after: DependencyTree) -> str | None:
     return None
 
 
-def let_down(before: DependencyTree, after: DependencyTree) -> str | None:
+def let_down(
+    before: DependencyTree, after: DependencyTree, affected: frozenset[str] = frozenset()
+) -> str | None:
     """A package that stays as it is and gets a lower version of what it asks for, or none, as a clause; or
     None.
 
     An override of one parent's ask can hit another copy of that parent. A client that believes a lock
     doesn't see what is missing in it: nothing affected is left then, and the parent can't be loaded.
+
+    A bundled copy comes in its dependent's archive, also where a lock written anew doesn't list it any more
+    (the registry names no such dependency of fsevents 1.2.11): it is lost only if it is ``affected``
+    (labels), since it would go on to lie there unseen.
     """
     has = _answers(after)
     staying = {node.label for node in after.nodes.values()}
+    in_archives = {
+        (node.label, ask.name)
+        for node in before.nodes.values()
+        for ask in node.asks
+        if (copy := before.nodes.get(ask.to or "")) and copy.bundled and copy.label not in affected
+    }
     for (dependent, name), old in _answers(before).items():
         got = has.get((dependent, name), old)
-        if (dependent, name) not in has and dependent in staying:
+        lost = (dependent, name) not in has and (dependent, name) not in in_archives
+        if lost and dependent in staying:
             return f"{dependent} would lose {name}, which it depends on"
         if old == got:
             continue

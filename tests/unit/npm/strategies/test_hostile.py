@@ -305,6 +305,21 @@ def test_a_package_that_stays_and_loses_what_it_asks_for_is_no_upgrade() -> None
     )
 
 
+def test_a_bundled_copy_that_a_new_lock_does_not_list_is_lost_only_if_it_is_affected() -> None:
+    """It lies in the archive of a package that stays: nothing is lost, and nothing is fixed either."""
+    from fallback_plugins.npm.strategies.resolving import let_down
+    from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+
+    inside = Node("mid/leaf", "leaf", "1.0.0", bundled=True)
+    mid = Node("mid", "mid", "2.0.0", (DependencyEdge("leaf", "", "mid/leaf"),))
+    had = DependencyTree("lock", {"mid": mid, "mid/leaf": inside})
+    anew = DependencyTree("lock", {"mid": Node("mid", "mid", "2.0.0")})
+    assert let_down(had, anew) is None
+    assert let_down(had, anew, frozenset({"leaf 1.0.0"})) == (
+        "mid 2.0.0 would lose leaf, which it depends on"
+    )
+
+
 @pytest.mark.parametrize("shape", ["tabs", "four", "dense", "mark", "no end", "crlf"])
 def test_a_lock_keeps_its_own_shape_whatever_the_manifests_is(tmp_path: Path, shape: str) -> None:
     files = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
