@@ -1,11 +1,12 @@
 """A real repository, a real patch on a real worktree, and the gates' view of it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
-from fallback_tier.execution import Sandbox
+from fallback_tier.execution import CommandResult, Sandbox
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
@@ -37,6 +39,28 @@ def _sandbox_problem() -> str | None:
     except SandboxError as error:
         return error.problem
     return None
+
+
+class Numbered(BubblewrapSandbox):
+    """Tells each command which run it is: what chance, a clock or a port is to a real test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = count()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: FileTree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        reported = {**(env or {}), "RUN": str(next(self.numbers))}
+        return super().run(
+            argv, worktree=worktree, timeout_s=timeout_s, env=reported, readable=readable
+        )
 
 
 def needs_sandbox() -> None:

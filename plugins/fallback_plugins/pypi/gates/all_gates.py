@@ -164,6 +164,9 @@ class TestsGate(PyPIGate):
         def within(limits: GateContext) -> Run:
             return lambda tree: run_tests(Environment(limits, tree, folder))
 
+        def alone(tests: Sequence[str]) -> Run:
+            return lambda tree: run_tests(Environment(context, tree, folder), tests)
+
         base = Environment(context, context.repo, folder)
         here = Environment(context, gating.patched(context), folder)
         if (otherwise := here.in_another_setting()) and base.install().absent is None:
@@ -179,6 +182,7 @@ class TestsGate(PyPIGate):
             *(self.name, context, folder, within(context), base.contents),
             alike=alike,
             within=within,
+            alone=alone,
         )
         verdict = beside_drift(context, folder, verdict)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:

@@ -3,6 +3,7 @@
 Nothing runs through tox, nox or a project's own script: what they would call is one of the two, mostly.
 """
 
+import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summa
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts
+from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reports import read_lines, report_in
@@ -27,6 +29,10 @@ _OPTIONS = (
     "--maxfail=0", "--continue-on-collection-errors",
 )  # fmt: skip
 
+#: With them tests that are run alone run in one process: each of several would collect all for itself, and
+#: what is left out is left out in ours.
+_IN_ONE_PROCESS = ("-n0", "--dist=no")
+
 #: What a project sets for every run of its own may ask for plugins that could not be installed.
 _WITHOUT_ITS_OWN = ("-o", "addopts=", "-o", "required_plugins=")
 
@@ -35,30 +41,35 @@ _COMPLAINT = re.compile(r"error: (.+)|^ERROR: (.+)|^(\w*Error: .+)", re.MULTILIN
 _SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
 
 
-def run_tests(target: Environment) -> SuiteRun | NotInstalled:
+def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotInstalled:
     """Run the suite of a tree in its environment. A run that ends well but reports nothing has run nothing.
 
-    Raises what installing and running raise.
+    ``only``: names of tests, as a report has them: no other is run, though all are collected. Raises what
+    installing and running raise.
     """
     found = target.install()
     if found.absent is not None:
         return found.absent
     is_usual = found.level is Level.EVERYTHING and not found.how
     installed = "" if is_usual else f"installed {found.in_words}"
-    ours = _pytest(target, installed) if target.installed("pytest") else None
+    chosen = [f"{ONLY}{json.dumps([*only])}"] if only else []
+    ours = _pytest(target, installed, chosen) if target.installed("pytest") else None
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
-        other = _run(target, "unittest", _discovery(target), installed)
+        other = _run(target, "unittest", [*chosen, *_discovery(target)], installed)
         ours = other if ours is None or other.count else ours
     if ours.count == 0 and (called := foreign_runners(target.repo, target.folder)):
         return replace(ours, installed="; ".join(filter(None, (installed, called))))
     return ours
 
 
-def _pytest(target: Environment, installed: str) -> SuiteRun:
-    ours = _run(target, "pytest", _OPTIONS, installed)
+def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> SuiteRun:
+    options = [*chosen, *_OPTIONS]
+    if chosen and target.installed("pytest-xdist"):
+        options += _IN_ONE_PROCESS
+    ours = _run(target, "pytest", options, installed)
     if ours.result.ok or ours.result.timed_out or ours.count is not None:
         return ours
-    again = _run(target, "pytest", (*_OPTIONS, *_WITHOUT_ITS_OWN), installed)
+    again = _run(target, "pytest", [*options, *_WITHOUT_ITS_OWN], installed)
     if again.count is None:
         return ours
     reported = _COMPLAINT.search(ours.result.output)

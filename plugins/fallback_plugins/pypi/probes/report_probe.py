@@ -14,6 +14,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+#: Begins the argument that names the tests to be run alone, as a JSON list.
+ONLY = "--fallback-tier-only="
+
 
 class Lines:
     """The file; see ``fallback_plugins.shared.gates.reports`` for what a line is."""
@@ -59,14 +62,26 @@ _PYTEST = {
 class PytestReporter:
     """A plugin of pytest's. Categories are those that pytest's own last line counts."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, only: frozenset[str] = frozenset()) -> None:
         self._lines = lines
+        self._only = only
         self._config: Any = None
         self.ran = self.failed = 0
 
     def pytest_configure(self, config: Any) -> None:
         """Whom to ask for categories."""
         self._config = config
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Leave out what is not to be run. A file stands for the tests in it."""
+        if not self._only:
+            return
+        apart = [one for one in items if not self._is_chosen(one.nodeid)]
+        items[:] = [one for one in items if self._is_chosen(one.nodeid)]
+        config.hook.pytest_deselected(items=apart)
+
+    def _is_chosen(self, name: str) -> bool:
+        return name in self._only or name.partition("::")[0] in self._only
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """One phase of one test; of a process of pytest-xdist too."""
@@ -97,7 +112,9 @@ _UNITTEST = {
 }
 
 
-def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
+def unittest_runner(
+    lines: Lines, only: frozenset[str] = frozenset()
+) -> type[unittest.TextTestRunner]:
     """unittest's own runner, which tells of each test."""
 
     def telling(call: str, was: str) -> Any:
@@ -114,7 +131,16 @@ def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
         if error is not None:
             lines.write(str(part), "failed")
 
+    def chosen(test: Any) -> list[Any]:
+        if isinstance(test, unittest.TestSuite):
+            return [one for part in test for one in chosen(part)]
+        # Of subtests those that fail have a name of their own, which begins with their test's.
+        name = str(test)
+        is_chosen = name in only or any(one.startswith(f"{name} ") for one in only)
+        return [test] if is_chosen else []
+
     def run(self: Any, test: Any) -> Any:
+        test = unittest.TestSuite(chosen(test)) if only else test
         result = unittest.TextTestRunner.run(self, test)
         bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
         lines.end(result.testsRun - len(result.skipped), bad)
@@ -128,13 +154,16 @@ def unittest_runner(lines: Lines) -> type[unittest.TextTestRunner]:
 def main(path: str, runner: str, arguments: list[str]) -> None:
     """Run it, and exit as it exits."""
     lines = Lines(path)
+    only: frozenset[str] = frozenset()
+    if arguments and arguments[0].startswith(ONLY):
+        only = frozenset(json.loads(arguments.pop(0)[len(ONLY) :]))
     if runner == "unittest":
         sys.argv = ["python -m unittest", *arguments]
-        unittest.main(module=None, testRunner=unittest_runner(lines))
+        unittest.main(module=None, testRunner=unittest_runner(lines, only))
     import pytest  # only what the target installed has it
 
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
-    reporter = PytestReporter(lines)
+    reporter = PytestReporter(lines, only)
     code = pytest.main(arguments, plugins=[reporter])
     lines.end(reporter.ran, reporter.failed)
     sys.exit(code)

@@ -63,6 +63,12 @@ class Report:
             for one in self.uncollected
         )
 
+    def clears(self, test: str) -> bool:
+        """Did it pass here? Of a file that could not be read in elsewhere: did a test in it?"""
+        if test in self.failed:
+            return False
+        return test in self.passed or any(one.startswith(f"{test}::") for one in self.passed)
+
 
 class ReportFile:
     """Where a run's report will lie: a new name in the tree, which no patch can know."""

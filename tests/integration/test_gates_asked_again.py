@@ -1,0 +1,166 @@
+"""Real suites of pytest and node whose tests fail by chance, by what ran before, or by the patch."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
+from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates.alone import ALONE_RUNS
+from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS
+from fallback_plugins.shared.gates.gating import relative_log
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import Gate, GateVerdict
+from tests.integration.gate_setup import Numbered, advisory, needs_sandbox, patched
+
+pytestmark = pytest.mark.sandbox
+
+GOOD = "def add(a, b):\n    return b + a\n"
+BASE = "def add(a, b):\n    return a + b\n"
+TESTS = """import os, pytest
+from calc import add
+
+def test_sum():
+    assert add(1, 2) == 3
+
+@pytest.mark.parametrize("limit", [0.1, 0.5])
+def test_in_time(limit):
+    assert limit > 0.2 or int(os.environ["RUN"]) not in BAD
+"""
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+@pytest.fixture
+def _pytest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The pytest of this very interpreter stands in for a target's own; it has pytest-xdist."""
+
+    def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
+        result = self.context.sandbox.run(
+            [sys.executable, *arguments],
+            worktree=self.repo.tree,
+            timeout_s=self.context.timeout_s,
+            env=self.variables(),
+            readable=[Path(sys.prefix)],
+        )
+        return result.model_copy(update={"output": relative_log(result, self.repo.root)})
+
+    monkeypatch.setattr(Environment, "install", lambda _: Installed(Level.EVERYTHING))
+    monkeypatch.setattr(Environment, "installed", lambda *_: ("9.0",))
+    monkeypatch.setattr(Environment, "sandboxed", sandboxed)
+    return iter(())
+
+
+def judge(
+    place: Path, files: Mapping[str, str], changes: Mapping[str, str], gate: Gate, ecosystem: str
+) -> tuple[GateVerdict, int]:
+    """The verdict, and how many commands it took."""
+    sandbox = Numbered()
+    about = advisory("calc", ecosystem)
+    with patched(place, files, changes, about=about, sandbox=sandbox) as case:
+        sandbox.numbers = count()
+        return gate.judge(case.context), next(sandbox.numbers)
+
+
+def judge_pytest(
+    place: Path, change: str, tests: str, options: str = "", bad: str = "{}"
+) -> tuple[GateVerdict, int]:
+    files = {
+        "calc.py": BASE,
+        "tests/test_calc.py": tests.replace("BAD", bad),
+        "pytest.ini": f"[pytest]\naddopts = {options}\n",
+    }
+    return judge(place, files, {"calc.py": change}, PythonTests(), "PyPI")
+
+
+@pytest.mark.usefixtures("_pytest")
+@pytest.mark.parametrize("options", ["", "-n 2 --dist=loadfile"])
+def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options: str) -> None:
+    verdict, runs = judge_pytest(tmp_path, "def add(a, b):\n    return a\n", TESTS, options)
+    assert (verdict.failure_kind, verdict.broken) == (
+        FailureKind.TESTS_FAILED,
+        ("tests/test_calc.py::test_sum",),
+    )
+    # Alone it told enough: the suite is not run again with the patch.
+    assert runs == BASE_RUNS + 1 + 2 * ALONE_RUNS
+
+
+@pytest.mark.usefixtures("_pytest")
+@pytest.mark.parametrize("options", ["", "-n 2"])
+def test_a_test_that_is_late_once_fails_no_patch_and_proves_none(
+    tmp_path: Path, options: str
+) -> None:
+    once, _ = judge_pytest(tmp_path / "1", GOOD, TESTS, options, "{1}")
+    assert (once.status, once.broken) == (GateStatus.UNDECIDED, ())
+    assert "not so in another run with the patch: tests/test_calc.py::test_in_time[0.1]" in (
+        once.detail
+    )
+    flaky, _ = judge_pytest(tmp_path / "2", GOOD, TESTS, options, "{1, 4}")
+    assert flaky.status is GateStatus.PASSED
+    assert flaky.flaky == ("tests/test_calc.py::test_in_time[0.1]",)
+
+
+@pytest.mark.usefixtures("_pytest")
+def test_what_the_patch_leaves_behind_for_another_test_fails_it(tmp_path: Path) -> None:
+    """Either test passes alone, and the second never in the suite."""
+    tests = TESTS + "\ndef test_sum_again():\n    assert add(1, 2) == 3\n"
+    change = (
+        "seen = []\ndef add(a, b):\n    seen.append(a)\n    return a + b if not seen[1:] else 0\n"
+    )
+    verdict, runs = judge_pytest(tmp_path, change, tests)
+    assert verdict.broken == ("tests/test_calc.py::test_sum_again",)
+    assert runs == BASE_RUNS + 1 + 2 * ALONE_RUNS + PATCHED_RERUNS
+
+
+@pytest.mark.usefixtures("_pytest")
+def test_a_file_that_can_not_be_read_in_is_asked_about_with_its_tests(tmp_path: Path) -> None:
+    verdict, runs = judge_pytest(tmp_path, "def less(a, b):\n    return a\n", TESTS)
+    assert verdict.status is GateStatus.FAILED
+    assert runs == BASE_RUNS + 1 + 2 * ALONE_RUNS
+
+
+@pytest.mark.usefixtures("_pytest")
+def test_a_test_that_is_left_out_with_the_patch_is_asked_about(tmp_path: Path) -> None:
+    tests = TESTS.replace("def test_sum", "@pytest.mark.skipif(add(0, 0), reason='')\ndef test_sum")
+    verdict, _ = judge_pytest(tmp_path, "def add(a, b):\n    return a + b or 3\n", tests)
+    assert verdict.failure_kind is FailureKind.TESTS_MISSING
+
+
+NODE = """const {test} = require('node:test');
+const assert = require('node:assert');
+const {add} = require('../calc.js');
+test('sum', () => assert.equal(add(1, 2), 3));
+test('in time', () => assert.ok(!BAD.includes(Number(process.env.RUN))));
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "change", "status"),
+    [
+        ("[1]", "b + a", GateStatus.UNDECIDED),
+        ("[1, 2]", "b + a", GateStatus.PASSED),
+        ("[]", "a", GateStatus.FAILED),
+    ],
+)
+def test_a_runner_that_is_not_told_what_to_run_runs_the_suite_again(
+    tmp_path: Path, bad: str, change: str, status: GateStatus
+) -> None:
+    manifest = {"name": "app", "version": "1.0.0", "scripts": {"test": "node --test test/"}}
+    files = {
+        "package.json": json.dumps(manifest),
+        "calc.js": "exports.add = (a, b) => a + b;\n",
+        "test/calc.test.js": NODE.replace("BAD", bad),
+    }
+    patch = {"calc.js": f"exports.add = (a, b) => {change};\n"}
+    verdict, _ = judge(tmp_path, files, patch, NpmTests(), "npm")
+    assert verdict.status is status
