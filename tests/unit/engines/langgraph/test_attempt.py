@@ -72,5 +72,7 @@ def test_a_consumer_that_goes_away_leaves_evidence(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        graph.run(parse_advisory(ADVISORY, "test"), context(tmp_path, FILES), NO_RECIPE, observe=leave)
+        graph.run(
+            parse_advisory(ADVISORY, "test"), context(tmp_path, FILES), NO_RECIPE, observe=leave
+        )
     assert case.audit.kinds == ["AttemptStarted", "RecipeEvaluated", "ConsumerLeft"]
