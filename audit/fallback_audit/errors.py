@@ -8,6 +8,7 @@
     │   ├── AuditStoreError        the store can't be opened, read or written
     │   │   ├── RequestError       what was asked for is not on record, or can't be had; bad input
     │   │   ├── ContractError      the event would break the trace contract
+    │   │   ├── OvertakenError     another session goes on with the fix
     │   │   └── CheckpointError    a checkpoint can't be made
     │   │       └── HistoryError   the store is not the one that was signed
     │   ├── KeyringError           a signing, trusted or evidence key is missing or malformed
@@ -66,6 +67,12 @@ class ContractError(AuditStoreError):
     """Appending this event would break a rule of the trace contract; nothing was recorded."""
 
     code = "audit_contract"
+
+
+class OvertakenError(AuditStoreError):
+    """Another session goes on with this fix (ADR-0086); nothing was recorded."""
+
+    code = "audit_overtaken"
 
 
 class CheckpointError(AuditStoreError):

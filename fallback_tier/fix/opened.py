@@ -59,8 +59,10 @@ class OpenFix:
         self._steps: FixSteps | None = None
         self._how: Deliver = deliver
         self.state = FixState()
-        #: Who watches, and the worktree.
+        #: Who watches, and the worktree: until it is delivered.
         self.working = ExitStack()
+        #: That it is in this process's hands, in the record as on this machine.
+        self.held = ExitStack()
 
     @property
     def fix_id(self) -> str:
@@ -120,6 +122,9 @@ class OpenFix:
             check_proofs(runner, inputs, watcher.report_proof)
         else:
             check_gates(taken, runner.gate_names, runner.setup.configuration, self.fix_id)
+        if (fence := services.fence) is not None:
+            fence.expect(self.fix_id, 0 if taken is None else taken.seen)
+            self.held.callback(fence.let_go, self.fix_id)
         steps = FixSteps(runner, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
         self.state = steps.begin(FixState()) if taken is None else steps.resume(taken)
         self._steps = steps
@@ -139,7 +144,7 @@ def begun(asked: Asked, repo: RepoContext) -> Iterator[OpenFix]:
     """
     inputs = asked.services.inputs_on(repo, asked.advisory, fix_id=repo.fix_id)
     fix = OpenFix(asked, inputs.repo_ctx)
-    with holding(asked.services.configuration.state_dir, fix.fix_id), fix.working:
+    with holding(asked.services.configuration.state_dir, fix.fix_id), fix.held, fix.working:
         fix.start(inputs, None)
         yield fix
 
@@ -172,7 +177,7 @@ def resumed(asked: Asked, fix_id: str, repository: Path) -> Iterator[OpenFix]:
             makes=taken.state.recorded is None,
         )
         fix = OpenFix(asked, inputs.repo_ctx)
-        with fix.working:
+        with fix.held, fix.working:
             fix.start(inputs, taken)
             yield fix
 

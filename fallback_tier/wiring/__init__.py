@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fallback_audit.contract.fence import WriterFence
 from fallback_audit.model_events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
@@ -40,6 +41,7 @@ from fallback_tier.wiring.trail import (
     RecordSettings,
     audit_db,
     evidence_dir,
+    fence_of,
     open_evidence,
     open_trail,
 )
@@ -81,6 +83,8 @@ class Services:
     evidence: EvidenceStore
     tier: FallbackTier
     models: tuple[LanguageModel, ...] = ()
+    #: That of ``audit``; None: its store asks no such guard.
+    fence: WriterFence | None = None
 
     def close(self) -> None:
         """Release stores and models. Idempotent."""
@@ -264,14 +268,15 @@ def wire(
     check_places(configuration, clients, ecosystems)
     # Opened last: whatever is wrong with the configuration, no store is left open.
     evidence = open_evidence(configuration.state_dir, configuration.record)
-    audit = open_trail(configuration.state_dir, configuration.record)
+    fence = fence_of(configuration.record)
+    audit = open_trail(configuration.state_dir, configuration.record, fence)
     leaf = None
     if author is not None:
         leaf = build_leaf(configuration, author, judge, retriever, nonces, audit, evidence)
     tier = FallbackTier(
         plugins=plugins, retriever=retriever, leaf=leaf, audit=audit, evidence=evidence
     )
-    return Services(configuration, clients, plugins, audit, evidence, tier, models)
+    return Services(configuration, clients, plugins, audit, evidence, tier, models, fence)
 
 
 @contextmanager

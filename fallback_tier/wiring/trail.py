@@ -15,6 +15,7 @@ from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.checkpoints.written import Written
+from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
@@ -95,12 +96,20 @@ class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):
         ...
 
 
-def open_trail(state_dir: Path, record: RecordSettings) -> CheckpointedStore:
-    """The store to write to: it refuses (or flags) what breaks the trace contract, and is checkpointed.
+def fence_of(record: RecordSettings) -> WriterFence:
+    """Who writes to the store with it is one session of a fix (ADR-0086), and keeps to the contract."""
+    return WriterFence(ContractGuard(record.on_violation.value))
+
+
+def open_trail(
+    state_dir: Path, record: RecordSettings, fence: WriterFence | None = None
+) -> CheckpointedStore:
+    """The store to write to: it refuses (or flags) what breaks the trace contract, refuses what a session
+    that was overtaken has to say, and is checkpointed. ``fence``: its own, for who takes fixes in hand.
 
     Raises AuditStoreError, KeyringError.
     """
-    written = Written(ContractGuard(record.on_violation.value))
+    written = Written(fence or fence_of(record))
     store = open_bare(state_dir, record, guard=written)
     checkpointer = Checkpointer(
         store,

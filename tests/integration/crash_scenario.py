@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, GateJudged, PatchProposed
 from fallback_audit.stores.sqlite import SqliteAuditStore
@@ -191,7 +192,8 @@ class CrashScenario:
     @contextmanager
     def services(self, kill: Kill | None = None) -> Iterator[Services]:
         """All parts as a process of its own has them."""
-        audit = CrashingStore(audit_db(self.state), kill, guard=ContractGuard())
+        fence = WriterFence(ContractGuard())
+        audit = CrashingStore(audit_db(self.state), kill, guard=fence)
         evidence = file_evidence(evidence_dir(self.state))
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
@@ -207,7 +209,8 @@ class CrashScenario:
         tier = FallbackTier(
             plugins=plugins, retriever=None, leaf=leaf, audit=audit, evidence=evidence
         )
-        yield Services(configuration, SubprocessClients(), plugins, audit, evidence, tier)
+        clients = SubprocessClients()
+        yield Services(configuration, clients, plugins, audit, evidence, tier, fence=fence)
         audit.close()
 
     def _answer(self, request: ModelRequest) -> str:

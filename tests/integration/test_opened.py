@@ -1,9 +1,11 @@
 """An open fix: what an engine holds between two steps (ADR-0086)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fallback_audit.errors import OvertakenError
 from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.errors import InputError
 from fallback_tier.fix import Fixer
@@ -77,3 +79,30 @@ def test_one_that_is_open_is_nobody_elses(tmp_path: Path) -> None:
         _take(scenario)
     assert _take(scenario)
     scenario.check()
+
+
+def test_another_machine_goes_on_and_the_first_has_nothing_more_to_say(
+    tmp_path: Path, whole: CrashScenario
+) -> None:
+    """No lock file holds across two of them: the record does."""
+    scenario = CrashScenario(tmp_path / "scenario", like=whole)
+    with (
+        scenario.services() as here,
+        Fixer(here).open(GIVEN, scenario.repo, fix_id=FIX) as given_up,
+    ):
+        for _ in range(3):
+            key = given_up.next()
+            assert key is not None
+            given_up.step(key)
+        with scenario.services() as there:
+            place = there.configuration.model_copy(update={"state_dir": tmp_path / "there"})
+            fixer = Fixer(replace(there, configuration=place))
+            with fixer.open(GIVEN, scenario.repo, fix_id=FIX) as fix:
+                recorded = len(scenario.events)
+                key = given_up.next()
+                assert key is not None
+                with pytest.raises(OvertakenError):
+                    given_up.step(key)
+                assert len(scenario.events) == recorded
+                fix.to_the_end()
+    assert _kinds(scenario) == _kinds(whole)

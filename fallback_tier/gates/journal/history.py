@@ -97,6 +97,11 @@ class History:
         return self.transitions[-1]
 
     @property
+    def last_seq(self) -> int:
+        """Number of the last event."""
+        return max(transition.events[-1].seq for transition in self.transitions)
+
+    @property
     def patches(self) -> list[PatchProposed]:
         """All that the fix has proposed, in the order in which that was."""
         return [patch for transition in self.transitions for patch in transition.of(PatchProposed)]

@@ -44,7 +44,8 @@ class ResumedFix:
     reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
     that it set out with; empty where an older version did. ``result``: how it has ended; None: it goes
     on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
-    about, as it began; None: an older version did not say.
+    about, as it began; None: an older version did not say. ``seen``: number of the last event that was
+    read.
     """
 
     gate_transition_id: str
@@ -59,6 +60,7 @@ class ResumedFix:
     result: FixResult | None = None
     delivered: PatchDelivered | None = None
     affected: Affected | None = None
+    seen: int = 0
 
 
 def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixInputs:
@@ -116,6 +118,7 @@ def resume_from_trail(
         gates=start.gates,
         affected=_affected(start),
         configuration=configuration,
+        seen=history.last_seq,
         result=result,
         delivered=current.last_of(PatchDelivered)
         if isinstance(end, FixVerified | FixPatched)
@@ -197,6 +200,7 @@ def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> R
         linked=old.scope.gate_transition_id,
         gates=start.gates,
         affected=_affected(start),
+        seen=history.last_seq,
     )
 
 

@@ -1,0 +1,151 @@
+"""One writer a fix: two sessions of it, each with a store of its own, as on two machines (ADR-0086)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.contract.fence import WriterFence
+from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.errors import ContractError, OvertakenError
+from fallback_audit.events import AttemptStarted, AuditEvent, FixResumed
+from fallback_audit.ports import AuditStore, Record
+from fallback_audit.stores.postgres import PostgresAuditStore
+from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_audit.vocabulary import PromptShape
+from tests.unit.audit.human_trails import resumed_between_gates
+from tests.unit.audit.trails import SCOPE
+
+#: A fix up to the event behind which it was resumed; that; and what followed.
+WHOLE = resumed_between_gates()
+AT = next(place for place, event in enumerate(WHOLE) if isinstance(event, FixResumed))
+BEFORE, RESUMED, THEN = WHOLE[:AT], WHOLE[AT], WHOLE[AT + 1 :]
+
+
+class Session:
+    """One worker: a store of its own, with its fence."""
+
+    def __init__(self, store: AuditStore, fence: WriterFence) -> None:
+        self.store = store
+        self.fence = fence
+
+    def begin(self) -> None:
+        self.fence.expect(SCOPE.fix_id, 0)
+        self.append(*BEFORE)
+
+    def resume(self, seen: int) -> None:
+        self.fence.expect(SCOPE.fix_id, seen)
+        self.append(RESUMED)
+
+    def append(self, *events: AuditEvent) -> None:
+        for event in events:
+            self.store.append(SCOPE, event)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [stored.kind for stored in self.store.events(SCOPE.fix_id)]
+
+
+Open = Callable[[], Session]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens one more session of the same record."""
+    url: str | None = None
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    with ExitStack() as opened:
+
+        def one_more() -> Session:
+            fence = WriterFence(ContractGuard())
+            store: AuditStore = (
+                SqliteAuditStore(tmp_path / "audit.db", guard=fence)
+                if url is None
+                else PostgresAuditStore(url, guard=fence)
+            )
+            opened.callback(store.close)
+            return Session(store, fence)
+
+        yield one_more
+
+
+def test_who_was_overtaken_records_nothing_more(session: Open) -> None:
+    old, new = session(), session()
+    old.begin()
+    new.resume(seen=len(BEFORE))
+    with pytest.raises(OvertakenError) as refused:
+        old.append(THEN[0])
+    assert f"event {len(BEFORE) + 1}" in refused.value.problem
+    assert "audit show fix-1" in refused.value.next_step
+    new.append(*THEN)
+    with pytest.raises(OvertakenError):  # not once only
+        old.append(THEN[0])
+    assert new.kinds == [event.kind for event in WHOLE]
+
+
+def test_who_has_not_read_all_goes_on_with_nothing(session: Open) -> None:
+    """Two see the same dead fix; the second is not to go on from where the first has gone on since."""
+    dead, first, second = session(), session(), session()
+    dead.begin()
+    first.resume(seen=len(BEFORE))
+    first.append(*THEN[:1])
+    with pytest.raises(OvertakenError):
+        second.resume(seen=len(BEFORE))
+    assert second.kinds.count("FixResumed") == WHOLE.count(RESUMED)
+
+
+def test_an_event_that_was_not_read_stops_who_would_go_on(session: Open) -> None:
+    """Though nobody has taken the fix in hand: the dead one's last words."""
+    old, new = session(), session()
+    old.fence.expect(SCOPE.fix_id, 0)
+    old.append(*BEFORE)
+    with pytest.raises(OvertakenError):
+        new.resume(seen=len(BEFORE) - 1)
+
+
+def test_a_fix_is_begun_once(session: Open) -> None:
+    one, other = session(), session()
+    one.begin()
+    with pytest.raises(OvertakenError, match="FixStarted"):
+        other.begin()
+
+
+def test_what_was_rolled_back_counts_for_nobody(session: Open) -> None:
+    """A batch that fails leaves the session where it was."""
+    old, new = session(), session()
+    old.begin()
+    wrong = AttemptStarted(
+        attempt=9, advisory_id="X", prior_attempt_count=0, prompt_shape=PromptShape.NONE
+    )
+    with pytest.raises(ContractError):
+        old.store.append_all([Record(SCOPE, THEN[0]), Record(SCOPE, wrong)])
+    new.resume(seen=len(BEFORE))  # takes the number that the batch had
+    with pytest.raises(OvertakenError):
+        old.append(THEN[0])
+
+
+def test_one_sessions_own_batch_is_not_in_its_way(session: Open) -> None:
+    old, new = session(), session()
+    old.begin()
+    new.fence.expect(SCOPE.fix_id, len(BEFORE))
+    new.store.append_all([Record(SCOPE, event) for event in (RESUMED, *THEN)])
+    assert new.kinds == [event.kind for event in WHOLE]
+
+
+def test_who_takes_nothing_in_hand_is_not_asked(session: Open) -> None:
+    """A person's decision comes from a process that never had the fix."""
+    worker, person = session(), session()
+    worker.begin()
+    person.append(RESUMED, *THEN)
+    assert person.kinds == [event.kind for event in WHOLE]
+
+
+def test_a_session_that_was_let_go_is_over(session: Open) -> None:
+    one, other = session(), session()
+    one.begin()
+    other.resume(seen=len(BEFORE))
+    one.fence.let_go(SCOPE.fix_id)
+    one.append(*THEN)
+    assert one.kinds == [event.kind for event in WHOLE]
