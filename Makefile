@@ -77,9 +77,9 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
 	$(BIN)/python -m tests.hostile.payloads
 
-# Requests of every kind against the service: REQUESTS=1000 for fewer.
+# Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then.
 hostile-http: setup
-	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000)
+	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES)
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup

@@ -1,11 +1,15 @@
 """Requests of every kind, made from the OpenAPI document: no server error, each answer as it is described.
 
-In CI a few; ``python -m tests.hostile.test_http 100000`` runs the campaign, against a process of its own.
+In CI a few; ``python -m tests.hostile.test_http 100000`` runs the campaign, against a process of its own; a
+second number ends it after so many minutes.
 Event streams are followed in tests/integration/service.
 """
 
+import math
+import os
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import APIOperation, Case, GenerationMode, openapi
 from schemathesis.checks import not_a_server_error
@@ -51,6 +55,9 @@ min_free_bytes = 1152921504606846976
 path = "{app}"
 """
 
+#: Requests of one kind before the next kind has its turn.
+A_ROUND = 50
+
 #: A stream does not end by itself; and that nothing can be begun here (``min_free_bytes``) is said by 503.
 APART = ("/v1/fixes/{fix_id}/events", "/v1/attempts/stream", "/health/ready")
 
@@ -85,19 +92,29 @@ def real(case: Case, draw: st.DataObject, names: list[str]) -> None:
             case.body["advisory"] = ADVISORY
 
 
-def drive(service: Running, count: int) -> Counter[str]:
-    """So many requests, shared among the operations; how they were answered. Raises on the first that is
-    not as it should be."""
+def drive(service: Running, count: int, until: float = math.inf) -> Counter[str]:
+    """So many requests, shared among the operations; how they were answered. They go round by round, so
+    that one that is cut off at ``until`` (of the monotonic clock) has asked all operations alike. Raises
+    on the first answer that is not as it should be."""
     reported: Counter[str] = Counter()
     body = {"repository": "app", "advisory": ADVISORY}
     names = [FIX, service.post("/v1/fixes", body).json()["fix_id"]]
-    every = operations(service)
+    kinds = [
+        (operation, mode)
+        for operation in operations(service)
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+        if _varies(operation, mode)
+    ]
+    each = max(1, count // len(kinds))
     with requests.Session() as session:
-        for operation in every:
-            for mode in GenerationMode.POSITIVE, GenerationMode.NEGATIVE:
-                _drive_one(
-                    service, session, operation, mode, count // (2 * len(every)), names, reported
-                )
+        for number, begin in enumerate(range(0, each, A_ROUND)):
+            for operation, mode in kinds:
+                if time.monotonic() > until:
+                    return reported
+                examples = min(A_ROUND, each - begin)
+                _drive_one(service, session, operation, mode, examples, number, names, reported)
+            if begin:
+                print(f"{reported.total():,}: {dict(sorted(reported.items()))}", flush=True)
     return reported
 
 
@@ -107,17 +124,15 @@ def _drive_one(
     operation: APIOperation[Any, Any, Any, Any],
     mode: GenerationMode,
     count: int,
+    number: int,
     names: list[str],
     reported: Counter[str],
 ) -> None:
-    if not _varies(operation, mode):
-        return
-
+    @seed(number)
     @settings(
-        max_examples=max(1, count),
+        max_examples=count,
         deadline=None,
         database=None,
-        derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -150,6 +165,12 @@ def test_a_few_of_every_kind(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, target(Path(folder)) as running:
-        answered = drive(running, wanted)
-    print(f"{sum(answered.values()):,} requests: {dict(sorted(answered.items()))}")
+        answered = drive(running, wanted, began + 60 * minutes)
+    seconds = time.monotonic() - began
+    print(
+        f"{answered.total():,} requests in {seconds:,.0f} s: {dict(sorted(answered.items()))};"
+        f" load of the machine {os.getloadavg()[1]:.1f}"
+    )
