@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fallback_tier.ecosystem_rules import PackageClient, client_of
+from fallback_tier.ecosystem_rules import PackageClient, client_of, installed_rules
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.process import run_bounded
@@ -129,6 +129,18 @@ class SubprocessClients:
             if _ENVIRONMENT.fullmatch(name) or own.fullmatch(name)
         }
         return allowed | _git_environment() if tool == "git" else allowed
+
+
+def passed_to_clients(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of an environment what some client may know: what a process needs that does nothing but run them.
+    Raises PluginError."""
+    of_clients = [client.environment for _, rules in installed_rules() for client in rules.clients]
+    patterns = [_ENVIRONMENT, *map(re.compile, of_clients)]
+    return {
+        name: value
+        for name, value in environ.items()
+        if any(pattern.fullmatch(name) for pattern in patterns)
+    }
 
 
 def _git_environment() -> dict[str, str]:

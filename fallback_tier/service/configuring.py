@@ -24,8 +24,8 @@ class Secrets(Frozen):
     oidc: SecretStr | None = None
 
     def revealed(self) -> dict[str, str]:
-        """As plain text, for the pipe to a worker."""
-        found: Mapping[str, SecretStr | None] = dict(self)
+        """As plain text, for the pipe to a worker, who lets nobody sign in."""
+        found: Mapping[str, SecretStr | None] = dict(self) | {"oidc": None}
         return {name: value.get_secret_value() for name, value in found.items() if value}
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from fallback_audit.exporting.reading import rows_of_file
 from fallback_audit.ports import AuditReader, StoredEvent
 from fallback_audit.segment import SegmentStatement, open_segment
 from fallback_audit.stores.appending import timestamp
+from fallback_audit.stores.since import moment_of
 
 
 class SegmentedReader(AuditReader, Protocol):
@@ -57,7 +57,7 @@ class History:
 
         Raises AuditIntegrityError, AuditStoreError.
         """
-        moment = None if since is None else _moment(since)
+        moment = None if since is None else timestamp(moment_of(since))
         begun = moment is None
         for segment in self.sealed():
             if segment.last_seq <= after:
@@ -127,14 +127,3 @@ def file_digest(path: Path) -> str | None:
         raise AuditStoreError(
             f"Segment {path}: {error.strerror or error}.", next_step="Check its owner and mode."
         ) from error
-
-
-def _moment(since: str) -> str:
-    try:
-        moment = datetime.fromisoformat(since)
-    except ValueError as error:
-        raise AuditStoreError(
-            f"{since!r} is no time: {error}.",
-            next_step="Give an RFC 3339 time, e.g. 2026-01-02T00:00:00Z.",
-        ) from error
-    return timestamp(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

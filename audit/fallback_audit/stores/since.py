@@ -18,6 +18,10 @@ CLOCK_STEP = timedelta(days=1)
 PROBE_ROWS = 64
 
 
+#: What a date can be.
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 class Dates(Protocol):
     """The times of a chain's events. An event whose header says none counts as of any time."""
 
@@ -56,13 +60,23 @@ def last_before(dates: Dates, since: str) -> int:
     return newest if first is None else first - 1
 
 
-def _bounds(since: str) -> tuple[str, str]:
+def moment_of(since: str) -> datetime:
+    """A time as it is asked for; without a zone it is UTC's. Raises AuditStoreError."""
     try:
         moment = datetime.fromisoformat(since)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return timestamp(moment), timestamp(moment - CLOCK_STEP)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise AuditStoreError(
             f"{since!r} is no time: {error}.",
             next_step="Give an RFC 3339 time, e.g. 2026-01-02T00:00:00Z.",
         ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # hours before the first year, or behind the last
+        return _FIRST if moment.year == _FIRST.year else _LAST
+
+
+def _bounds(since: str) -> tuple[str, str]:
+    moment = moment_of(since)
+    old = moment - CLOCK_STEP if moment - _FIRST > CLOCK_STEP else _FIRST
+    return timestamp(moment), timestamp(old)

@@ -6,13 +6,14 @@ as running whose lock is free has no worker, so the service that finds it so may
 """
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,7 @@ from typing import BinaryIO
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.observing.health.report import Finding, failed, ok
+from fallback_tier.sandbox.clients import passed_to_clients
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
@@ -27,7 +29,7 @@ from fallback_tier.service.queue.orders import OrderLine
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.settings import ServiceSettings
-from fallback_tier.service.worker.order import WorkOrder, locks
+from fallback_tier.service.worker.order import WorkOrder, locks, took_too_long
 from fallback_tier.workers.checkouts import checkout
 from fallback_tier.workers.problem import Problem
 
@@ -41,7 +43,10 @@ _GRACE_S = 5.0
 #: be what kills it. A person can still resume it.
 MAX_TAKES = 5
 
-_COMMAND = (sys.executable, "-I", "-m", "fallback_tier.service.worker.main")
+_COMMAND = (sys.executable, "-I", "-m", "fallback_tier.service.worker.guarded")
+
+#: What a worker needs of our environment beside what its clients may know: where libraries are.
+_ENVIRONMENT = ("LD_LIBRARY_PATH",)
 
 
 @dataclass
@@ -162,7 +167,8 @@ class Dispatcher:
         log = self._locks.log(fix_id)
         with log.open("wb") as reported:
             process = subprocess.Popen(
-                _COMMAND,
+                (*_COMMAND, str(self._settings.limits.fix_s)),
+                env=worker_environment(os.environ),
                 stdin=subprocess.PIPE,
                 stdout=reported,
                 stderr=reported,
@@ -210,12 +216,7 @@ class Dispatcher:
         now = time.monotonic()
         for fix_id, child in self._children.items():
             if now >= child.until and child.why is None:
-                limit = self._settings.limits.fix_s
-                child.why = Problem(
-                    code="time_limit",
-                    problem=f"The fix took longer than {limit:,.0f} seconds (limits.fix_s).",
-                    next_step="Raise the limit, then resume the fix: what is on record is not run again.",
-                )
+                child.why = took_too_long(self._settings.limits.fix_s)
             if fix_id in cancelling or child.why is not None:
                 self._end(child, now)
 
@@ -273,6 +274,12 @@ class Dispatcher:
                 with contextlib.suppress(ConflictError):  # it came to its end just now
                     self._queue.queue_again(line.fix_id, interrupted=True)
         self._on_change()
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a worker is started with: keys come through its pipe, and what else is secret is not its own."""
+    own = {name: environ[name] for name in _ENVIRONMENT if name in environ}
+    return passed_to_clients(environ) | own
 
 
 def _taken_too_often(takes: int) -> Problem:

@@ -1,7 +1,7 @@
 """The worker: one fix, from its start or from where the record says that it stands, to its end.
 
-Started by ``dispatch.py`` as a process of its own, with its order on standard input. It writes its end to
-the queue itself, so that the end is kept whether the service lives or not.
+Started by ``dispatch.py``, under a guard, as a process of its own, with its order on standard input. It
+writes its end to the queue itself, so that the end is kept whether the service lives or not.
 """
 
 import json
@@ -23,7 +23,7 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import Order, OrderState
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
-from fallback_tier.service.worker.order import WorkOrder
+from fallback_tier.service.worker.order import WorkOrder, took_too_long
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import defect, problem_of
@@ -36,10 +36,19 @@ class _Stopped(BaseException):
     """SIGTERM: what is running is ended in good order, and can be resumed."""
 
 
+class _Late(BaseException):
+    """SIGALRM: the fix has taken as long as it may."""
+
+
 def main() -> None:
-    """Read the order, do it. The exit code tells nothing: the queue does."""
+    """Read the order, do it. The exit code tells nothing: the queue does.
+
+    The limit on a fix's time is kept here: the service that started it may be dead by then.
+    """
     signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGALRM, _late)
     order = WorkOrder.model_validate_json(sys.stdin.buffer.read())
+    signal.setitimer(signal.ITIMER_REAL, order.settings.limits.fix_s)
     os.set_inheritable(order.lock, False)  # no client of ours may outlive us with it
     write_holder(order.lock)
     try:
@@ -51,6 +60,11 @@ def main() -> None:
 def _stop(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Stopped
+
+
+def _late(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Late
 
 
 def work(order: WorkOrder) -> None:
@@ -65,6 +79,8 @@ def work(order: WorkOrder) -> None:
             assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
             message = json.dumps(document(fixed.result))
             queue.end(order.fix_id, fixed.result.outcome, message)
+        except _Late:
+            queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
         except FallbackError as error:
             queue.fail(order.fix_id, problem_of(error))
         except Exception as error:

@@ -10,6 +10,7 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.workers.locks import WorkerLocks
+from fallback_tier.workers.problem import Problem
 
 
 class WorkOrder(Frozen):
@@ -25,6 +26,15 @@ class WorkOrder(Frozen):
         """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
         plain = self.model_dump(mode="json") | {"secrets": secrets.revealed()}
         return json.dumps(plain).encode()
+
+
+def took_too_long(limit_s: float) -> Problem:
+    """Why a fix was ended."""
+    return Problem(
+        code="time_limit",
+        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
+        next_step="Raise the limit, then resume the fix: what is on record is not run again.",
+    )
 
 
 def locks(state_dir: Path) -> WorkerLocks:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from fallback_tier.service.database import Database, service_db
+from fallback_tier.service.queue.queue import OrderQueue
 from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command
 from tests.service.running import Running, served, waited
@@ -153,6 +155,22 @@ def test_a_cancelled_fix_leaves_no_process_and_goes_on_when_asked(
         assert not list((state / "service" / "checkouts").iterdir())
         service.post(f"/v1/fixes/{fix_id}/resume")
         assert service.until_over(fix_id)["outcome"] == "verified"
+
+
+def test_a_fix_whose_service_has_died_takes_no_longer_either(tmp_path: Path, config: str) -> None:
+    """The limit is kept by the worker, and what it says is there for the next service."""
+    limited = config.replace("concurrent_fixes = 2", "fix_s = 8").replace('"3"', '"600"')
+    state = tmp_path / "state"
+    with served(state, limited) as first:
+        fix_id = submitted(first, 0)
+        (pid,) = waited(lambda: workers(state), bool)
+        first.kill()
+    waited(lambda: workers(state), lambda found: pid not in found)
+    with Database(service_db(state)) as database:
+        order = OrderQueue(database).get(fix_id)
+    assert order.state == "failed"
+    assert order.problem is not None
+    assert order.problem.code == "time_limit"
 
 
 def test_a_fix_that_takes_too_long_is_ended(tmp_path: Path, config: str) -> None:

@@ -104,12 +104,27 @@ def test_the_same_moment_however_it_is_written(tmp_path: Path, since: str) -> No
         assert [event.seq for event in store.events(since=since)] == [1]
 
 
-@pytest.mark.parametrize("since", ["", "yesterday", "2026-13-01", "0001-01-01T00:00:00Z"])
+@pytest.mark.parametrize("since", ["", "yesterday", "2026-13-01"])
 def test_what_is_no_time_is_an_error(tmp_path: Path, since: str) -> None:
     with closing(SqliteAuditStore(tmp_path / "audit.db")) as store:
         with pytest.raises(AuditStoreError, match="is no time") as caught:
             list(store.events(since=since))
         assert "RFC 3339" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [
+        ("0001-01-01T00:00:00Z", 1),
+        ("0001-01-01T00:00:00+05:00", 1),
+        ("9999-12-31T23:59:59-05:00", 0),
+    ],
+)
+def test_the_first_and_the_last_of_times(tmp_path: Path, since: str, count: int) -> None:
+    """A day before them, or in another zone, there is no date."""
+    with closing(SqliteAuditStore(tmp_path / "audit.db", clock=lambda: NOON)) as store:
+        store.append(SCOPE, EVENT)
+        assert len(list(store.events(since=since))) == count
 
 
 def test_payloads_that_were_not_asked_for_are_not_read(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """What the dispatcher takes from the queue, and what it makes of fixes that an earlier service left."""
 
 import fcntl
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from fallback_tier.observing.health.report import CheckState
 from fallback_tier.service.configuring import Secrets
@@ -14,6 +17,7 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import Asked, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
+from fallback_tier.service.worker import dispatch
 from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
 from fallback_tier.service.worker.order import locks
 from fallback_tier.workers.checkouts import checkout
@@ -61,6 +65,27 @@ def test_as_many_run_as_may(queue: OrderQueue, tmp_path: Path) -> None:
     one._look()
     assert queue.running() == ()
     assert not list((tmp_path / "service" / "workers").iterdir())
+
+
+def test_a_worker_knows_what_its_clients_may_know(
+    queue: OrderQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys come through its pipe; an issuer's secret, or a cloud's, is nothing to it."""
+    for name in ("FALLBACK_TIER_OIDC_SECRET", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "not-for-workers")
+    monkeypatch.setenv("UV_INDEX_OWN_PASSWORD", "for-uv")
+    script = "import os, sys; print(sys.stdin.read(), dict(os.environ))"
+    monkeypatch.setattr(dispatch, "_COMMAND", (sys.executable, "-c", script))
+    secrets = Secrets(api_key=SecretStr("for-the-model"), oidc=SecretStr("not-for-workers"))
+    settings = ServiceSettings(limits=Limits(concurrent_fixes=1, min_free_bytes=0))
+    one = Dispatcher(queue, settings, tmp_path, secrets)
+    one._look()
+    finished(one)
+    told = locks(tmp_path).log("fix-0").read_text()
+    assert "not-for-workers" not in told
+    assert "for-uv" in told
+    assert "for-the-model" in told
+    assert os.environ["PATH"] in told
 
 
 def test_nothing_begins_on_a_full_disk(queue: OrderQueue, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""A small process that stands over a worker, so that nothing of it lives on, however it ends.
+
+A worker starts clients, which start programs of their own. Where it is killed they would go on without
+anybody who waits for them. The guard is the worker's parent, becomes the parent of whatever the worker
+leaves (a "subreaper"), and kills that before it ends itself. It imports little: it costs a few megabytes.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+#: Of <linux/prctl.h>.
+_SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+
+#: From a worker's time limit, which it keeps itself, to the signal that ends it in any case (seconds).
+GRACE_S = 60.0
+
+#: For what was killed to be gone; one that is stuck in the kernel is left to the system (seconds).
+_GONE_S = 10.0
+
+
+def stand_guard(limit_s: float) -> None:
+    """Fork. The child returns, to do its work; this process waits for it, and ends as it ended.
+
+    ``limit_s``: how long it may take; it is killed some time after that. To be called before there is a
+    second thread. SIGTERM is passed on; the child gets it, too, where this process is killed.
+    """
+    guard = os.getpid()
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    worker = os.fork()
+    if worker == 0:
+        os.setpgid(0, 0)
+        _prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
+        if os.getppid() != guard:
+            os._exit(1)  # it was killed before we could know
+        return
+    os.close(0)  # the order on it is the worker's
+    signal.signal(signal.SIGTERM, _passing(worker, signal.SIGTERM))
+    signal.signal(signal.SIGALRM, _passing(worker, signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, limit_s + GRACE_S)
+    _end_as(_ended(worker))
+
+
+def _passing(worker: int, number: signal.Signals) -> Callable[[int, FrameType | None], None]:
+    def handle(_: int, __: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(worker, number)
+
+    return handle
+
+
+def _ended(worker: int) -> int:
+    """The worker's exit code, once it and all that it left are gone (negative: a signal's number)."""
+    while True:
+        found, status = os.waitpid(-1, 0)
+        if found == worker:
+            break
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _kill_what_is_left()
+    return os.waitstatus_to_exitcode(status)
+
+
+def _kill_what_is_left() -> None:
+    """Whose parent was killed becomes ours, and is killed in the next round."""
+    until = time.monotonic() + _GONE_S
+    with suppress(ChildProcessError):  # none is left
+        while time.monotonic() < until:
+            for child in _children():
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    tasks = Path("/proc/self/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text("ascii").split()]
+
+
+def _end_as(code: int) -> None:
+    """Whoever started us learns how the worker ended."""
+    if code < 0:
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(max(0, code))
+
+
+def _prctl(option: int, value: int) -> None:
+    """Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl {option}")
