@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from fallback_tier.errors import FallbackError
 from fallback_tier.observing.record import open_record
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.pages import (
@@ -25,9 +26,8 @@ from fallback_tier.portal.pages import (
 )
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, problem_page
-from fallback_tier.portal.sessions import Sessions
+from fallback_tier.service.http.problems import status_of
 from fallback_tier.service.opening import Service
-from fallback_tier.service.roles import Caller
 
 #: A browser asks again after an hour, so that a new version's pages meet the new version's files.
 _STATIC_HEADERS = {
@@ -55,18 +55,16 @@ PAGES = (
 
 @dataclass(frozen=True)
 class Portal:
-    """Pages, and whom their sessions belong to."""
+    """Pages, and what they are made from."""
 
-    sessions: Sessions
     board: Board
 
-    def caller(self, request: Request) -> Caller | None:
-        """For the service's door: who has signed in with this browser."""
-        return self.sessions.caller(request)
+    def problem(self, request: Request, error: FallbackError) -> Response:
+        """An error of the service's own routes as a page."""
+        return problem_page(request, status_of(error), error.problem, error.next_step)
 
     def mount(self, app: FastAPI) -> None:
         """Pages below ``/portal``, which is also where ``/`` leads."""
-        app.state.sessions = self.sessions
         app.state.board = self.board
         app.state.last_report = verification.LastReport()
         for pages in PAGES:
@@ -79,10 +77,7 @@ class Portal:
 def open_portal(service: Service) -> Portal:
     """The portal of a service."""
     record = service.record
-    return Portal(
-        Sessions(service.keys, generation=service.people.generation),
-        Board(partial(open_record, record.state_dir, record.settings)),
-    )
+    return Portal(Board(partial(open_record, record.state_dir, record.settings)))
 
 
 class _Static(StaticFiles):

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fallback_audit.showing.describe import visible
-from fallback_tier.portal.sessions import SignedIn
+from fallback_tier.service.http.sessions import SignedIn
 
 #: Where all pages are.
 PREFIX = "/portal"
@@ -59,7 +59,7 @@ def page(
     content = render(
         template,
         who=None if signed_in is None else signed_in.caller,
-        form_token="" if signed_in is None else signed_in.session.form_token,
+        form_token="" if signed_in is None else signed_in.form_token,
         here=request.url.path,
         **facts,
     )

@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from fallback_audit.errors import AuditError
 from fallback_tier.errors import FallbackError
 from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.sessions import Sessions, SignedIn
 from fallback_tier.service.http.problems import status_of
 from fallback_tier.service.http.security import AccessControl
+from fallback_tier.service.http.sessions import Sessions, SignedIn
 from fallback_tier.service.refusals import NotAllowedError, NotSignedInError
 from fallback_tier.service.roles import Role
 
@@ -75,7 +75,8 @@ def way_back(text: str) -> str:
     """A page of ours, or the first one: nobody is led to another site."""
     parts = urlsplit(text)
     ours = not parts.scheme and not parts.netloc and parts.path.startswith(PREFIX + "/")
-    plain = "\\" not in text and text.isprintable() and len(text) <= _MAX_NEXT
+    plain = text.isascii() and text.isprintable() and not {" ", "\\"} & {*text}
+    plain = plain and len(text) <= _MAX_NEXT
     return text if ours and plain else f"{PREFIX}/"
 
 
@@ -98,7 +99,7 @@ def may(role: Role) -> Callable[..., SignedIn]:
         if not caller.may(role):
             raise NotAllowedError(
                 f"{caller.name} does not have the role {role}.",
-                next_step=f"It has {', '.join(sorted(caller.roles))}; sign in with another key.",
+                next_step=f"It has {', '.join(sorted(caller.roles))}; sign in as somebody who has it.",
             )
         return found
 

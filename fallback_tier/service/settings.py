@@ -178,11 +178,6 @@ class PeopleSettings(_Table):
     )
     oidc: OidcSettings | None = Field(default=None, description="at an OpenID Connect issuer")
 
-    @property
-    def can_sign_in(self) -> bool:
-        """Somebody can, in some way."""
-        return self.local or self.oidc is not None
-
 
 class ServiceSettings(_Table):
     """The whole file."""

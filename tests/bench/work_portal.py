@@ -21,9 +21,6 @@ Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
 #: Services live as long as this process.
 _OPEN: list[Any] = []
 
-#: As a browser keeps it.
-_COOKIE = "fallback-tier-session"
-
 
 def prepare(place: Path, side: str, events: str) -> Prepared:
     """``side``: "page" or "bare". ``events``: how many are on record before the server starts."""
@@ -74,10 +71,22 @@ def _portal(place: Path, events: int) -> tuple[FastAPI, dict[str, str]]:
     _OPEN.append(open_service(ServiceSettings.model_validate(settings), state, Secrets()))
     service = _OPEN[-1].__enter__()
     _write(state, events)
-    portal = open_portal(service)
+    app = create_app(service, pages=open_portal(service))
     key = service.keys.new("bench", [Role.READ]).secret
-    number = portal.sessions.begin(key)
-    return create_app(service, pages=portal), {"Cookie": f"{_COOKIE}={number}"}
+    return app, {"Cookie": _signed_in(app, key)}
+
+
+def _signed_in(app: FastAPI, key: str) -> str:
+    """The cookie of a browser that has signed in, as it sends it."""
+    from fastapi.testclient import TestClient
+
+    client = TestClient(app)
+    form = {"key": key}
+    answer = client.post("/portal/sign-in", data=form, headers={"Sec-Fetch-Site": "same-origin"})
+    ((name, value),) = client.cookies.items()
+    if "sign-in" in str(answer.url):
+        raise RuntimeError(f"{answer.status_code}: {answer.text[:200]}")
+    return f"{name}={value}"
 
 
 def _write(state: Path, events: int) -> None:

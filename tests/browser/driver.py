@@ -138,6 +138,7 @@ class Browser:
         self.open(f"{address}/portal/sign-in")
         if not self.address.endswith("sign-in"):
             return  # the session is still there
+        self.run("document.querySelector('.sign-in details')?.setAttribute('open', '')")
         self.run("document.getElementById('key').focus()")
         self.write(key)
         self.press(ENTER)

@@ -10,7 +10,7 @@ from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.given import Read, TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
-from fallback_tier.portal.sessions import SignedIn
+from fallback_tier.service.http.sessions import SignedIn
 from fallback_tier.service.refusals import NotFoundError
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)

@@ -1,7 +1,7 @@
 """From a form to a decision of the service, and what follows of it."""
 
 from fallback_tier.errors import FallbackError, InputError
-from fallback_tier.portal.sessions import SignedIn
+from fallback_tier.service.http.sessions import SignedIn
 from fallback_tier.service.opening import Service
 from fallback_tier.service.operations.reviews import Decided, Decision, Verdict
 from fallback_tier.service.roles import Role

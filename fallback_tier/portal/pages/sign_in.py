@@ -1,4 +1,4 @@
-"""Sign in with an API key, sign out."""
+"""Sign in, in each way that the service has: a password, an issuer, a key. Sign out."""
 
 from typing import Annotated
 
@@ -7,13 +7,17 @@ from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import SIGN_IN, PageRoute, SendingReader, sessions_of, way_back
-from fallback_tier.portal.sessions import clear_cookie, set_cookie
+from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import AccessControl, address_of, check_same_origin
+from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 #: A key has 47 characters; what is longer was not made by us.
 _MAX_KEY = 200
+
+_WRONG_KEY = "This key is not valid, or not any more."
+_WRONG_PERSON = "There is nobody of this name with this password."
 
 
 @router.get("/sign-in")
@@ -21,33 +25,63 @@ def form(request: Request, next: Annotated[str, Query()] = "") -> Response:  # n
     """The form; who has signed in is led on."""
     if sessions_of(request).signed_in(request) is not None:
         return RedirectResponse(way_back(next), 303)
-    return page("sign_in.html", request, None, next=next, wrong=False)
+    return _page(request, next)
 
 
 @router.post("/sign-in")
 def sign_in(
     request: Request,
+    name: Annotated[str, Form(max_length=MAX_NAME_CHARS)] = "",
+    password: Annotated[str, Form(max_length=MAX_PASSWORD)] = "",
     key: Annotated[str, Form(max_length=_MAX_KEY)] = "",
     next: Annotated[str, Form()] = "",  # noqa: A002
 ) -> Response:
-    """Exchange a key for a session. Wrong ones are counted by address, as the routes count them."""
+    """A name with its password, or a key, begins a session. Wrong ones are counted by address, as the
+    routes count them."""
     check_same_origin(request)
     doorman: AccessControl = request.app.state.doorman
-    address = address_of(request)
-    number = sessions_of(request).begin(key.strip())
-    if number is None:
-        doorman.check_failures(address)
+    sessions, address = sessions_of(request), address_of(request)
+    if key:
+        # A valid key comes in wherever others have guessed: nobody guesses one.
+        if (caller := sessions.open_by_key(request, key.strip())) is None:
+            doorman.check_failures(address)
+    else:
+        doorman.check_address(request)
+        caller = sessions.open_by_password(request, name.strip(), password)
+    if caller is None:
         doorman.failed(address)
-        return page("sign_in.html", request, None, status=401, next=next, wrong=True)
-    answer = RedirectResponse(way_back(next), 303)
-    set_cookie(request, answer, number)
-    return answer
+        wrong = _WRONG_KEY if key else _WRONG_PERSON
+        return _page(request, next, status=401, wrong=wrong, name=name, by_key=bool(key))
+    return RedirectResponse(way_back(next), 303)
 
 
 @router.post("/sign-out")
 def sign_out(request: Request, _: SendingReader) -> Response:
     """End this session."""
-    sessions_of(request).end(request)
-    answer = RedirectResponse(SIGN_IN, 303)
-    clear_cookie(request, answer)
-    return answer
+    sessions_of(request).close(request)
+    return RedirectResponse(SIGN_IN, 303)
+
+
+def _page(
+    request: Request,
+    after: str,
+    *,
+    status: int = 200,
+    wrong: str = "",
+    name: str = "",
+    by_key: bool = False,
+) -> Response:
+    oidc: Oidc | None = request.app.state.oidc
+    return page(
+        "sign_in.html",
+        request,
+        None,
+        status=status,
+        next=after,
+        after=way_back(after),
+        wrong=wrong,
+        name=name,
+        by_key=by_key,
+        is_local=request.app.state.people is not None,
+        issuer=None if oidc is None else oidc.host,
+    )

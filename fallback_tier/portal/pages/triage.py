@@ -13,11 +13,11 @@ from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
-from fallback_tier.portal.sessions import SignedIn
 from fallback_tier.portal.views.chain import chain_state
 from fallback_tier.portal.views.decided import decision_message
 from fallback_tier.portal.views.triage import triage
 from fallback_tier.service.http.given import FixId, TheService
+from fallback_tier.service.http.sessions import SignedIn
 from fallback_tier.service.opening import Service
 from fallback_tier.service.operations.reviews import Verdict
 from fallback_tier.service.refusals import ConflictError

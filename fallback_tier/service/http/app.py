@@ -6,11 +6,12 @@ from importlib.metadata import version
 from typing import Protocol
 
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.sessions import SessionMiddleware
 
+from fallback_tier.errors import FallbackError
 from fallback_tier.service.http import (
     problems,
     routes_attempts,
@@ -23,10 +24,9 @@ from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
 from fallback_tier.service.http.building import build_models
 from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import AccessControl
-from fallback_tier.service.http.sessions import COOKIE, Sessions
+from fallback_tier.service.http.sessions import COOKIE, COOKIE_TLS, Sessions
 from fallback_tier.service.opening import Service
 from fallback_tier.service.people import session_key
-from fallback_tier.service.roles import Caller
 
 OPENAPI = "/v1/openapi.json"
 
@@ -39,8 +39,8 @@ DESCRIPTION = (
 class Pages(Protocol):
     """What people open with a browser, beside the routes."""
 
-    def caller(self, request: Request) -> Caller | None:
-        """Whose session this request comes from; None: nobody's."""
+    def problem(self, request: Request, error: FallbackError) -> Response:
+        """An error of a route that a browser was led to, as it is told to a person."""
         ...
 
     def mount(self, app: FastAPI) -> None:
@@ -81,22 +81,15 @@ def create_app(
             Middleware(TimeLimit, seconds=limits.request_s, observe=reported),
             Middleware(DeclaredSize, max_bytes=limits.body_bytes),
             Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),
-            *([_session_middleware(service)] if people.can_sign_in else []),
+            _session_middleware(service),
         ],
     )
     app.state.service = service
-    app.state.sessions = sessions = Sessions(
-        service.people, people.session_s, people.oidc.session_s if people.oidc else 0.0
-    )
+    app.state.sessions = Sessions(service.keys, service.people, people)
     app.state.people = service.people if people.local else None
     app.state.oidc = None if people.oidc is None else Oidc(people.oidc, service.secrets.oidc)
-
-    def session(request: Request) -> Caller | None:
-        """A person's, or that of who gave a key to the pages."""
-        return sessions.caller(request) or (None if pages is None else pages.caller(request))
-
-    app.state.doorman = AccessControl(service.keys, limits, session)
-    problems.install(app)
+    app.state.doorman = AccessControl(service.keys, limits, app.state.sessions.caller)
+    problems.install(app, None if pages is None else pages.problem)
     for router in (
         routes_fixes.router,
         routes_reviews.router,
@@ -113,15 +106,16 @@ def create_app(
 
 
 def _session_middleware(service: Service) -> Middleware:
-    """``lax``: the way back from an issuer is a link from another site."""
+    """``lax`` where there is an issuer: the way back from it is a link from another site."""
     listening, people = service.settings.listen, service.settings.people
+    is_tls = bool(listening.tls_cert or listening.trusted_proxies)
     return Middleware(
         SessionMiddleware,
         secret_key=session_key(service.state_dir),
-        session_cookie=COOKIE,
+        session_cookie=COOKIE_TLS if is_tls else COOKIE,
         max_age=int(max(people.session_s, people.oidc.session_s if people.oidc else 0.0)),
-        same_site="lax",
-        https_only=bool(listening.tls_cert or listening.trusted_proxies),
+        same_site="strict" if people.oidc is None else "lax",
+        https_only=is_tls,
     )
 
 

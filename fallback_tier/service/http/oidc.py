@@ -1,6 +1,7 @@
 """People of an OpenID Connect issuer: authlib asks it, with PKCE; state and nonce are in the session."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 from authlib.integrations.starlette_client import OAuth, OAuthError
@@ -41,6 +42,11 @@ class Oidc:
                 "timeout": _TIMEOUT_S,
             },
         )
+
+    @property
+    def host(self) -> str:
+        """The issuer, as people know it."""
+        return urlsplit(self._settings.issuer).netloc
 
     async def begin(self, request: Request) -> Response:
         """To the issuer. Raises BusyError: it can't be asked."""

@@ -1,9 +1,11 @@
 """Every error as problem+json (RFC 9457): what is wrong, why, and the next step."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+import anyio.to_thread
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -26,6 +28,9 @@ from fallback_tier.errors import (
 from fallback_tier.service.refusals import NotSignedInError, RequestRefusedError, TooManyError
 
 MEDIA_TYPE = "application/problem+json"
+
+#: What a browser asks for when it opens an address, and no program of its pages does.
+_HTML = "text/html"
 
 #: Faults of a request that are told at once.
 _MAX_FAULTS = 10
@@ -112,11 +117,14 @@ def defect(error: Exception) -> JSONResponse:
     return JSONResponse(body, 500, media_type=MEDIA_TYPE)
 
 
-def install(app: FastAPI) -> None:
-    """Whatever goes wrong in a route is told in this form."""
+def install(app: FastAPI, page: Callable[[Request, FallbackError], Response] | None = None) -> None:
+    """Whatever goes wrong in a route is told in this form; as a ``page`` to a person whom a link or an
+    issuer led here."""
 
     @app.exception_handler(FallbackError)
-    async def ours(_: Request, error: FallbackError) -> JSONResponse:
+    async def ours(request: Request, error: FallbackError) -> Response:
+        if page is not None and _HTML in request.headers.get("accept", ""):
+            return await anyio.to_thread.run_sync(page, request, error)
         return response(error)
 
     @app.exception_handler(HTTPException)

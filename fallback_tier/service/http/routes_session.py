@@ -1,4 +1,4 @@
-"""People sign in and out. With a key nobody needs a session."""
+"""People sign in and out. A program sends its key with each request, and needs no session."""
 
 from typing import Annotated
 
@@ -64,14 +64,13 @@ def sign_in(request: Request, given: SignIn) -> Who:
     check_same_origin(request, unknown=True)
     doorman: AccessControl = request.app.state.doorman
     address = doorman.check_address(request)
-    caller = people.signed_in(given.name, given.password)
+    sessions: Sessions = request.app.state.sessions
+    caller = sessions.open_by_password(request, given.name, given.password)
     if caller is None:
         doorman.failed(address)
         raise NotSignedInError(
             "There is nobody of this name with this password.", next_step="Try again."
         )
-    sessions: Sessions = request.app.state.sessions
-    sessions.open(request, given.name, caller.roles)
     return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=True)
 
 
@@ -123,5 +122,5 @@ async def from_issuer(request: Request, oidc: TheIssuer) -> Response:
     name, roles = await oidc.end(request)
     after = str(request.session.get("after", _AFTER))
     sessions: Sessions = request.app.state.sessions
-    await anyio.to_thread.run_sync(sessions.open, request, name, roles, oidc.issuer)
+    await anyio.to_thread.run_sync(sessions.open_by_issuer, request, name, roles, oidc.issuer)
     return RedirectResponse(after, status_code=303)

@@ -50,7 +50,7 @@ def test_no_script_reads_the_cookie(local: House) -> None:
     answer = local.client().post("/v1/session", json=ADA)
     flags = answer.headers["set-cookie"].lower()
     assert "httponly" in flags
-    assert "samesite=lax" in flags
+    assert "samesite=strict" in flags
     assert PASSWORD not in flags
 
 
