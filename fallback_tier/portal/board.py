@@ -5,7 +5,7 @@ A page asks the board, not the record: a record of a million events costs a page
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -30,7 +30,7 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe_human import decided_words, reopened_words
-from fallback_tier.observing.following import Follower, Position
+from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.views.triage import Spent
 from fallback_tier.wiring.trail import TrailReader
 
@@ -126,9 +126,12 @@ class Day:
 
 
 class Board:
-    """Told of events by a follower of its own; ``catch_up`` before it is asked."""
+    """Told of events by a follower of its own; ``catch_up`` before it is asked. ``live``: who else is told
+    of what is recorded from now on."""
 
-    def __init__(self, open_reader: Callable[[], TrailReader | None]) -> None:
+    def __init__(
+        self, open_reader: Callable[[], TrailReader | None], live: Sequence[Taker] = ()
+    ) -> None:
         self.lock = threading.RLock()
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
@@ -148,7 +151,7 @@ class Board:
             ReviewDecided.__name__: self._decided,
             TransitionReopened.__name__: self._reopened,
         }
-        self._follower = Follower(open_reader, every=[self])
+        self._follower = Follower(open_reader, every=[self], live=live)
         self._seen = 0
         self._clear()
 
@@ -166,6 +169,11 @@ class Board:
     def catch_up(self) -> Position:
         """Read what was recorded since, for two seconds at most; how far that went."""
         return self._follower.catch_up()
+
+    @property
+    def read_to(self) -> int:
+        """The number of the last event that it was told of, or could have been."""
+        return self._follower.position.read
 
     def take(self, stored: StoredEvent) -> None:
         """The next event. A number that was there before: the record was restored, or begun again."""

@@ -9,10 +9,12 @@ from fallback_tier.portal.board import Board
 
 
 class Read:
-    """The board, and how far it has read: ``behind`` events are missing from what it tells."""
+    """The board, and how far it has read: ``to`` this event; ``behind`` events are missing from what it
+    tells."""
 
     def __init__(self, board: Board, position: Position) -> None:
         self.board = board
+        self.to = position.read
         self.behind = position.behind
         self.problem = position.problem
 

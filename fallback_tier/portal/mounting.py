@@ -11,9 +11,11 @@ from starlette.staticfiles import StaticFiles
 from fallback_tier.errors import FallbackError
 from fallback_tier.observing.record import open_record
 from fallback_tier.portal.board import Board
+from fallback_tier.portal.changes import Bell, Recent
 from fallback_tier.portal.pages import (
     about,
     alike,
+    changes,
     evidence,
     export,
     fixes,
@@ -44,6 +46,7 @@ PAGES = (
     queue,
     triage,
     alike,
+    changes,
     export,
     fixes,
     evidence,
@@ -58,6 +61,7 @@ class Portal:
     """Pages, and what they are made from."""
 
     board: Board
+    bell: Bell
 
     def problem(self, request: Request, error: FallbackError) -> Response:
         """An error of the service's own routes as a page."""
@@ -65,7 +69,7 @@ class Portal:
 
     def mount(self, app: FastAPI) -> None:
         """Pages below ``/portal``, which is also where ``/`` leads."""
-        app.state.board = self.board
+        app.state.board, app.state.bell = self.board, self.bell
         app.state.last_report = verification.LastReport()
         for pages in PAGES:
             app.include_router(pages.router)
@@ -77,7 +81,9 @@ class Portal:
 def open_portal(service: Service) -> Portal:
     """The portal of a service."""
     record = service.record
-    return Portal(Board(partial(open_record, record.state_dir, record.settings)))
+    recent = Recent()
+    board = Board(partial(open_record, record.state_dir, record.settings), live=[recent])
+    return Portal(board, Bell(board, recent, service.feed, service.settings.limits.followers))
 
 
 class _Static(StaticFiles):

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fallback_audit.showing.describe import visible
+from fallback_tier.portal.given import Read
 from fallback_tier.service.http.sessions import SignedIn
 
 #: Where all pages are.
@@ -55,12 +56,15 @@ def page(
     status: int = 200,
     **facts: Any,
 ) -> HTMLResponse:
-    """A page, or a part of one."""
+    """A page, or a part of one. Where ``facts`` has what was ``read`` of the record, the page says so, and
+    listens to what comes behind it."""
+    read: Read | None = facts.get("read")
     content = render(
         template,
         who=None if signed_in is None else signed_in.caller,
         form_token="" if signed_in is None else signed_in.form_token,
         here=request.url.path,
+        read_to=None if read is None else read.to,
         **facts,
     )
     return HTMLResponse(content, status, HEADERS)

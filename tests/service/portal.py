@@ -37,6 +37,9 @@ TRAILS = {
 #: Of these, what waits for an answer, the newest first.
 WAITING = ("fix-model", "fix-budget", "fix-gates", "fix-same", "fix-cap")
 
+#: Questions in the queue of the server that browsers are tested with.
+QUEUE = 200
+
 #: What a browser sends with a form of a page that it has open.
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 

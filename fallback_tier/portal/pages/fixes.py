@@ -80,13 +80,13 @@ def fix(
     after: _After = 0,
     part: bool = False,
 ) -> Response:
-    """Its events behind number ``after``, a page of them. ``part``: the timeline alone."""
+    """Its events behind number ``after``, a page of them. ``part``: what the page shows of it alone."""
     line = line_of(read, fix_id)
     events = service.audits.events(fix_id=fix_id, after=after, limit=PAGE + 1)
     with service.record.reading() as reader:
         chain = chain_state(service.record, reader)
     return page(
-        "timeline.html" if part else "fix.html",
+        "fix_body.html" if part else "fix.html",
         request,
         who,
         read=read,

@@ -8,9 +8,10 @@ from fastapi.responses import RedirectResponse, Response
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.portal.alike import alike
-from fallback_tier.portal.board import Board, FixLine
-from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.board import FixLine
+from fallback_tier.portal.given import Read, TheBoard
 from fallback_tier.portal.pages.deciding import gone_on, read_decision
+from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
 from fallback_tier.portal.views.chain import chain_state
@@ -36,7 +37,13 @@ def show(
     done: str = "",
 ) -> Response:
     """The screen. ``done``: the fix that was decided just before, and how."""
-    return _screen(request, service, read.board, who, fix_id, message=decision_message(done))
+    return _screen(request, service, read, who, fix_id, message=decision_message(done))
+
+
+@router.get("/fixes/{fix_id}/meanwhile")
+def meanwhile(request: Request, read: TheBoard, who: Reader, fix_id: FixId) -> Response:
+    """For a screen that is open: was the question answered since?"""
+    return page("meanwhile.html", request, who, answer=line_of(read, fix_id).answer)
 
 
 @router.post("/fixes/{fix_id}/decisions")
@@ -61,12 +68,12 @@ def decide(
     except ConflictError as error:
         message = f"{error.problem} Your decision was not recorded."
         return _screen(
-            request, service, read.board, who, fix_id, problem=message, because=because, status=409
+            request, service, read, who, fix_id, problem=message, because=because, status=409
         )
     except InputError as error:
         message = f"{error.problem} {error.next_step}"
         return _screen(
-            request, service, read.board, who, fix_id, problem=message, because=because, status=422
+            request, service, read, who, fix_id, problem=message, because=because, status=422
         )
     word = gone_on(service, who, decided)
     following = _after(waiting, fix_id)
@@ -84,7 +91,7 @@ def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
 def _screen(
     request: Request,
     service: Service,
-    board: Board,
+    read: Read,
     who: SignedIn,
     fix_id: str,
     *,
@@ -97,8 +104,8 @@ def _screen(
     with service.record.reading() as reader:
         seen = triage(review, read_history(reader, fix_id))
         chain = chain_state(service.record, reader)
-    board.catch_up()
-    waiting = board.waiting()
+    read.board.catch_up()
+    waiting = read.board.waiting()
     places = [one.fix_id for one in waiting]
     at = places.index(fix_id) if fix_id in places else None
     return page(
@@ -106,6 +113,7 @@ def _screen(
         request,
         who,
         status=status,
+        read=read,
         seen=seen,
         review=review,
         question=review.question,

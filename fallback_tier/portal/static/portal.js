@@ -8,9 +8,11 @@
   const refuse = function () { throw new Error("no code is made of text here"); };
   window.htmx?.registerExtension("portal", {
     init: (api) => api.initSecurity(policy, refuse, refuse),
+    // What a reader has opened stays open.
+    htmx_before_morph_attr: (element, { attrName }) => !(attrName === "open" && element.localName === "details"),
   });
 
-  const page = document.body.dataset.page;
+  const { page, fix } = document.body.dataset;
   const isTyping = (target) => target.matches?.("textarea, select, input:not([type=radio], [type=checkbox])");
   const rows = () => [...document.querySelectorAll("[data-rows] .row")];
 
@@ -71,6 +73,34 @@
     because.rows = Math.min(8, because.value.split("\n").length);
   };
   because?.addEventListener("input", grow);
+
+  // Parts that show the record are asked for again when something was recorded: the server tells it, as long
+  // as the page is seen (a browser has few connections to a server); where it can't, they are asked for now
+  // and then.
+  const live = [...document.querySelectorAll("[data-live]")];
+  const refresh = () => live.forEach((one) => window.htmx?.trigger(one, "changed"));
+  let stream = null, last = null;
+  function listen() {
+    const from = new URL(document.body.dataset.changes, location);
+    if (last !== null) from.searchParams.set("after", last);
+    stream = new EventSource(from);
+    stream.addEventListener("changed", (event) => {
+      last = event.lastEventId;
+      const fixes = JSON.parse(event.data);
+      if (!fix || !fixes || fixes.includes(fix)) refresh();
+    });
+  }
+  if (live.length && document.body.dataset.changes) {
+    const isOpen = () => stream?.readyState === EventSource.OPEN;
+    const look = () => {
+      if (document.hidden) { stream?.close(); stream = null; return; }
+      if (!stream || stream.readyState === EventSource.CLOSED) listen();
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
+    window.addEventListener("pagehide", () => stream?.close());
+    setInterval(() => { if (!document.hidden && !isOpen()) { refresh(); look(); } }, 10000);
+  }
 
   if (page === "queue") rows()[0]?.focus({ preventScroll: true });
 })();

@@ -51,6 +51,11 @@ class Feed:
         """How many follow some fix now."""
         return sum(one.followers for one in self._followed.values())
 
+    @property
+    def is_closed(self) -> bool:
+        """The service ends."""
+        return self._closed.is_set()
+
     def close(self) -> None:
         """Every stream ends at once; its reader comes back with the last number that it has."""
         self._closed.set()
@@ -59,7 +64,7 @@ class Feed:
 
     async def check(self, fix_id: str) -> None:
         """Before a stream begins. Raises NotFoundError; BusyError: too many are open."""
-        if self.followers >= self._max or self._closed.is_set():
+        if self.followers >= self._max or self.is_closed:
             raise BusyError(
                 f"{self.followers:,} event streams are open, and no more are taken.",
                 next_step="Try again later, or ask GET /v1/fixes/{id} now and then.",
@@ -96,7 +101,7 @@ class Feed:
                     yield reported
             if one.failed is not None:
                 raise one.failed
-            if one.over or self._closed.is_set():
+            if one.over or self.is_closed:
                 return
             await changed.wait()
 

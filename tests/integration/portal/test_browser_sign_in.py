@@ -2,15 +2,13 @@
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.people import People
 from fallback_tier.service.roles import Role
-from tests.browser.driver import ENTER, TAB, Browser, chromium, why_no_browser
-from tests.browser.hostile import spy
+from tests.browser.driver import ENTER, TAB, Browser, why_no_browser
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
 from tests.service.portal import write_trails
 from tests.service.running import Running, served
@@ -24,21 +22,17 @@ PASSWORD = "correct horse battery"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("sign-in")
-
-
-@pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
     with issuing() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def server(place: Path, issuer: Issuer) -> Iterator[Running]:
+def server(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[Running]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    place = tmp_path_factory.mktemp("sign-in")
     state = place / "state"
     write_trails(state)
     config = (
@@ -52,13 +46,6 @@ def server(place: Path, issuer: Issuer) -> Iterator[Running]:
         with Database(service_db(state)) as database:
             People(database).put("Ada", PASSWORD, [Role.READ, Role.DECIDE])
         yield running
-
-
-@pytest.fixture(scope="module")
-def driver(place: Path) -> Iterator[Browser]:
-    with chromium(place) as started:
-        spy(started)
-        yield started
 
 
 @pytest.fixture
