@@ -23,7 +23,7 @@ from fallback_plugins.pypi.resolving.wanted import has_own_index, leaves_transit
 from fallback_plugins.pypi.strategies.direct import affected_places
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search, State
-from fallback_plugins.pypi.surveying.compiled import steps
+from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Resolution, ordered
@@ -111,15 +111,17 @@ class ManifestProject:
 
     @cached_property
     def _locks_beside(self) -> Mapping[str, str]:
-        """Locks in the folder of a project's own metadata: they decide what is installed there."""
+        """Locks in the folder of a project's own metadata, and what has been compiled from that: they
+        decide what is installed."""
         if kind_of(self.path) not in METADATA:
             return {}
         folder = posixpath.dirname(self.path)
-        return {
+        locks = {
             path: self.repo.read_text(path)
             for path in self.repo.tracked_files
             if posixpath.dirname(path) == folder and kind_of(path) in DECIDING_LOCKS
         }
+        return {**locks, **compiled_for(self.repo, self.path)}
 
     def _forced(self, advisory: Advisory) -> ProjectFix | None:
         """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.locks.uv_files import manifest_paths
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.surveying.compiled import decided_by
+from fallback_plugins.pypi.surveying.compiled import compiled_for, decided_by
 from fallback_plugins.pypi.surveying.survey import Place
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
@@ -62,7 +62,11 @@ def places_in_use(
 
 
 def _compiled(repo: RepoContext, place: Place, places: Sequence[Place]) -> list[str | None]:
-    """What has been compiled from an ``.in`` file."""
+    """What has been compiled from an ``.in`` file, or from a project's own metadata."""
+    if place.kind in METADATA:
+        pinned = [one for one in places if one.kind is Kind.REQUIREMENTS and not one.is_range]
+        files = compiled_for(repo, place.path) if pinned else {}
+        return [one.current for one in pinned if one.path in files]
     target = str(PurePosixPath(place.path).with_suffix(".txt"))
     if not place.path.endswith(".in") or not repo.has(target):
         return []

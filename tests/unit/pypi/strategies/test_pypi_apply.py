@@ -51,6 +51,29 @@ def test_every_place_of_a_set_is_raised_to_one_version(tmp_path: Path) -> None:
     assert all(repo.read_text(change.path) == change.before for change in result.changes)
 
 
+COMPILED = "idna==3.1\n    # via\n    #   app (pyproject.toml)\n    #   six\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "compiled", "stays"),
+    [
+        pytest.param("idna~=3.0", COMPILED, True, id="compiled from it"),
+        pytest.param("idna~=3.0", "app==1\nidna==3.1\n    # via app\n", True, id="itself pinned"),
+        pytest.param("idna~=3.0", "idna==3.1\n    # via six\n", False, id="compiled from another"),
+        pytest.param("idna~=3.0", "idna==3.1\n", False, id="written by hand"),
+        pytest.param("idna>=3.0,<3.5", COMPILED, False, id="does not admit what is fixed"),
+    ],
+)
+def test_a_range_stays_where_what_is_compiled_from_it_decides(
+    tmp_path: Path, asked: str, compiled: str, stays: bool
+) -> None:
+    files = {"pyproject.toml": pyproject(asked), "install/requirements.txt": compiled}
+    result = apply(offline(tmp_path, files))
+    changed = {change.path for change in result.changes}
+    assert changed == {"install/requirements.txt", *(() if stays else ("pyproject.toml",))}
+    assert "idna==3.7" in after(result, "install/requirements.txt")
+
+
 def test_the_lowest_fix_of_its_own_line(tmp_path: Path) -> None:
     files = {"requirements.txt": "idna==2.8\n", "requirements-dev.txt": "idna==3.1\n"}
     result = apply(offline(tmp_path, files))

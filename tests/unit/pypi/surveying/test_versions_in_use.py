@@ -60,6 +60,28 @@ def told(
             },
             "a/requirements.txt",
         ),
+        # From a project's metadata too, wherever it was written, and with the project itself pinned.
+        (
+            {
+                "pyproject.toml": PEP_621,
+                "deploy/requirements.txt": "leaf==1.3\n  # via\n  #   six\n  #   App (pyproject.toml)\n",
+            },
+            "deploy/requirements.txt",
+        ),
+        (
+            {
+                "a/setup.cfg": f"[metadata]\nname = app\n{SETUP_CFG}",
+                "a/requirements.txt": "leaf==1.3  # via app (a/setup.cfg)\n",
+            },
+            "a/requirements.txt",
+        ),
+        (
+            {
+                "pyproject.toml": PEP_621,
+                "install/requirements.txt": "app==2.0\nleaf==1.3\n    # via app\n",
+            },
+            "install/requirements.txt",
+        ),
     ],
 )
 def test_a_locks_choice_counts_for_its_project(
@@ -98,6 +120,32 @@ def test_a_locks_choice_counts_for_its_project(
             ["pylock.toml 1.3", "pyproject.toml 1.1"],
         ),
         ({"pyproject.toml": POETRY, "poetry.lock": OTHER_LOCK}, ["pyproject.toml 1.1"]),
+        # Compiled from another project's metadata, from none, by hand, or for something else.
+        (
+            {
+                "pyproject.toml": PEP_621,
+                "a/requirements.txt": "leaf==1.3  # via my-app (pyproject.toml)\n",
+            },
+            ["a/requirements.txt 1.3", "pyproject.toml 1.1"],
+        ),
+        (
+            {
+                "pyproject.toml": PEP_621,
+                "a/requirements.txt": "leaf==1.3  # via -r docs.in\nsix==1  # via app\n",
+            },
+            ["a/requirements.txt 1.3", "pyproject.toml 1.1"],
+        ),
+        (
+            {"pyproject.toml": PEP_621, "a/requirements.txt": "app==2.0\nleaf==1.3\n"},
+            ["a/requirements.txt 1.3", "pyproject.toml 1.1"],
+        ),
+        (
+            {
+                "pyproject.toml": PEP_621.replace(">=1.1", ">=1.1,<1.3"),
+                "requirements.txt": "leaf==1.3  # via app (pyproject.toml)\n",
+            },
+            ["pyproject.toml 1.1", "requirements.txt 1.3"],
+        ),
         # A lock that was made for something else than what is asked for now.
         (
             {"pyproject.toml": POETRY.replace("^1.1", ">=1.1,<1.3"), "poetry.lock": LOCK},
