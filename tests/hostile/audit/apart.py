@@ -2,17 +2,23 @@
 
 Each is a fresh interpreter, which says in lines of JSON how far it is and what it found. Who takes which
 case depends on nothing but the case's number: see ``Ask.mine``.
+
+Each leads a group, and its environment has a mark that all inherit whom it starts: at the end, whatever
+that was, nobody is left of either. A process whose parent is gone ends with its group by itself.
 """
 
 import io
 import json
 import os
+import secrets
 import selectors
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +31,12 @@ ROOT = Path(__file__).parents[3]
 
 #: A process that says nothing for so long hangs. One case takes seconds at most; a start, a minute.
 SILENCE_S = 600.0
+
+#: The variable with the mark of a campaign's processes.
+MARK = "CAMPAIGN_OF"
+
+#: Looks for whoever is left: one that starts another while it is ended is found at the next.
+_LOOKS = 20
 
 #: How JSON writes "no limit of time", which it has no number for.
 _NEVER = 1e12
@@ -48,13 +60,36 @@ def together(campaign: Campaign, asks: Sequence[Ask], environment: dict[str, str
 
     Raises Skipped, BrokenRecordError as the first of them did, and TimeoutError for one that hangs.
     """
-    processes = [_started(campaign, ask, environment) for ask in asks]
+    mark = secrets.token_hex(16)
+    processes = [_started(campaign, ask, {**environment, MARK: mark}) for ask in asks]
     try:
         return _heard(processes, asks[0].told)
     finally:
         for process in processes:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        _end_marked(mark)
+        for process in processes:
             process.communicate(timeout=PATIENCE_S)
+
+
+def _end_marked(mark: str) -> None:
+    """End all with this mark: also who made a group of its own, or whose parent is gone."""
+    for _ in range(_LOOKS):
+        if not (left := _marked(mark)):
+            return
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _marked(mark: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # gone meanwhile, or another's
+            if f"{MARK}={mark}".encode() in place.read_bytes().split(b"\0"):
+                found.append(int(place.parent.name))
+    return found
 
 
 def _started(campaign: Campaign, ask: Ask, more: dict[str, str]) -> "subprocess.Popen[bytes]":
@@ -64,9 +99,11 @@ def _started(campaign: Campaign, ask: Ask, more: dict[str, str]) -> "subprocess.
     module = spec.name if spec else campaign.__module__
     return subprocess.Popen(
         [sys.executable, "-m", __name__, module, campaign.__name__, json.dumps(given)],
+        stdin=subprocess.PIPE,  # its end is ours
         stdout=subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, **more},
+        start_new_session=True,
     )
 
 
@@ -115,9 +152,18 @@ def _lines(
                     yield number, json.loads(line)
 
 
+def _end_with_the_parent() -> None:
+    """Nobody writes here: it can be read once the other end is gone, however that ended."""
+    os.read(0, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
 def main(module: str, name: str, given: str) -> None:
     """The other end of ``together``."""
-    with os.fdopen(os.dup(1), "w") as out:  # what a campaign prints by itself is no line of ours
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    # What a campaign prints by itself is no line of ours, nor may whom it starts keep our end open.
+    with os.fdopen(os.dup(1), "w") as out, Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
         sys.stdout = io.StringIO()
 
         def say(**reported: object) -> None:

@@ -1,13 +1,17 @@
 """Processes that share a campaign: every case is done by one of them, and what one finds is found."""
 
+import os
+import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.hostile.audit.apart import shared
+from tests.hostile.audit.apart import ROOT, shared
 from tests.hostile.audit.campaign import Ask, BrokenRecordError, Skipped, Tally
+from tests.waiting import becomes
 
 
 def counts(ask: Ask) -> Tally:
@@ -37,6 +41,65 @@ def skips(ask: Ask) -> Tally:
 def fails(ask: Ask) -> Tally:
     """By itself, in one process of two."""
     return Tally(cases=1 // ask.worker)
+
+
+def leaves(ask: Ask) -> Tally:
+    """Processes of its own behind, one in a group of its own, one whose parent is gone."""
+    start = (
+        "import subprocess; quiet = subprocess.DEVNULL;"
+        "print(subprocess.Popen(['sleep', '600'], stdout=quiet, start_new_session=True).pid)"
+    )
+    orphan = subprocess.check_output([sys.executable, "-c", start])
+    pids = [subprocess.Popen(["sleep", "600"], start_new_session=own).pid for own in (False, True)]
+    text = " ".join(map(str, [os.getpid(), *pids, int(orphan)]))
+    (ask.place / "part").write_text(text)
+    (ask.place / "part").rename(ask.place / "pids")
+    if ask.seed == 1:
+        raise ask.broken(0, "lost")
+    while ask.seed == 2:
+        os.wait()
+    return Tally()
+
+
+def _left(place: Path) -> list[str]:
+    """Of those that ``leaves`` started: who runs still."""
+    pids = [pid for file in place.glob("*/pids") for pid in file.read_text().split()]
+    left = []
+    for pid in pids:
+        with suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            left += [pid] if state not in "ZX" else []
+    return left
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_whatever_a_campaign_started_ends_with_it(tmp_path: Path, seed: int) -> None:
+    ask = Ask(2, tmp_path, seed=seed)
+    if seed:
+        with pytest.raises(BrokenRecordError, match="lost"):
+            shared(leaves, ask, 2)
+    else:
+        shared(leaves, ask, 2)
+    assert list(tmp_path.glob("*/pids"))
+    becomes(lambda: not _left(tmp_path), "all have ended")
+
+
+def test_a_campaign_ends_with_who_began_it(tmp_path: Path) -> None:
+    text = (
+        "import sys; from pathlib import Path; from tests.hostile.audit import apart, campaign, test_apart;"
+        "apart.shared(test_apart.leaves, campaign.Ask(2, Path(sys.argv[1]), seed=2), 2)"
+    )
+    with subprocess.Popen([sys.executable, "-c", text, str(tmp_path)], cwd=ROOT) as process:
+        becomes(lambda: len(list(tmp_path.glob("*/pids"))) == 2, "both processes run")
+        workers = [file.read_text().split()[0] for file in tmp_path.glob("*/pids")]
+        groups = [file.read_text().split()[1] for file in tmp_path.glob("*/pids")]
+        others = {*_left(tmp_path)} - {*workers, *groups}
+        process.kill()
+    becomes(
+        lambda: not {*workers, *groups}.intersection(_left(tmp_path)), "their groups have ended"
+    )
+    for pid in others:  # in groups of their own, and nobody there to look for the mark
+        os.kill(int(pid), 9)
 
 
 def test_every_case_is_done_once(tmp_path: Path) -> None:
