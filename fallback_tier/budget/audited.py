@@ -9,7 +9,6 @@ both give way.
 That holds as long as a server reports no more than the pre-charge, which is a bound (``charge``).
 """
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,20 +17,11 @@ from datetime import UTC, datetime
 from fallback_audit.model_events import BudgetRaised, Charge
 from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import BudgetLimit
+from fallback_tier.budget.charging import input_tokens_at_most, tokens_at_most
 from fallback_tier.budget.meter import BudgetLimits, OverBudget, is_dollars, is_of_a_day
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Amount, Tally, in_dollars, microdollars
 from fallback_tier.ports import ModelRequest, Usage
-
-#: UTF-8 bytes that a token has at least. The tokenizers in use are byte-level: none makes two tokens of
-#: one byte. Prose and code have 3 to 4 bytes a token, but what is in a prompt is not ours to choose: a
-#: text of rare characters comes near to 1, and a cap that such a text could pass would be none. What is
-#: booked too much is given back when the server has reported.
-BYTES_PER_TOKEN = 1
-
-#: Tokens that a server adds by itself: turns, and what it says where it enforces a schema (the
-#: provider documents up to about 700 for tools).
-OVERHEAD_TOKENS = 1_024
 
 #: Fixes whose tallies are held in memory; one that was dropped is read again.
 MAX_FIXES_HELD = 64
@@ -74,14 +64,11 @@ class AuditMeter:
 
     def charge(self, model: str, request: ModelRequest) -> Charge:
         """What the request may use at most, its input at the dearest rate: that of a cache write."""
-        size = len(request.text.encode("utf-8", "surrogatepass"))
-        if request.answer_schema is not None:
-            size += len(json.dumps(request.answer_schema).encode())
-        tokens = -(-size // BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+        tokens = input_tokens_at_most(request)
         most = Usage(cache_write_tokens=tokens, output_tokens=request.max_output_tokens)
         cost = self._prices.cost(model, most)
         return Charge(
-            tokens=tokens + request.max_output_tokens,
+            tokens=tokens_at_most(request),
             cost_usd_estimate=None if cost is None else f"{cost:f}",
         )
 

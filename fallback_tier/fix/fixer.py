@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fallback_audit.events import FixStarted
 from fallback_audit.ports import AuditReader
@@ -19,6 +20,9 @@ from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.installed import look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
+
+if TYPE_CHECKING:
+    from fallback_tier.budget.limiter import CallLimiter
 
 _DEFAULT = Delivery()
 
@@ -161,10 +165,15 @@ def is_on_record(audit: AuditReader, fix_id: str) -> bool:
 
 @contextmanager
 def open_fixer(
-    configuration: Configuration, given: AdvisorySet | None = None, watch: Watch = UNWATCHED
+    configuration: Configuration,
+    given: AdvisorySet | None = None,
+    watch: Watch = UNWATCHED,
+    *,
+    limiter: "CallLimiter | None" = None,
 ) -> Iterator[Fixer]:
     """A fixer with stores and models opened; closed at the end. ``given``: what is to be fixed, so that
-    what its ecosystems need is checked first. Raises ConfigurationError, StateFolderError."""
+    what its ecosystems need is checked first; ``limiter``: what the provider allows in a minute, shared
+    with others. Raises ConfigurationError, StateFolderError."""
     about = {name for one in given.advisories for name in one.ecosystems} if given else set()
-    with open_services(configuration, ecosystems=about) as services:
+    with open_services(configuration, ecosystems=about, limiter=limiter) as services:
         yield Fixer(services, watch)

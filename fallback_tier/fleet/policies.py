@@ -173,12 +173,13 @@ def refill(bucket: Bucket, limits: ProviderLimits, now: float) -> Bucket:
 def settle(
     bucket: Bucket, limits: ProviderLimits, *, reserved: int, used: int, now: float
 ) -> Bucket:
-    """A call has ended: what it did not use of its tokens comes back. It also shows that the provider is
-    not overloaded any more."""
+    """A call has ended: what it did not use of its tokens comes back. One that was answered shows that the
+    provider is not overloaded any more."""
     filled = refill(bucket, limits, now)
     most = float(limits.tokens_per_minute or 0)
     tokens = min(most, filled.tokens + reserved - used)
-    return filled.model_copy(update={"tokens": tokens, "strikes": 0})
+    strikes = 0 if used else bucket.strikes
+    return filled.model_copy(update={"tokens": tokens, "strikes": strikes})
 
 
 def overloaded(bucket: Bucket, now: float) -> Bucket:

@@ -28,9 +28,8 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring.configuration import Configuration
 from fallback_tier.wiring.models import (
-    build_author,
-    build_judge,
     build_leaf,
+    build_models,
     build_retriever,
     check_forms,
     check_prices,
@@ -47,6 +46,7 @@ from fallback_tier.wiring.trail import (
 )
 
 if TYPE_CHECKING:
+    from fallback_tier.budget.limiter import CallLimiter
     from fallback_tier.gates.journal.inputs import Setup
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
@@ -252,16 +252,15 @@ def wire(
     author: LanguageModel | None = None,
     asks: bool = True,
     ecosystems: Collection[str] = (),
+    limiter: "CallLimiter | None" = None,
 ) -> Services:
     """Put the parts together. ``author`` stands in for the configured model (demo, tests). ``asks`` False:
     gates alone are run, so no model is made and no memory opened, whatever is configured. ``ecosystems``:
-    what is to be fixed, as far as it is known. Raises StateFolderError where a folder can't be written."""
+    what is to be fixed, as far as it is known. ``limiter``: what the provider allows in a minute, shared
+    with others. Raises StateFolderError where a folder can't be written."""
     check_forms(configuration)
     clients, plugins = clients_and_plugins()
-    judge = None
-    if asks:
-        author = author or build_author(configuration)
-        judge = build_judge(configuration)
+    author, judge = build_models(configuration, author, limiter) if asks else (author, None)
     models = tuple(model for model in (author, judge) if model is not None)
     check_prices(configuration, models)
     retriever = build_retriever(configuration) if asks else None
@@ -287,9 +286,17 @@ def open_services(
     author: LanguageModel | None = None,
     asks: bool = True,
     ecosystems: Collection[str] = (),
+    limiter: "CallLimiter | None" = None,
 ) -> Iterator[Services]:
     """``wire``, and release everything at the end."""
-    services = wire(configuration, nonces=nonces, author=author, asks=asks, ecosystems=ecosystems)
+    services = wire(
+        configuration,
+        nonces=nonces,
+        author=author,
+        asks=asks,
+        ecosystems=ecosystems,
+        limiter=limiter,
+    )
     try:
         yield services
     finally:

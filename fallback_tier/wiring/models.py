@@ -14,6 +14,7 @@ from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration
 
 if TYPE_CHECKING:
+    from fallback_tier.budget.limiter import CallLimiter
     from fallback_tier.budget.meter import Meter
     from fallback_tier.budget.prices import Prices
     from fallback_tier.llm.leaf import LlmLeaf
@@ -70,6 +71,22 @@ def build_judge(configuration: Configuration) -> LanguageModel | None:
         configuration.judge_base_url,
         configuration.judge_api_key,
         _JUDGE,
+    )
+
+
+def build_models(
+    configuration: Configuration, author: LanguageModel | None, limiter: "CallLimiter | None"
+) -> tuple[LanguageModel | None, LanguageModel | None]:
+    """Author and judge, behind the limiter where there is one. ``author`` stands in for the configured
+    one. Raises ConfigurationError."""
+    author, judge = author or build_author(configuration), build_judge(configuration)
+    if limiter is None:
+        return author, judge
+    from fallback_tier.budget.limiter import LimitedModel
+
+    return (
+        None if author is None else LimitedModel(author, limiter),
+        None if judge is None else LimitedModel(judge, limiter),
     )
 
 

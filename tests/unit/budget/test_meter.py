@@ -11,7 +11,8 @@ from fallback_audit.vocabulary import (
     BudgetLimit,
     ModelFailureKind,
 )
-from fallback_tier.budget.audited import OVERHEAD_TOKENS, AuditMeter
+from fallback_tier.budget.audited import AuditMeter
+from fallback_tier.budget.charging import OVERHEAD_TOKENS
 from fallback_tier.budget.meter import OverBudget
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.ports import ModelRequest

@@ -190,5 +190,7 @@ def test_an_overload_holds_all_back_longer_each_time(times: int) -> None:
         assert last <= wait <= MAX_BACKOFF_S
         assert wait > 0
         last, now = wait, bucket.blocked_until
-    answered = settle(bucket, limits, reserved=0, used=0, now=now)
+    refused = settle(bucket, limits, reserved=100, used=0, now=now)
+    assert refused.strikes == times
+    answered = settle(bucket, limits, reserved=100, used=1, now=now)
     assert answered.strikes == 0

@@ -1,0 +1,92 @@
+"""The provider's limits in the store: shared by connections, kept over processes."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.errors import ModelError
+from fallback_tier.fleet.limiter import MAX_LOOK_S, MAX_WAIT_S, StoreLimiter
+from fallback_tier.fleet.policies import FIRST_BACKOFF_S, ProviderLimits
+from fallback_tier.fleet.store.store import FleetStore, open_store
+from tests.waiting import at_once
+
+LIMITS = ProviderLimits(name="provider", requests_per_minute=60, tokens_per_minute=6_000)
+
+
+class Time:
+    """Passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[FleetStore]]:
+    """Two connections to the same list."""
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    with ExitStack() as stack:
+        yield [stack.enter_context(open_store(tmp_path, url)) for _ in range(2)]
+
+
+def limiter(store: FleetStore, time: Time, limits: ProviderLimits = LIMITS) -> StoreLimiter:
+    return StoreLimiter(store.tables, limits, clock=lambda: time.now, sleep=time.sleep)
+
+
+def test_workers_share_what_a_minute_allows(stores: list[FleetStore]) -> None:
+    time = Time()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(5_000)
+    other.take(1_000)
+    assert time.slept == []
+    other.take(1_500)
+    assert 15 <= sum(time.slept) <= 15 + MAX_LOOK_S * 1.2
+    one.settle(5_000, 100)
+    asleep = len(time.slept)
+    other.take(4_000)
+    assert len(time.slept) == asleep
+
+
+def test_an_overload_that_one_hears_of_holds_the_other_back(stores: list[FleetStore]) -> None:
+    time = Time()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(1)
+    one.overloaded()
+    one.settle(1, 0)
+    other.take(1)
+    assert sum(time.slept) >= FIRST_BACKOFF_S
+
+
+def test_nothing_is_granted_twice(stores: list[FleetStore]) -> None:
+    time, granted = Time(), list[int]()
+    limits = ProviderLimits(name="provider", requests_per_minute=6)
+
+    def ask(store: FleetStore) -> None:
+        for _ in range(5):
+            if not limiter(store, time, limits)._try(1):
+                granted.append(1)
+
+    at_once(partial(ask, store) for store in stores)
+    assert len(granted) == 6
+
+
+def test_who_never_gets_a_turn_gives_up(stores: list[FleetStore]) -> None:
+    time = Time()
+    held = limiter(stores[0], time)
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        held._try(10**9)
+
+    waiting = StoreLimiter(stores[1].tables, LIMITS, clock=lambda: time.now, sleep=sleep)
+    held.take(10**9)
+    with pytest.raises(ModelError, match="had no room"):
+        waiting.take(1)
+    assert sum(time.slept) >= MAX_WAIT_S
