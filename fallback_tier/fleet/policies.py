@@ -48,10 +48,11 @@ def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 class StartLimits(Frozen):
-    """What may run at once, of this campaign; ``cap`` and ``fix_cap`` in millionths of a dollar, None: no
-    stop."""
+    """What may run at once, of this campaign. ``at_most``: how many may start now, by the engine's room;
+    ``cap`` and ``fix_cap`` in millionths of a dollar. None: no limit."""
 
     fixes_at_once: int
+    at_most: int | None = None
     cap: int | None = None
     fix_cap: int | None = None
 
@@ -68,6 +69,8 @@ def may_start(
     ``waiting`` among them."""
     busy = {one.repository for one in running}
     room = limits.fixes_at_once - len(running)
+    if limits.at_most is not None:
+        room = min(room, limits.at_most)
     counted = used + sum(one.counts for one in running)
     chosen: list[FleetFix] = []
     for one in waiting:
@@ -86,8 +89,12 @@ def may_start(
 
 def _may_still_use(one: FleetFix, limits: StartLimits) -> int:
     """Beyond what it has used in earlier runs, which counts already."""
-    cap = limits.fix_cap if one.cap is None else one.cap
-    return max(0, (cap or 0) - (one.cost or 0))
+    return max(0, (cap_of(one, limits) or 0) - (one.cost or 0))
+
+
+def cap_of(one: FleetFix, limits: StartLimits) -> int | None:
+    """What it may use at most: the campaign's cap for one, or what a person has raised it to."""
+    return None if limits.fix_cap is None else max(one.cap or 0, limits.fix_cap)
 
 
 class ProviderLimits(Frozen):

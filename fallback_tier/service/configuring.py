@@ -6,12 +6,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.limits import OUTPUT_TOKENS, SMALL_CODE_ROOM_BYTES, SMALL_OUTPUT_TOKENS
 from fallback_tier.repo import Settings
 from fallback_tier.service.queue.orders import Submission
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
 from fallback_tier.workers.repositories import RepositorySettings
 
 
@@ -48,19 +46,10 @@ def configuration(
     submission: Submission | None = None,
 ) -> Configuration:
     """As the command line would have it with these options."""
-    model = settings.model
-    is_local = (model.model or "").startswith(LOCAL_PREFIX)
-    space = SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
     return Configuration(
         state_dir=state_dir,
         record=record_settings(settings, secrets),
-        model=model.model,
-        base_url=model.base_url,
-        script=model.script,
-        judge_model=model.judge_model,
-        judge_base_url=model.judge_base_url,
-        examples=model.examples,
-        price=model.price,
+        **settings.model.chosen(),
         sandbox_waiver=settings.sandbox_waiver,
         budget=settings.budget,
         gates=None if repository is None else repository.gates,
@@ -68,11 +57,8 @@ def configuration(
         judge_api_key=secrets.judge_api_key,
         secrets=tuple(value for _, value in secrets if value is not None),
         settings=Settings(
-            max_output_tokens=SMALL_OUTPUT_TOKENS if is_local else OUTPUT_TOKENS,
-            effort=model.effort,
-            answer_form=answer_form_for(model.model),
+            **settings.model.settings(),
             offline=submission is not None and submission.offline,
             whose_code=None if submission is None else submission.whose_code,
-            own_code_budget_bytes=space,
         ),
     )

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
-from fallback_tier.repo import Effort
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
+from fallback_tier.workers.model_table import ModelTable
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 #: Where the service listens by itself: this machine alone.
@@ -120,21 +120,6 @@ class RecordTable(_Table):
     keep_prompts: bool = Field(
         default=False, description="keep raw prompts, encrypted; admins may read them"
     )
-
-
-class ModelTable(_Table):
-    """The model, as ``fallback-tier fix`` has it; none: recipes and examples only. Keys: environment."""
-
-    model: str | None = Field(default=None, description="a Messages API model, or local:FILE.gguf")
-    base_url: str | None = Field(default=None, description="a server that speaks the Messages API")
-    judge_model: str | None = Field(default=None, description="judges whether a plan is supported")
-    judge_base_url: str | None = Field(default=None, description="the judge's server")
-    script: Path | None = Field(
-        default=None, description="scripted answers instead of a model (tests)"
-    )
-    examples: Path | None = Field(default=None, description="an example store")
-    effort: Effort | None = Field(default=None, description="how much the model is to think")
-    price: str | None = Field(default=None, description="IN:OUT, dollars per million tokens")
 
 
 class OidcSettings(_Table):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
     from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
-from fallback_tier.wiring.inputs import Inputs
+from fallback_tier.wiring.inputs import NO_RECIPE_ASKED, Inputs
 
 __all__ = [
     "Configuration",
@@ -64,12 +64,6 @@ __all__ = [
     "random_nonce",
     "wire",
 ]
-
-
-_NO_RECIPE_ASKED = NotApplicable(
-    reason=RefusalReason.RECIPE_UNSUPPORTED,
-    sentence="No recipe is asked: a patch on record is judged again.",
-)
 
 
 @dataclass(frozen=True)
@@ -166,7 +160,7 @@ class Services:
         if own.manifests:
             check_caches(self.clients, (plugin.name,), offline=repo.settings.offline)
         if not makes:
-            return Inputs(advisory, own, _NO_RECIPE_ASKED)
+            return Inputs(advisory, own, NO_RECIPE_ASKED)
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
         tags = tags_of(repo, self.clients)

@@ -1,14 +1,11 @@
 """What one attempt is asked."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
-from fallback_tier.outcome import RecipeSelection
+from fallback_tier.outcome import NotApplicable, RecipeSelection
 from fallback_tier.repo import RepoContext
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -18,3 +15,10 @@ class Inputs:
     advisory: Advisory
     repo_ctx: RepoContext
     recipe_selection: RecipeSelection
+
+
+#: Of a fix that only judges again.
+NO_RECIPE_ASKED = NotApplicable(
+    reason=RefusalReason.RECIPE_UNSUPPORTED,
+    sentence="No recipe is asked: a patch on record is judged again.",
+)

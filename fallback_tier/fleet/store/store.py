@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fallback_audit.stores.postgres_location import require_driver
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.policies import StartLimits, may_start
+from fallback_tier.fleet.policies import StartLimits, cap_of, may_start
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, insert
 from fallback_tier.fleet.store.reading import FleetReader, campaign_row, fixes_of, used_of
@@ -33,7 +33,8 @@ class FleetStore(FleetReader):
     # --- Campaigns --------------------------------------------------------------------------------
 
     def create(self, planned: Planned) -> bool:
-        """Durable, whole or not at all. False: a campaign of this name and file is there already.
+        """Durable, whole or not at all. False: a campaign of this name and list is there already; its
+        limits are the new ones now.
 
         Raises CampaignError where one of this name was made of another file.
         """
@@ -42,7 +43,11 @@ class FleetStore(FleetReader):
                 "SELECT digest FROM campaigns WHERE campaign = ?", (planned.campaign,)
             )
             if known:
-                check_same_file(planned.campaign, str(known[0]["digest"]), planned.digest)
+                check_same_list(planned.campaign, str(known[0]["digest"]), planned.digest)
+                session.change(
+                    "UPDATE campaigns SET settings = ?, cap = ?, fix_cap = ? WHERE campaign = ?",
+                    (planned.settings, planned.cap, planned.fix_cap, planned.campaign),
+                )
                 return False
             insert(session, planned, self.now())
             return True
@@ -84,10 +89,10 @@ class FleetStore(FleetReader):
             for one in chosen:
                 session.change(
                     "UPDATE fixes SET state = ?, holder = ?, lease = ?, takes = takes + 1, started_at ="
-                    " COALESCE(started_at, ?), why = NULL, sentence = NULL, cap = COALESCE(cap, ?)"
+                    " COALESCE(started_at, ?), why = NULL, sentence = NULL, cap = ?"
                     " WHERE fix_id = ? AND state = ?",
                     (
-                        FixState.RUNNING.value, holder, now + LEASE_S, self.now(), limits.fix_cap,
+                        FixState.RUNNING.value, holder, now + LEASE_S, self.now(), cap_of(one, limits),
                         one.fix_id, FixState.QUEUED.value,
                     ),
                 )  # fmt: skip
@@ -181,12 +186,12 @@ class FleetStore(FleetReader):
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
 
 
-def check_same_file(name: str, known: str, given: str) -> None:
-    """Raises CampaignError: the list of another file would not be this one's."""
+def check_same_list(name: str, known: str, given: str) -> None:
+    """Raises CampaignError: the list of other repositories would not be this one's."""
     if known != given:
         raise CampaignError(
-            f"Campaign {name!r} was made of another file than this one.",
-            next_step="Give the file as it was to go on, or another `name` for a new campaign.",
+            f"Campaign {name!r} was made of other repositories or advisories.",
+            next_step="Give the file as it was to go on (limits may change), or another `name`.",
         )
 
 

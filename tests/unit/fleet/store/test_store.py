@@ -53,12 +53,12 @@ def states(store: FleetReader) -> list[FixState]:
 
 def test_a_campaign_is_made_once(store: FleetStore) -> None:
     assert store.create(planned(ONE_EACH, cap=50, fix_cap=10))
-    assert not store.create(planned(ONE_EACH))
+    assert not store.create(planned(ONE_EACH, cap=60, fix_cap=10))
     other = planned(ONE_EACH).model_copy(update={"digest": "e" * 64})
-    with pytest.raises(CampaignError, match="another file"):
+    with pytest.raises(CampaignError, match="other repositories"):
         store.create(other)
     (line,) = store.campaigns()
-    assert (line.cap, line.fix_cap, line.total) == (50, 10, 4)
+    assert (line.cap, line.fix_cap, line.total) == (60, 10, 4)
     assert store.fixes(NAME) == tuple(ONE_EACH)
     assert store.fixes(NAME, after=1, limit=1) == (ONE_EACH[2],)
     ordered = store.ordered("fix-3")

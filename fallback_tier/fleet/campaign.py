@@ -1,0 +1,275 @@
+"""CAMPAIGN.toml: what is to be fixed, by whom, in which order and for how much. docs/fleet.md shows it."""
+
+import hashlib
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from fallback_audit.event_types import Dollars
+from fallback_audit.vocabulary import AffectedCode
+from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.budget.tally import microdollars
+from fallback_tier.errors import first_fault
+from fallback_tier.fleet.model import CampaignName
+from fallback_tier.fleet.policies import ProviderLimits, StartLimits
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.repo import Settings
+from fallback_tier.wiring import Configuration
+from fallback_tier.workers.model_table import ModelTable
+from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
+
+#: A campaign of ten thousand named repositories is some 1 MB.
+MAX_FILE_BYTES = 8 * 1024 * 1024
+
+#: The longest that a fix may take: as the service has it.
+FIX_SECONDS = 4 * 3_600.0
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")]
+
+
+class _Table(BaseModel):
+    """Frozen, and no name that it doesn't know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EngineKind(StrEnum):
+    """Who runs the fixes."""
+
+    LOCAL = "local"
+    TEMPORAL = "temporal"
+
+
+class EngineTable(_Table):
+    """``local``: processes of this machine. ``temporal``: workflows of a cluster, run by
+    `fallback-tier worker`."""
+
+    kind: EngineKind = EngineKind.LOCAL
+    address: str | None = Field(default=None, description="HOST:PORT of the cluster (temporal)")
+    namespace: str = Field(default="default", description="the cluster's namespace (temporal)")
+    tls_ca: Path | None = Field(default=None, description="who vouches for the cluster (PEM)")
+    tls_cert: Path | None = Field(default=None, description="this client's certificate (PEM)")
+    tls_key: Path | None = Field(default=None, description="its private key (PEM)")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.kind is EngineKind.TEMPORAL) != (self.address is not None):
+            raise ValueError("address names a temporal engine's cluster: give both, or none")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both, or none")
+        return self
+
+
+class LimitTable(_Table):
+    """How much at once, and for how much money. Dollars are estimates from the dated price table."""
+
+    fixes_per_host: PositiveInt = Field(default=2, le=64, description="at once on one machine")
+    fixes_at_once: PositiveInt = Field(default=1_000, description="at once, all machines together")
+    usd: Dollars | None = Field(default=None, description="hard stop for the whole campaign")
+    usd_per_fix: Dollars | None = Field(default=None, description="hard stop for one fix")
+    tokens_per_fix: int | None = Field(default=None, ge=0, description="hard stop for one fix")
+    fix_s: float = Field(
+        default=FIX_SECONDS, gt=0, le=7 * 86_400, description="a fix that takes longer is ended"
+    )
+
+    @model_validator(mode="after")
+    def _each_has_a_cap(self) -> Self:
+        if self.usd is not None and self.usd_per_fix is None:
+            raise ValueError("usd needs usd_per_fix: what a running fix may still use is reserved")
+        if self.usd is not None and microdollars(self.usd) < microdollars(self.usd_per_fix or "0"):
+            raise ValueError("usd is less than usd_per_fix: no fix could start")
+        return self
+
+
+class ProviderTable(_Table):
+    """What the model's provider allows in a minute, all workers together; none: no limit of ours."""
+
+    name: _Name = Field(default="provider", description="campaigns of one name share its limits")
+    requests_per_minute: PositiveInt | None = Field(default=None, description="calls")
+    tokens_per_minute: PositiveInt | None = Field(default=None, description="read and written")
+
+
+class PriorityTable(_Table):
+    """Feeds that the queue's order is made of, beside the advisories' severity; read when it is planned."""
+
+    epss: Path | None = Field(default=None, description="FIRST's EPSS scores (CSV, may be .gz)")
+    kev: Path | None = Field(default=None, description="CISA's known exploited ones (JSON)")
+
+
+class DeliveryTable(_Table):
+    """Where proved patches go besides the record: REPOSITORY/FIX.patch and REPOSITORY/FIX in a folder."""
+
+    patches: Path | None = Field(default=None, description="folder for patches")
+    reports: Path | None = Field(default=None, description="folder for a reviewer's reports")
+
+
+class CampaignRepository(RepositorySettings):
+    """One repository. ``advisories``: reports and records that are about it alone."""
+
+    advisories: tuple[Path, ...] = Field(default=(), description="for this repository alone")
+
+
+class Campaign(_Table):
+    """The whole file, its paths absolute."""
+
+    name: CampaignName = Field(description="small letters, digits, . _ -")
+    advisories: tuple[Path, ...] = Field(
+        default=(), description="OSV records, folders of them, scanners' reports: for all"
+    )
+    checkouts: tuple[Path, ...] = Field(
+        default=(), description="folders: each git repository directly in one is one of ours"
+    )
+    allowed_urls: tuple[str, ...] = Field(
+        default=(), description="what a repository's url must begin with, one of them"
+    )
+    repositories: dict[RepositoryName, CampaignRepository] = Field(
+        default_factory=dict, description="name → repository"
+    )
+    offline: bool = Field(default=False, description="as fix --offline")
+    whose_code: AffectedCode | None = Field(default=None, description="own or dependency")
+    sandbox_waiver: str | None = Field(
+        default=None, description="why targets' commands run unprotected (on record)"
+    )
+    engine: EngineTable = Field(default_factory=EngineTable)
+    limits: LimitTable = Field(default_factory=LimitTable)
+    provider: ProviderTable = Field(default_factory=ProviderTable)
+    priority: PriorityTable = Field(default_factory=PriorityTable)
+    delivery: DeliveryTable = Field(default_factory=DeliveryTable)
+    model: ModelTable = Field(default_factory=ModelTable)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not (self.repositories or self.checkouts):
+            raise ValueError("name repositories: a [repositories.NAME] table, or checkouts")
+        if not (self.advisories or any(it.advisories for it in self.repositories.values())):
+            raise ValueError("name advisories, for all or for a repository")
+        for name, repository in self.repositories.items():
+            url = repository.url
+            if url is not None and not url.startswith(self.allowed_urls or ("\0",)):
+                raise ValueError(
+                    f"repositories.{name}: its url does not begin with one of allowed_urls"
+                )
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the list is made of. Limits, model and engine may change as it goes on."""
+        what = {"name", "advisories", "checkouts", "repositories", "offline", "whose_code"}
+        return hashlib.sha256(self.model_dump_json(include=what).encode()).hexdigest()
+
+    @property
+    def cap(self) -> int | None:
+        """The campaign's, in millionths of a dollar."""
+        return None if self.limits.usd is None else microdollars(self.limits.usd)
+
+    @property
+    def fix_cap(self) -> int | None:
+        """One fix's."""
+        return None if self.limits.usd_per_fix is None else microdollars(self.limits.usd_per_fix)
+
+    def start_limits(self, room: int | None = None) -> StartLimits:
+        """What may run at once; ``room``: how many more the engine takes here."""
+        return StartLimits(
+            fixes_at_once=self.limits.fixes_at_once,
+            at_most=room,
+            cap=self.cap,
+            fix_cap=self.fix_cap,
+        )
+
+    def provider_limits(self) -> ProviderLimits:
+        """As the limiter has them."""
+        return ProviderLimits.model_validate(self.provider.model_dump())
+
+    def configuration(self) -> Configuration:
+        """What a fix is configured with, without places and keys."""
+        return Configuration(
+            state_dir=Path("/"),
+            **self.model.chosen(),
+            sandbox_waiver=self.sandbox_waiver,
+            budget=BudgetLimits(
+                usd_per_fix=self.limits.usd_per_fix, tokens_per_fix=self.limits.tokens_per_fix
+            ),
+            settings=Settings(
+                **self.model.settings(), offline=self.offline, whose_code=self.whose_code
+            ),
+        )
+
+
+def read_campaign(path: Path) -> Campaign:
+    """Raises CampaignError naming the file, the key, the reason and the next step."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise CampaignError(
+            f"{path}: {reason}.", next_step="Name a campaign's TOML file that can be read."
+        ) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise CampaignError(
+            f"{path} is larger than {MAX_FILE_BYTES:,} bytes.",
+            next_step="Make several campaigns, or name folders of checkouts.",
+        )
+    return parse_campaign(text, path)
+
+
+def parse_campaign(text: str, path: Path) -> Campaign:
+    """As ``read_campaign``; relative paths are below the folder of ``path``."""
+    try:
+        facts: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CampaignError(
+            f"{path} is not TOML: {error}.", next_step="Correct this place."
+        ) from error
+    _root_paths(facts, path.absolute().parent)
+    try:
+        return Campaign.model_validate(facts)
+    except ValidationError as error:
+        raise CampaignError(
+            f"{path}: {first_fault(error, 'the whole')}.",
+            next_step="docs/fleet.md has every key and an example.",
+        ) from error
+
+
+#: Where paths stand: keys of the file, and of its tables.
+_PATHS = {
+    "": ("advisories", "checkouts"),
+    "engine": ("tls_ca", "tls_cert", "tls_key"),
+    "priority": ("epss", "kev"),
+    "delivery": ("patches", "reports"),
+    "model": ("script", "examples"),
+}
+
+
+def _root_paths(facts: dict[str, Any], root: Path) -> None:
+    """Paths are relative to the file, wherever it is called from. What is of no use is left to the
+    models to refuse."""
+    tables = [(facts.get(name) if name else facts, keys) for name, keys in _PATHS.items()]
+    repositories = facts.get("repositories")
+    if isinstance(repositories, dict):
+        tables += [(table, ("path", "advisories")) for table in repositories.values()]
+    for table, keys in tables:
+        if isinstance(table, dict):
+            for key in keys:
+                if key in table:
+                    table[key] = _rooted(table[key], root)
+
+
+def _rooted(value: object, root: Path) -> object:
+    if isinstance(value, str):
+        return str(root / value)
+    if isinstance(value, list):
+        return [_rooted(item, root) for item in value]
+    return value
