@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from fallback_audit.events import BudgetRaised, ModelAnswered, ModelCalled, ModelFailed
 from fallback_audit.model_events import Charge
-from fallback_audit.ports import AuditStore, Scope, StoredEvent
+from fallback_audit.ports import AuditReader, Scope, StoredEvent
 from fallback_audit.vocabulary import CallType
 from fallback_tier.budget.prices import Prices
 from fallback_tier.ports import Usage
@@ -65,7 +65,7 @@ class Tally:
 
     def __init__(
         self,
-        audit: AuditStore,
+        audit: AuditReader,
         prices: Prices,
         *,
         fix_id: str | None = None,

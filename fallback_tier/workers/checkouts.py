@@ -25,6 +25,9 @@ LOCAL_S = 600.0
 #: An attempt takes minutes; a checkout that nobody has begun with for a day can go.
 _STANDING_S = 86_400.0
 
+#: Files that are read of a commit: far more manifests than a repository has.
+MAX_FILES = 2_000
+
 #: Of a commit, in a folder's name.
 _SHORT = 16
 
@@ -67,6 +70,23 @@ class Checkouts:
                 next_step="Name a branch, a tag or a commit of it.",
             )
         return done.output.strip()
+
+    def tracked(self, name: str, repository: RepositorySettings, commit: str) -> tuple[str, ...]:
+        """The files of a commit, without a checkout. Raises RepositoryError, ToolError."""
+        source = self._source(name, repository, fetch=False)
+        words = ["ls-tree", "-r", "-z", "--name-only", commit]
+        return tuple(filter(None, self._git(words, source, name, LOCAL_S).split("\0")))
+
+    def texts(
+        self, name: str, repository: RepositorySettings, commit: str, paths: Sequence[str]
+    ) -> str:
+        """What stands in these files of a commit, one behind the other; as much as a client may say.
+        Raises RepositoryError, ToolError."""
+        if not paths:
+            return ""
+        source = self._source(name, repository, fetch=False)
+        words = ["show", "--no-textconv", *(f"{commit}:{path}" for path in paths[:MAX_FILES])]
+        return self._git(words, source, name, LOCAL_S)
 
     @contextmanager
     def made(

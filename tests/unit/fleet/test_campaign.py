@@ -93,3 +93,11 @@ def test_a_file_that_can_not_be_read_is_said(tmp_path: Path) -> None:
     place.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(CampaignError, match="larger"):
         read_campaign(place)
+
+
+def test_the_pages_example_is_a_campaign(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fleet.md").read_text()
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    found = read(example, tmp_path)
+    assert set(found.repositories) == {"shop", "billing"}
+    assert found.cap == 500_000_000

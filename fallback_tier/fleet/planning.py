@@ -1,0 +1,209 @@
+"""From a campaign's file to its list: which advisories may concern which repository, and in which order.
+
+No checkout is made, and no package client runs: a repository's manifests are read at its commit. A pair is
+left out only where no manifest or lock names any of the advisory's packages.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.advisory import Advisory, load_advisories
+from fallback_tier.ecosystem_rules import rules_of
+from fallback_tier.errors import FallbackError
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet.feeds import Feeds, read_feeds
+from fallback_tier.fleet.model import FleetFix
+from fallback_tier.fleet.policies import Candidate, in_order, priority
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
+from fallback_tier.installed import new_id
+from fallback_tier.planning.concern import narrowed
+from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.repositories import RepositorySettings
+
+#: A list of more fixes than this is a mistake, or several campaigns.
+MAX_FIXES = 1_000_000
+
+#: As ``RepositoryName``.
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
+
+
+class LeftOut(Frozen):
+    """What is not in the list, and why: a repository, an input, or a number of pairs."""
+
+    what: str
+    why: str
+
+
+class CampaignPlan(Frozen):
+    """``unnamed``: pairs of advisory and repository in which no manifest names the package."""
+
+    planned: Planned
+    left_out: tuple[LeftOut, ...] = ()
+    unnamed: int = 0
+
+
+class Planner:
+    """Plans campaigns with these clients and plugins. ``report`` is told what is looked at."""
+
+    def __init__(
+        self,
+        checkouts: Checkouts,
+        plugins: Mapping[str, EcosystemPlugin],
+        report: Callable[[str], None] = say_nothing,
+    ) -> None:
+        self._checkouts = checkouts
+        self._plugins = plugins
+        self._report = report
+
+    def plan(self, campaign: Campaign) -> CampaignPlan:
+        """Look at everything that the file names. What can't be read of one repository leaves that one
+        out; of the file's own inputs, it raises AdvisoryError. Raises CampaignError where nothing is left.
+        """
+        feeds = read_feeds(campaign.priority.epss, campaign.priority.kev)
+        left_out: list[LeftOut] = []
+        common = self._advisories(campaign.advisories, left_out)
+        repositories: list[PlannedRepository] = []
+        found: dict[Candidate, Advisory] = {}
+        unnamed = 0
+        for name, repository in _repositories(campaign, left_out):
+            self._report(f"looking at {name}")
+            try:
+                own = self._advisories(repository.advisories, left_out)
+                commit, pairs, skipped = self._look(name, repository, [*common, *own])
+            except FallbackError as error:
+                left_out.append(LeftOut(what=f"repository {name}", why=error.problem))
+                continue
+            unnamed += skipped
+            for ecosystem, advisory in pairs:
+                urgency = priority(feeds.risk(advisory))
+                found.setdefault(Candidate(name, advisory.id, ecosystem, urgency), advisory)
+            if pairs:
+                repositories.append(_planned(name, repository, commit))
+            _check_size(len(found))
+        _check_some(campaign, found, left_out)
+        planned = Planned(
+            campaign=campaign.name,
+            digest=campaign.digest,
+            settings=campaign.model_dump_json(),
+            cap=campaign.cap,
+            fix_cap=campaign.fix_cap,
+            repositories=tuple(repositories),
+            fixes=tuple(_fixes(campaign, found, feeds)),
+        )
+        return CampaignPlan(planned=planned, left_out=tuple(left_out), unnamed=unnamed)
+
+    def _advisories(self, paths: Sequence[Path], left_out: list[LeftOut]) -> tuple[Advisory, ...]:
+        if not paths:
+            return ()
+        given = load_advisories(list(paths))
+        left_out += [LeftOut(what=it.source, why=it.reason) for it in given.skipped]
+        left_out += [LeftOut(what=it.path, why=it.sentence) for it in given.findings]
+        for advisory in given.advisories:
+            if not any(name in self._plugins for name in advisory.ecosystems):
+                names = ", ".join(advisory.ecosystems)
+                left_out.append(LeftOut(what=advisory.id, why=f"No plugin serves {names}."))
+        return given.advisories
+
+    def _look(
+        self, name: str, repository: RepositorySettings, advisories: Sequence[Advisory]
+    ) -> tuple[str, list[tuple[str, Advisory]], int]:
+        """Its commit, which advisories may concern it, and how many don't."""
+        commit = self._checkouts.commit_of(name, repository, None)
+        tracked = self._checkouts.tracked(name, repository, commit)
+        texts: dict[str, str] = {}
+        pairs: list[tuple[str, Advisory]] = []
+        skipped = 0
+        for advisory in advisories:
+            concerned = False
+            for ecosystem in advisory.ecosystems:
+                if ecosystem not in self._plugins:
+                    continue
+                if ecosystem not in texts:
+                    paths = self._plugins[ecosystem].manifests(tracked)
+                    given = self._checkouts.texts(name, repository, commit, paths)
+                    texts[ecosystem] = _canonical(ecosystem, given)
+                if any(it in texts[ecosystem] for it in advisory.packages(ecosystem)):
+                    pairs.append((ecosystem, narrowed(advisory, ecosystem)))
+                    concerned = True
+            skipped += not concerned
+        return commit, pairs, skipped
+
+
+def _canonical(ecosystem: str, text: str) -> str:
+    rules = rules_of(ecosystem)
+    return text if rules is None else rules.canonical_text(text)
+
+
+def _repositories(
+    campaign: Campaign, left_out: list[LeftOut]
+) -> Iterator[tuple[str, CampaignRepository]]:
+    """Those of the file, then those of its folders."""
+    yield from sorted(campaign.repositories.items())
+    known = set(campaign.repositories)
+    for folder in campaign.checkouts:
+        try:
+            places = sorted(it for it in folder.iterdir() if (it / ".git").exists())
+        except OSError as error:
+            raise CampaignError(
+                f"checkouts: {folder}: {error.strerror}.", next_step="Name a folder of checkouts."
+            ) from error
+        for place in places:
+            if place.name in known or not _NAME.fullmatch(place.name):
+                why = (
+                    "Another repository has this name: give it one of its own in [repositories]."
+                    if place.name in known
+                    else "Its folder's name can't name a repository: name it in [repositories]."
+                )
+                left_out.append(LeftOut(what=str(place), why=why))
+                continue
+            known.add(place.name)
+            yield place.name, CampaignRepository(path=place)
+
+
+def _planned(name: str, repository: CampaignRepository, commit: str) -> PlannedRepository:
+    source = RepositorySettings.model_validate(repository.model_dump(exclude={"advisories"}))
+    return PlannedRepository(repository=name, source=source.model_dump_json(), base_commit=commit)
+
+
+def _fixes(
+    campaign: Campaign, found: Mapping[Candidate, Advisory], feeds: Feeds
+) -> Iterator[PlannedFix]:
+    for number, candidate in enumerate(in_order(found)):
+        advisory = found[candidate]
+        fix = FleetFix(
+            campaign=campaign.name,
+            fix_id=new_id("fix"),
+            number=number,
+            repository=candidate.repository,
+            advisory_id=candidate.advisory_id,
+            ecosystem=candidate.ecosystem,
+            risk=feeds.risk(advisory),
+            priority=candidate.priority,
+        )
+        yield PlannedFix(fix=fix, advisory=advisory.model_dump_json(exclude_none=True))
+
+
+def _check_size(fixes: int) -> None:
+    if fixes > MAX_FIXES:
+        raise CampaignError(
+            f"These are more than {MAX_FIXES:,} fixes.",
+            next_step="Make several campaigns, or give each repository its own scanner's report.",
+        )
+
+
+def _check_some(
+    campaign: Campaign, found: Mapping[Candidate, Advisory], left_out: Sequence[LeftOut]
+) -> None:
+    if found:
+        return
+    first = f" {left_out[0].what}: {left_out[0].why}" if left_out else ""
+    raise CampaignError(
+        f"Campaign {campaign.name!r} has nothing to fix: no repository names a package that an advisory "
+        f"is about.{first}",
+        next_step="Look at `repositories`, `checkouts` and `advisories`.",
+    )

@@ -1,0 +1,83 @@
+"""What the record says of a campaign's fix: the truth that the list is refreshed from."""
+
+from fallback_audit.contract.trail import NOTES
+from fallback_audit.events import (
+    AttemptStarted,
+    BudgetRaised,
+    FixEscalated,
+    FixPatched,
+    FixRefused,
+    FixStarted,
+    FixVerified,
+    PatchDelivered,
+    ReviewDecided,
+    TransitionReopened,
+)
+from fallback_audit.ports import AuditReader, StoredEvent
+from fallback_audit.vocabulary import ReviewVerdict
+from fallback_tier.budget.audited import effective
+from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.budget.prices import Prices
+from fallback_tier.budget.tally import Tally, microdollars
+from fallback_tier.fleet.model import FixFacts, FixState
+
+#: Why one is only partly fixed.
+NOT_SHOWN = "not_shown"
+IN_PART = "in_part"
+APPROVED = "approved"
+
+
+def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:
+    """None: it is not on record. Raises AuditStoreError."""
+    found = [it for it in audit.events(fix_id) if not isinstance(it.payload, NOTES)]
+    if not found:
+        return None
+    state, why, sentence, ended_at = _end(found)
+    tally = Tally(audit, Prices(), fix_id=fix_id)
+    tally.refresh()
+    amounts = [call.amount for call in tally.calls]
+    known = [amount.microdollars for amount in amounts if amount.microdollars is not None]
+    raised = effective(BudgetLimits(), tally.raised).usd_per_fix
+    return FixFacts(
+        state=state,
+        why=why,
+        sentence=sentence,
+        cost=sum(known) if len(known) == len(amounts) else None,
+        tokens=sum(amount.tokens for amount in amounts),
+        attempts=sum(isinstance(it.payload, AttemptStarted) for it in found),
+        started_at=found[0].recorded_at,
+        ended_at=ended_at,
+        raised=None if raised is None else microdollars(raised),
+    )
+
+
+def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | None, str | None]:
+    """How it stands: state (None: it goes on), why, in words, and since when."""
+    state, why, sentence, since = None, None, None, None
+    in_part: tuple[str, ...] = ()
+    for stored in found:
+        since = stored.recorded_at
+        match stored.payload:
+            case FixStarted() as started:
+                state, why, sentence, in_part = None, None, None, started.in_part
+            case FixVerified():
+                state = FixState.PARTLY if in_part else FixState.FIXED
+                why = IN_PART if in_part else None
+                sentence = "Something of it stays affected." if in_part else None
+            case FixPatched():
+                state, why = FixState.PARTLY, IN_PART if in_part else NOT_SHOWN
+                sentence = "The tests pass, and nothing shows the flaw gone."
+            case FixRefused() as refused:
+                state, why, sentence = FixState.REFUSED, refused.reason.value, refused.sentence
+            case FixEscalated() as escalated:
+                state, why = FixState.ESCALATED, escalated.reason.value
+                sentence = escalated.question
+            case ReviewDecided(verdict=ReviewVerdict.APPROVED):
+                state, why, sentence = FixState.PARTLY, APPROVED, "A person approved the patch."
+            case ReviewDecided() as decided:
+                state, why, sentence = FixState.REFUSED, decided.verdict.value, decided.reason
+            case TransitionReopened() | BudgetRaised():
+                state, why, sentence = None, None, None
+            case PatchDelivered():
+                pass
+    return state, why, sentence, since if state is not None else None

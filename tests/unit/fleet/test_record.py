@@ -1,0 +1,86 @@
+"""What the record says of a fix, as the list has it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from fallback_audit.events import AuditEvent, BudgetRaised, ReviewDecided, TransitionReopened
+from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_tier.fleet.model import FixState
+from fallback_tier.fleet.record import APPROVED, NOT_SHOWN, facts_of
+from tests.fakes.audit import MemoryAudit
+from tests.unit.audit import trails
+
+
+def recorded(events: Sequence[AuditEvent]) -> MemoryAudit:
+    audit = MemoryAudit()
+    for event in events:
+        audit.append(trails.SCOPE, event)
+    return audit
+
+
+def patched() -> trails.Events:
+    from fallback_audit.events import FixPatched
+
+    *before, verified = trails.recipe_verified()
+    facts = verified.model_dump(exclude={"kind", "schema_version"})
+    return [*before, FixPatched.model_validate(facts)]
+
+
+BY, WHY = "ada", "looked at it"
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "why"),
+    [
+        (trails.recipe_verified(), FixState.FIXED, None),
+        (patched(), FixState.PARTLY, NOT_SHOWN),
+        (trails.not_affected(), FixState.REFUSED, "not_affected"),
+        (trails.cap_reached(), FixState.ESCALATED, EscalationReason.RETRY_CAP_REACHED.value),
+        (trails.recipe_verified()[:-1], None, None),
+        (
+            [
+                *trails.cap_reached(),
+                ReviewDecided(verdict=ReviewVerdict.APPROVED, by=BY, reason=WHY),
+            ],
+            FixState.PARTLY,
+            APPROVED,
+        ),
+        (
+            [
+                *trails.cap_reached(),
+                ReviewDecided(verdict=ReviewVerdict.REJECTED, by=BY, reason=WHY),
+            ],
+            FixState.REFUSED,
+            "rejected",
+        ),
+        (
+            [*trails.cap_reached(), TransitionReopened(opens="gate-2", by=BY, reason=WHY)],
+            None,
+            None,
+        ),
+    ],
+)
+def test_how_it_stands(events: trails.Events, state: FixState | None, why: str | None) -> None:
+    facts = facts_of(recorded(events), trails.SCOPE.fix_id)
+    assert facts is not None
+    assert (facts.state, facts.why) == (state, why)
+    assert (facts.ended_at is None) == (state is None)
+    assert facts.started_at is not None
+
+
+def test_what_it_used_is_what_its_calls_used() -> None:
+    facts = facts_of(recorded(trails.verified_on_retry()), trails.SCOPE.fix_id)
+    assert facts is not None
+    assert (facts.attempts, facts.tokens > 0) == (2, True)
+
+
+def test_a_cap_that_a_person_raised_is_known() -> None:
+    raised = BudgetRaised(usd_per_fix="7.5", by=BY, reason=WHY)
+    facts = facts_of(recorded([*trails.cap_reached(), raised]), trails.SCOPE.fix_id)
+    assert facts is not None
+    assert (facts.state, facts.raised) == (None, 7_500_000)
+
+
+def test_what_nobody_has_begun_is_not_on_record() -> None:
+    assert facts_of(MemoryAudit(), "fix-1") is None
