@@ -86,6 +86,12 @@ class Counting:
         if taker is not None:
             taker(stored.payload, stored)
 
+    def begin_again(self) -> None:
+        """From zero, as after a restart, which Prometheus knows."""
+        self._asked_at.clear()
+        self._judge_failing = 0
+        self._families.begin_again()
+
     @staticmethod
     def _one(increment: Callable[[], None]) -> Callable[[object, StoredEvent], None]:
         return lambda _event, _stored: increment()

@@ -62,16 +62,50 @@ class Families:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        #: Those without labels.
+        self._plain: list[Counter | Gauge | Histogram] = []
         self._http()
+        before = set(vars(self))
         self._fixes()
         self._models()
+        own = [value for name, value in vars(self).items() if name not in before]
         self._record()
+        #: Those that the record's events move.
+        self._moved: list[Counter | Gauge | Histogram] = [*own, self.flagged]
+        self._zeros()
+
+    def begin_again(self) -> None:
+        """What the record's events move is as before the first of them."""
+        for metric in self._moved:
+            if metric not in self._plain:
+                metric.clear()
+            elif isinstance(metric, Counter):
+                metric.reset()
+            elif isinstance(metric, Gauge):
+                metric.set(0)
+        self._zeros()
+
+    def _zeros(self) -> None:
+        _at_zero(self.tier_outcomes, ((t, o) for t in Tier for o in TIER_OUTCOMES))
+        _at_zero(self.rag_skipped, ((kind,) for kind in FailureKind))
+        _at_zero(self.rag_phase, ((verdict,) for verdict in RetrievalVerdict))
+        _at_zero(self.tokens, ((c, d) for c in CallType for d in DIRECTIONS))
+        _at_zero(self.calls, ((c, o) for c in CallType for o in ("answered", "failed", "reused")))
+        _at_zero(self.cost, ((call,) for call in CallType))
+        _at_zero(self.budget_refusals, ((limit,) for limit in BudgetLimit))
+        _at_zero(self.judgements, (("true",), ("false",)))
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
-        return Counter(name, says, labels, registry=self.registry)
+        counter = Counter(name, says, labels, registry=self.registry)
+        if not labels:
+            self._plain.append(counter)
+        return counter
 
     def _gauge(self, name: str, says: str, *labels: str) -> Gauge:
-        return Gauge(name, says, labels, registry=self.registry)
+        gauge = Gauge(name, says, labels, registry=self.registry)
+        if not labels:
+            self._plain.append(gauge)
+        return gauge
 
     def _histogram(
         self, name: str, says: str, buckets: tuple[float, ...], *labels: str
@@ -139,9 +173,6 @@ class Families:
             RAG_BUCKETS,
             "verdict",
         )
-        _at_zero(self.tier_outcomes, ((t, o) for t in Tier for o in TIER_OUTCOMES))
-        _at_zero(self.rag_skipped, ((kind,) for kind in FailureKind))
-        _at_zero(self.rag_phase, ((verdict,) for verdict in RetrievalVerdict))
 
     def _models(self) -> None:
         self.tokens = self._counter(
@@ -171,11 +202,6 @@ class Families:
         self.judge_failing = self._gauge(
             "fallback_tier_judge_failing", "Calls of the judge that failed since its last verdict."
         )
-        _at_zero(self.tokens, ((c, d) for c in CallType for d in DIRECTIONS))
-        _at_zero(self.calls, ((c, o) for c in CallType for o in ("answered", "failed", "reused")))
-        _at_zero(self.cost, ((call,) for call in CallType))
-        _at_zero(self.budget_refusals, ((limit,) for limit in BudgetLimit))
-        _at_zero(self.judgements, (("true",), ("false",)))
 
     def _record(self) -> None:
         self.chain_events = self._gauge(

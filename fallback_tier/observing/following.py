@@ -28,6 +28,10 @@ class Taker(Protocol):
         """The next one, in the record's order."""
         ...
 
+    def begin_again(self) -> None:
+        """The record is another one than before, and is told from its first event."""
+        ...
+
 
 class Position(NamedTuple):
     """How far the record was read: behind ``read``, of ``last`` events. ``problem``: why no further."""
@@ -47,7 +51,8 @@ class Follower:
     after the first look. ``open_reader`` gives None while nothing is recorded; it may raise AuditError.
 
     Threads may share it: one reads at a time. The store is opened each time, so that one which was restored
-    or begun again is seen; where it is shorter than what was read, it is read from its beginning.
+    or begun again is seen; where it is shorter than what was read, it is read from its beginning, and all
+    takers begin again with it.
     """
 
     def __init__(
@@ -98,7 +103,11 @@ class Follower:
             self._began_at = 0  # whatever comes is new
             return Position()
         last, _ = reader.tip()
-        read = self._position.read if self._position.read <= last else 0
+        read = self._position.read
+        if read > last:
+            read, self._began_at = 0, last  # restored, or begun anew: what is there now is not news
+            for taker in (*self._every, *self._live):
+                taker.begin_again()
         if self._began_at is None:
             self._began_at = last
         # Nobody who takes live events is told of old ones, so only what is counted is read of those.

@@ -6,16 +6,24 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.params import Depends
 
+from fallback_audit.frozen import Frozen
 from fallback_tier.observing.health.report import Health
 from fallback_tier.observing.observer import Observer
+
+
+class Readiness(Frozen):
+    """What anybody may know: reasons name paths and servers."""
+
+    ready: bool
+
 
 #: Not ready: whoever sends requests should send them elsewhere, for now.
 UNAVAILABLE = 503
 
 
 def routes(observer: Observer, *, readers: Sequence[Depends] = ()) -> APIRouter:
-    """A router for this observer. ``readers``: what lets somebody see the metrics; health is open, since
-    what restarts and balances can't sign in."""
+    """A router for this observer. ``readers``: what lets somebody see metrics and findings; whether it is
+    alive and ready is open, since what restarts and balances can't sign in, and says no more than that."""
     router = APIRouter(tags=["operation"])
 
     @router.get("/metrics", dependencies=[*readers], response_class=Response, responses=_TEXT)
@@ -34,9 +42,17 @@ def routes(observer: Observer, *, readers: Sequence[Depends] = ()) -> APIRouter:
         """The process answers. When it does not, start it again."""
         return {"state": "alive"}
 
-    @router.get("/health/ready", responses={UNAVAILABLE: {"model": Health}})
-    def ready(response: Response) -> Health:
-        """May fixes be sent here? If not, the failed checks say why, and what to do."""
+    @router.get("/health/ready", responses={UNAVAILABLE: {"model": Readiness}})
+    def ready(response: Response) -> Readiness:
+        """May fixes be sent here? If not, `/v1/health` says why."""
+        health = observer.health()
+        if not health.ready:
+            response.status_code = UNAVAILABLE
+        return Readiness(ready=health.ready)
+
+    @router.get("/v1/health", dependencies=[*readers], responses={UNAVAILABLE: {"model": Health}})
+    def findings(response: Response) -> Health:
+        """The same with every check: its reason, and what to do."""
         health = observer.health()
         if not health.ready:
             response.status_code = UNAVAILABLE

@@ -84,6 +84,9 @@ class Logs:
             **_members(stored.payload.model_dump(mode="json")),
         )
 
+    def begin_again(self) -> None:
+        """What was told stays told."""
+
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request that was answered."""
         self._write(

@@ -140,6 +140,9 @@ class Spans:
                     ended["fallback_tier.reason"] = event.reason.value
                 self._end(_Key(transition), when, ended)
 
+    def begin_again(self) -> None:
+        """What was told stays told."""
+
     def close(self) -> None:
         """Hand out what has ended; what has not is not told. Idempotent."""
         self._open.clear()

@@ -152,7 +152,6 @@ class Board:
             TransitionReopened.__name__: self._reopened,
         }
         self._follower = Follower(open_reader, every=[self], live=live)
-        self._seen = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -175,12 +174,14 @@ class Board:
         """The number of the last event that it was told of, or could have been."""
         return self._follower.position.read
 
-    def take(self, stored: StoredEvent) -> None:
-        """The next event. A number that was there before: the record was restored, or begun again."""
+    def begin_again(self) -> None:
+        """The record was restored, or begun anew."""
         with self.lock:
-            if stored.seq <= self._seen:
-                self._clear()
-            self._seen = stored.seq
+            self._clear()
+
+    def take(self, stored: StoredEvent) -> None:
+        """The next event."""
+        with self.lock:
             line = self._line(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq

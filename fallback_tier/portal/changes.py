@@ -43,11 +43,14 @@ class Recent:
         self._kept: deque[tuple[int, str]] = deque(maxlen=MAX_KEPT)
         self._lock = threading.Lock()
 
-    def take(self, stored: StoredEvent) -> None:
-        """The next event. A number that was there before: the record was restored, or begun again."""
+    def begin_again(self) -> None:
+        """The record was restored, or begun anew."""
         with self._lock:
-            if self._kept and stored.seq <= self._kept[-1][0]:
-                self._kept.clear()
+            self._kept.clear()
+
+    def take(self, stored: StoredEvent) -> None:
+        """The next event."""
+        with self._lock:
             self._kept.append((stored.seq, stored.scope.fix_id))
 
     def fixes_behind(self, after: int) -> tuple[str, ...] | None:

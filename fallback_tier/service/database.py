@@ -80,6 +80,13 @@ DROP TABLE answers;
 CREATE TABLE sessions (generation TEXT NOT NULL) STRICT;
 INSERT INTO sessions VALUES (lower(hex(randomblob(16))));
 """,
+    # Who last cancelled and resumed a fix, and when.
+    """
+ALTER TABLE orders ADD COLUMN cancelled_by TEXT;
+ALTER TABLE orders ADD COLUMN cancelled_at TEXT;
+ALTER TABLE orders ADD COLUMN resumed_by TEXT;
+ALTER TABLE orders ADD COLUMN resumed_at TEXT;
+""",
 )
 
 #: Of the tables now; a newer file is not touched.

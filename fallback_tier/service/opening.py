@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration, record_settings
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
-from fallback_tier.service.operations.audits import Audits
+from fallback_tier.service.operations.audits import Audits, exports_dir
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
 from fallback_tier.service.operations.record import Record
@@ -56,6 +58,8 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
         database = stack.enter_context(Database(service_db(state_dir)))
         record = Record(state_dir, record_settings(settings, secrets))
         record.make()
+        with writing_below(state_dir):
+            remove_tree(exports_dir(state_dir))  # what an earlier version may have left there
         stack.callback(record.close)
         queue = OrderQueue(database, max_queued=settings.limits.queued_fixes)
         dispatcher = Dispatcher(queue, settings, state_dir, secrets)

@@ -59,7 +59,7 @@ path = "{app}"
 A_ROUND = 50
 
 #: A stream does not end by itself; and that nothing can be begun here (``min_free_bytes``) is said by 503.
-APART = ("/v1/fixes/{fix_id}/events", "/v1/attempts/stream", "/health/ready")
+APART = ("/v1/fixes/{fix_id}/events", "/v1/attempts/stream", "/health/ready", "/v1/health")
 
 
 @contextmanager

@@ -7,20 +7,43 @@ from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
+from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
-from fallback_tier.observing.health.running import Checks
+from fallback_tier.observing.health.running import Check, Checks
 from fallback_tier.wiring import Configuration
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run every check, tell them, and let the exit code say whether fixes can be made."""
-    health = Checks(checks_of(configuration(arguments))).run()
+    health = Checks(_checks(arguments)).run()
     if arguments.json:
         print_json(health.model_dump(mode="json"))
     else:
         sys.stdout.write(as_text(health))
     return exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
+
+
+#: What a service's file has: given besides, nobody would know which of them counts.
+_OF_THE_FILE = ("model", "base_url", "judge_model", "judge_base_url", "no_sandbox")
+
+
+def _checks(arguments: argparse.Namespace) -> tuple[Check, ...]:
+    if not arguments.config:
+        return checks_of(configuration(arguments))
+    from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
+    from fallback_tier.service.configuring import configuration as of_service
+
+    for name in _OF_THE_FILE:
+        if getattr(arguments, name):
+            raise ConfigurationError(
+                f"--{name.replace('_', '-')} and --config are both given.",
+                next_step="Leave the option out: the service's file has it.",
+            )
+    settings = settings_of(arguments)
+    place = state_of(arguments, settings)
+    configured = of_service(settings, place, secrets_of(arguments, settings))
+    return checks_of(configured, min_free_bytes=settings.limits.min_free_bytes)
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:

@@ -24,6 +24,11 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-sandbox", action="store_true", help="as for fix: the sandbox is not tried"
     )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a service's file (`serve --config`): state folder, record and model are the service's",
+    )
     add_record(parser)
     add_json(parser)
     parser.set_defaults(handler="fallback_tier.cli.health.command:run")

@@ -4,18 +4,10 @@ import argparse
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
-
-from pydantic import SecretStr, ValidationError
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import keys, record, state_dir
-from fallback_tier.errors import ConfigurationError, ToolMissingError, first_fault
-from fallback_tier.service.configuring import Secrets
-from fallback_tier.service.settings import ServiceSettings, read_settings
-
-#: The secret of this service at an OpenID Connect issuer.
-OIDC_SECRET = "FALLBACK_TIER_OIDC_SECRET"  # noqa: S105 (the name of a variable)
+from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
+from fallback_tier.errors import ToolMissingError
 
 #: What the extra brings.
 _LIBRARIES = (
@@ -50,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_of(arguments)
     check_listening(settings.listen)
-    place = settings.state_dir or state_dir(arguments)
+    place = state_of(arguments, settings)
     with open_service(settings, place, secrets_of(arguments, settings)) as service:
         if (made := first_key(service)) is not None:
             _say(f"an admin's API key, shown this once: {made.secret}")
@@ -86,45 +78,6 @@ def check_extra() -> None:
                 f"The service needs {error.name}, which is not installed.",
                 next_step="pip install 'fallback-tier[serve]'",
             ) from error
-
-
-def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
-    """The file's settings, with those that options name instead. Raises ConfigurationError."""
-    settings = read_settings(Path(arguments.config) if arguments.config else None)
-    reported = {
-        name: value
-        for name in ("host", "port", "tls_cert", "tls_key")
-        if (value := getattr(arguments, name, None)) is not None
-    }
-    given = record(arguments)
-    places = {
-        name: value
-        for name, value in {"checkpoints": given.checkpoints, "keys": given.keys}.items()
-        if value is not None
-    }
-    state = {"state_dir": state_dir(arguments)} if arguments.state_dir else {}
-    facts = settings.model_dump() | state
-    facts |= {"listen": facts["listen"] | reported, "record": facts["record"] | places}
-    try:
-        return ServiceSettings.model_validate(facts)
-    except ValidationError as error:
-        raise ConfigurationError(
-            f"The options do not fit: {first_fault(error, 'the whole')}.",
-            next_step="`fallback-tier serve --help` describes them.",
-        ) from error
-
-
-def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
-    """What the environment has."""
-    model = settings.model
-    oidc = os.environ.get(OIDC_SECRET)
-    found = keys(model.base_url, model.judge_base_url)
-    return Secrets(
-        api_key=found["api_key"],
-        judge_api_key=found["judge_api_key"],
-        database=record(arguments).database,
-        oidc=SecretStr(oidc) if oidc else None,
-    )
 
 
 def _say(line: str) -> None:

@@ -35,7 +35,7 @@ def gone_on(service: Service, who: SignedIn, decided: Decided) -> str:
     if not who.caller.may(Role.SUBMIT):
         return "waits"
     try:
-        service.fixes.resume(decided.fix_id)
+        service.fixes.resume(who.caller, decided.fix_id)
     except FallbackError:
         return "waits"
     return "queued"

@@ -34,11 +34,10 @@ MAX_PROOF_BYTES = 16 * 1024 * 1024
 def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Response:
     """A file to save. Raises NotFoundError; BusyError: the record is being exported already."""
     line = line_of(read, fix_id)
-    path = service.audits.export(fix_id=fix_id)
-    try:
-        proof = path.read_bytes() if path.stat().st_size <= MAX_PROOF_BYTES else b""
-    finally:
-        path.unlink(missing_ok=True)
+    with service.audits.export(fix_id=fix_id) as file:
+        proof = file.read(MAX_PROOF_BYTES + 1)
+    if len(proof) > MAX_PROOF_BYTES:
+        proof = b""
     events = service.record.events(fix_id)
     static = files("fallback_tier.portal") / "static"
     style = "".join((static / name).read_text() for name in ("portal.css", "code.css"))

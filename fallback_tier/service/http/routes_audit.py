@@ -1,11 +1,12 @@
 """The record: events page by page, the export, the verification."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from os import SEEK_END
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
+from fastapi.responses import StreamingResponse
 
 from fallback_audit.frozen import Frozen
 from fallback_audit.verifying.report import VerificationReport
@@ -14,6 +15,9 @@ from fallback_tier.service.http.given import TheService
 from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
 from fallback_tier.service.http.security import Reader
 from fallback_tier.service.operations.audits import MAX_EVENTS
+
+#: Of an export, read and sent in one go.
+_PIECE_BYTES = 256 * 1024
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 
@@ -66,15 +70,21 @@ def export(
     _: Reader,
     fix_id: _FixId = None,
     evidence: Annotated[bool, Query(description="with its evidence, private apart")] = False,
-) -> FileResponse:
+) -> StreamingResponse:
     """The record, or one fix of it, as a file that `fallback-tier audit verify FILE` checks."""
-    path = service.audits.export(fix_id=fix_id, with_evidence=evidence)
-    return FileResponse(
-        path,
-        media_type="application/octet-stream",
-        filename=f"{fix_id or 'audit'}.export",
-        background=BackgroundTask(path.unlink, missing_ok=True),
-    )
+    file = service.audits.export(fix_id=fix_id, with_evidence=evidence)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{fix_id or "audit"}.export"',
+        "Content-Length": str(file.seek(0, SEEK_END)),
+    }
+    return StreamingResponse(_pieces(file), headers=headers, media_type="application/octet-stream")
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 @router.post("/verify", responses=may_answer())

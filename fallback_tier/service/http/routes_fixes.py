@@ -159,15 +159,15 @@ def evidence(service: TheService, caller: Reader, fix_id: FixId, digest: DigestP
 
 
 @router.post("/fixes/{fix_id}/cancel", status_code=202, responses=may_answer(404, 409))
-def cancel(service: TheService, _: Submitter, fix_id: FixId) -> Fix:
+def cancel(service: TheService, caller: Submitter, fix_id: FixId) -> Fix:
     """End it. What is on record stays, and it can be resumed."""
-    return service.fixes.cancel(fix_id)
+    return service.fixes.cancel(caller, fix_id)
 
 
 @router.post("/fixes/{fix_id}/resume", status_code=202, responses=may_answer(404, 409))
-def resume(service: TheService, _: Submitter, fix_id: FixId) -> Fix:
+def resume(service: TheService, caller: Submitter, fix_id: FixId) -> Fix:
     """Go on with one that failed, was cancelled, or that a person let go on."""
-    return service.fixes.resume(fix_id)
+    return service.fixes.resume(caller, fix_id)
 
 
 def _attachment(content: bytes, media_type: str, name: str) -> Response:

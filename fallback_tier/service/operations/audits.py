@@ -1,12 +1,12 @@
 """The record for auditors: its events page by page, an export, a verification."""
 
-import os
 import tempfile
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.errors import KeyringError
@@ -50,28 +50,29 @@ class Audits:
                     break
         return found
 
-    def export(self, *, fix_id: str | None = None, with_evidence: bool = False) -> Path:
-        """A new file; the caller removes it. Raises RequestError: no such fix; BusyError."""
+    def export(self, *, fix_id: str | None = None, with_evidence: bool = False) -> BinaryIO:
+        """A file without a name, at its beginning: with its last reader it is gone, whatever becomes of
+        this process. The caller closes it. Raises RequestError: no such fix; BusyError."""
         record = self.record
-        folder = service_dir(record.state_dir) / "exports"
+        folder = exports_dir(record.state_dir)
         checkpoints = read_checkpoints(record.state_dir, record.settings)
         with self._alone(), record.reading_long() as reader, reader.snapshot() as snapshot:
             with writing_below(record.state_dir):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                descriptor, name = tempfile.mkstemp(dir=folder)
+                file = cast("BinaryIO", tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 (handed on)
             try:
-                with os.fdopen(descriptor, "wb") as file:
-                    exporter = Exporter(
-                        snapshot,
-                        checkpoints,
-                        origin=_origin(checkpoints.keyring),
-                        evidence=record.evidence if with_evidence else None,
-                    )
-                    _ = exporter.fix(file, fix_id) if fix_id else exporter.trail(file)
+                exporter = Exporter(
+                    snapshot,
+                    checkpoints,
+                    origin=_origin(checkpoints.keyring),
+                    evidence=record.evidence if with_evidence else None,
+                )
+                _ = exporter.fix(file, fix_id) if fix_id else exporter.trail(file)
+                file.seek(0)
             except BaseException:
-                Path(name).unlink(missing_ok=True)
+                file.close()
                 raise
-        return Path(name)
+        return file
 
     def verify(self, *, with_evidence: bool = True) -> VerificationReport:
         """As ``fallback-tier audit verify``. Raises BusyError."""
@@ -97,6 +98,11 @@ class Audits:
             yield
         finally:
             self._one.release()
+
+
+def exports_dir(state_dir: Path) -> Path:
+    """Where exports are made: as large as the record, so not where the system keeps small files."""
+    return service_dir(state_dir) / "exports"
 
 
 def _origin(keyring: Keyring) -> str | None:

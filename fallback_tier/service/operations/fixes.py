@@ -116,15 +116,15 @@ class Fixes:
         """Raises NotFoundError."""
         return whole(self.queue.get(fix_id))
 
-    def cancel(self, fix_id: str) -> Fix:
+    def cancel(self, caller: Caller, fix_id: str) -> Fix:
         """Raises NotFoundError, ConflictError."""
-        order = self.queue.cancel(fix_id)
+        order = self.queue.cancel(fix_id, caller.name)
         self.wake()
         return whole(order)
 
-    def resume(self, fix_id: str) -> Fix:
+    def resume(self, caller: Caller, fix_id: str) -> Fix:
         """It goes on by what is on record. Raises NotFoundError, ConflictError."""
-        order = self.queue.queue_again(fix_id)
+        order = self.queue.queue_again(fix_id, caller.name)
         self.wake()
         return whole(order)
 

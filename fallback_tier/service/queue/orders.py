@@ -46,7 +46,7 @@ class Submission(Frozen):
 class OrderLine(Frozen):
     """A submitted fix as it stands, without what is large. ``outcome``: verified, patched, refused or
     escalated, where it has ended; ``cancelling``: somebody wants its worker to be ended; ``takes``: how
-    many workers have had it."""
+    many workers have had it; who last cancelled or resumed it, and when."""
 
     number: Annotated[int, Field(ge=1)]
     fix_id: str
@@ -60,6 +60,10 @@ class OrderLine(Frozen):
     base_commit: str | None = None
     cancelling: bool = False
     takes: int = 0
+    cancelled_by: str | None = None
+    cancelled_at: str | None = None
+    resumed_by: str | None = None
+    resumed_at: str | None = None
     outcome: str | None = None
     problem: Problem | None = None
 

@@ -164,7 +164,7 @@ class OrderQueue:
             )
         return done.rowcount == 1
 
-    def cancel(self, fix_id: str) -> Order:
+    def cancel(self, fix_id: str, by: str) -> Order:
         """One that waits is cancelled; one that runs is to be (``cancelling``).
 
         Raises NotFoundError; ConflictError: it is over.
@@ -176,6 +176,10 @@ class OrderQueue:
                     f"Fix {fix_id} is over ({order.state}): there is nothing to cancel.",
                     next_step=f"GET /v1/fixes/{fix_id} shows how it ended.",
                 )
+            db.execute(
+                "UPDATE orders SET cancelled_by = ?, cancelled_at = ? WHERE fix_id = ?",
+                (by, self._now(), fix_id),
+            )
             if order.state is OrderState.RUNNING:
                 db.execute("UPDATE orders SET cancelling = 1 WHERE fix_id = ?", (fix_id,))
             else:
@@ -195,11 +199,12 @@ class OrderQueue:
             )
         return done.rowcount == 1
 
-    def queue_again(self, fix_id: str, *, interrupted: bool = False) -> Order:
-        """It goes on by what is on record. ``interrupted``: it ran when the service died.
+    def queue_again(self, fix_id: str, by: str | None) -> Order:
+        """It goes on by what is on record. ``by``: who resumes it; None: it ran when the service died.
 
         Raises NotFoundError; ConflictError: it waits or runs, or has ended with nothing left to do.
         """
+        interrupted = by is None
         with self._database.writing() as db:
             order = _one(db, fix_id)
             goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
@@ -218,6 +223,11 @@ class OrderQueue:
                 " problem = NULL, ended_at = NULL, takes = ? WHERE fix_id = ?",
                 (OrderState.QUEUED, order.takes if interrupted else 0, fix_id),
             )
+            if not interrupted:
+                db.execute(
+                    "UPDATE orders SET resumed_by = ?, resumed_at = ? WHERE fix_id = ?",
+                    (by, self._now(), fix_id),
+                )
             return _one(db, fix_id)
 
     def give_back(self, fix_id: str) -> bool:

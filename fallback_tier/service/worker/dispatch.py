@@ -272,7 +272,7 @@ class Dispatcher:
                 self._queue.fail(line.fix_id, _taken_too_often(line.takes))
             else:
                 with contextlib.suppress(ConflictError):  # it came to its end just now
-                    self._queue.queue_again(line.fix_id, interrupted=True)
+                    self._queue.queue_again(line.fix_id, by=None)
         self._on_change()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_tier.service.opening import open_service
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import run as command
@@ -50,6 +51,18 @@ def test_events_are_chosen(service: House) -> None:
     assert kinds("fix_id=other") == set()
     assert kinds("since=2199-01-01T00:00:00Z") == set()
     assert "FixStarted" in kinds("since=2000-01-01T00:00:00%2B02:00")
+
+
+def test_an_export_that_is_cut_off_leaves_nothing(service: House) -> None:
+    """The file has no name: it ends with whoever reads it, here, in a dead process, in a killed one."""
+    folder = service.service.state_dir / "service" / "exports"
+    with service.service.audits.export(with_evidence=True) as file:
+        assert file.read(1)
+        assert list(folder.iterdir()) == []
+    (folder / "of-an-earlier-version").write_bytes(b"x")
+    state = service.service.state_dir
+    with open_service(service.service.settings, state, service.service.secrets):
+        assert not folder.exists()
 
 
 def test_an_export_verifies_elsewhere(service: House, tmp_path: Path) -> None:

@@ -154,7 +154,9 @@ def test_a_cancelled_fix_leaves_no_process_and_goes_on_when_asked(
         assert workers(state) == []
         assert not list((state / "service" / "checkouts").iterdir())
         service.post(f"/v1/fixes/{fix_id}/resume")
-        assert service.until_over(fix_id)["outcome"] == "verified"
+        ended = service.until_over(fix_id)
+        assert ended["outcome"] == "verified"
+        assert (ended["cancelled_by"], ended["resumed_by"]) == ("key:first-admin",) * 2
 
 
 def test_a_fix_whose_service_has_died_takes_no_longer_either(tmp_path: Path, config: str) -> None:

@@ -111,7 +111,7 @@ def test_metrics_go_on_after_a_restart_and_need_a_key(
         with again.client("") as nobody:
             assert nobody.get("/metrics").status_code == 401
             assert nobody.get("/v1/metrics").status_code == 401
-            assert nobody.get("/health/ready").status_code == 200
+            assert nobody.get("/health/ready").json() == {"ready": True}
         # A fix that somebody makes at a terminal, with the same record.
         repo = repository(tmp_path / "other", {"requirements.txt": "idna==3.6\n"})
         advisory = tmp_path / "advisory.json"
@@ -146,10 +146,14 @@ def test_spans_go_where_the_environment_says(tmp_path: Path, config: str) -> Non
 def test_not_ready_is_said_by_a_running_service(service: Running, tmp_path: Path) -> None:
     (store := tmp_path / "state" / "audit.db").rename(tmp_path / "away.db")
     store.write_bytes(b"not a database" * 1_000)
-    with service.client("") as client:
+    with service.client("") as nobody:
         answer = waited(  # a finding is good for two seconds
-            lambda: client.get("/health/ready"), lambda reported: reported.status_code != 200
+            lambda: nobody.get("/health/ready"), lambda reported: reported.status_code != 200
         )
+        assert (answer.status_code, answer.json()) == (503, {"ready": False})
+        assert nobody.get("/v1/health").status_code == 401
+    with service.client() as client:
+        answer = client.get("/v1/health")
     assert answer.status_code == 503
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["store", "checkpoints"]
@@ -160,9 +164,9 @@ def test_a_queue_that_can_not_be_worked_on_is_not_ready(service: Running, tmp_pa
     """Else fixes are accepted, none begins, and whoever balances is told that all is well."""
     with sqlite3.connect(service_db(tmp_path / "state")) as db:
         db.execute("ALTER TABLE orders RENAME TO gone")
-    with service.client("") as client:
+    with service.client() as client:
         answer = waited(
-            lambda: client.get("/health/ready"), lambda reported: reported.status_code != 200
+            lambda: client.get("/v1/health"), lambda reported: reported.status_code != 200
         )
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["queue"]

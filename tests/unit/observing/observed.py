@@ -43,5 +43,7 @@ class ObservedTrail:
         return self.families.registry.get_sample_value(name, labels)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        """Idempotent; ``record`` opens it again."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()

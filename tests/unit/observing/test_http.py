@@ -100,7 +100,8 @@ def test_readers_alone_see_metrics_and_all_see_health(observer: Observer) -> Non
     assert client.get("/metrics").status_code == 401
     assert client.get("/v1/metrics").status_code == 401
     assert client.get("/health/live").json() == {"state": "alive"}
-    assert client.get("/health/ready").status_code == 200
+    assert client.get("/health/ready").json() == {"ready": True}
+    assert client.get("/v1/health").status_code == 401
 
 
 def test_not_ready_is_503_with_reason_and_next_step(configuration: Configuration) -> None:
@@ -116,6 +117,8 @@ def test_not_ready_is_503_with_reason_and_next_step(configuration: Configuration
     (configuration.state_dir / "audit.db").write_bytes(b"not a database" * 1_000)
     client = asked()
     answer = client.get("/health/ready")
+    assert (answer.status_code, answer.json()) == (503, {"ready": False})
+    answer = client.get("/v1/health")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
     bad = [one for one in answer.json()["checks"] if one["state"] == "failed"]
     assert [one["check"] for one in bad] == ["store", "checkpoints"]

@@ -90,6 +90,7 @@ def test_many_fixes_are_not_named(tmp_path: Path) -> None:
     recent.take(events[-1])
     assert recent.fixes_behind(0) is None
     assert recent.fixes_behind(1) is not None
+    recent.begin_again()
     recent.take(events[3])  # restored: what was remembered is of another record
     assert recent.fixes_behind(1) is None
 

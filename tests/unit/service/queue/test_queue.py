@@ -127,17 +127,17 @@ def test_an_end_is_kept_whole(queue: OrderQueue) -> None:
 
 def test_one_that_waits_is_cancelled_at_once(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
-    assert queue.cancel("fix-1").state is OrderState.CANCELLED
+    assert queue.cancel("fix-1", "key:ci").state is OrderState.CANCELLED
     assert queue.take_next() is None
     with pytest.raises(ConflictError, match="is over"):
-        queue.cancel("fix-1")
+        queue.cancel("fix-1", "key:ci")
 
 
 def test_one_that_runs_is_to_be_cancelled(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
     queue.take_next()
     assert not queue.cancelled_if_wanted("fix-1")
-    order = queue.cancel("fix-1")
+    order = queue.cancel("fix-1", "key:ci")
     assert (order.state, order.cancelling) == (OrderState.RUNNING, True)
     assert queue.cancelled_if_wanted("fix-1")
     assert queue.get("fix-1").state is OrderState.CANCELLED
@@ -149,17 +149,17 @@ def test_what_has_ended_does_not_go_on(queue: OrderQueue, outcome: str) -> None:
     queue.take_next()
     queue.end("fix-1", outcome, "{}")
     with pytest.raises(ConflictError, match=f"it is {outcome}"):
-        queue.queue_again("fix-1")
+        queue.queue_again("fix-1", "key:ops")
 
 
 def test_what_waits_or_runs_does_not_go_on(queue: OrderQueue) -> None:
     queue.submit(asked("fix-1"))
     with pytest.raises(ConflictError, match="it is queued"):
-        queue.queue_again("fix-1")
+        queue.queue_again("fix-1", "key:ops")
     queue.take_next()
     with pytest.raises(ConflictError, match="it is running"):
-        queue.queue_again("fix-1")
-    assert queue.queue_again("fix-1", interrupted=True).state is OrderState.QUEUED
+        queue.queue_again("fix-1", "key:ops")
+    assert queue.queue_again("fix-1", None).state is OrderState.QUEUED
 
 
 def test_what_failed_or_asks_a_person_goes_on(queue: OrderQueue) -> None:
@@ -168,20 +168,20 @@ def test_what_failed_or_asks_a_person_goes_on(queue: OrderQueue) -> None:
     queue.begin_at("fix-1", "c" * 40)
     queue.fail("fix-1", PROBLEM)
     assert queue.get("fix-1").problem == PROBLEM
-    again = queue.queue_again("fix-1")
+    again = queue.queue_again("fix-1", "key:ops")
     assert (again.state, again.problem, again.base_commit) == (OrderState.QUEUED, None, "c" * 40)
     queue.take_next()
     queue.begin_at("fix-1", "d" * 40)  # decided once
     queue.end("fix-1", "escalated", '{"outcome": "escalated"}')
     with pytest.raises(ConflictError):  # it ended while the service died
-        queue.queue_again("fix-1", interrupted=True)
-    assert queue.queue_again("fix-1").base_commit == "c" * 40
+        queue.queue_again("fix-1", None)
+    assert queue.queue_again("fix-1", "key:ops").base_commit == "c" * 40
 
 
 def test_pages_go_back_in_time(queue: OrderQueue) -> None:
     for number in range(1, 4):
         queue.submit(asked(f"fix-{number}"))
-    queue.cancel("fix-2")
+    queue.cancel("fix-2", "key:ci")
     assert [line.fix_id for line in queue.page(limit=2)] == ["fix-3", "fix-2"]
     assert [line.fix_id for line in queue.page(limit=2, before=2)] == ["fix-1"]
     cancelled = queue.page(limit=9, state=OrderState.CANCELLED)
@@ -190,6 +190,23 @@ def test_pages_go_back_in_time(queue: OrderQueue) -> None:
 
 
 def test_an_unknown_fix_is_not_found(queue: OrderQueue) -> None:
-    for call in (queue.get, queue.cancel, queue.queue_again):
+    for call in (
+        lambda: queue.get("fix-9"),
+        lambda: queue.cancel("fix-9", "key:ci"),
+        lambda: queue.queue_again("fix-9", "key:ci"),
+    ):
         with pytest.raises(NotFoundError, match="no fix 'fix-9'"):
-            call("fix-9")
+            call()
+
+
+def test_who_cancelled_and_who_resumed_stays(queue: OrderQueue, clock: Clock) -> None:
+    queue.submit(asked("fix-1"))
+    clock.now += 1
+    assert queue.cancel("fix-1", "person:Ada").cancelled_by == "person:Ada"
+    clock.now += 1
+    order = queue.queue_again("fix-1", "key:ops")
+    assert (order.cancelled_by, order.resumed_by) == ("person:Ada", "key:ops")
+    assert order.submitted_at < (order.cancelled_at or "") < (order.resumed_at or "")
+    queue.take_next()
+    assert queue.queue_again("fix-1", None).resumed_by == "key:ops"
+    assert queue.page(limit=1)[0].cancelled_by == "person:Ada"

@@ -114,7 +114,7 @@ def test_what_somebody_holds_is_his(queue: OrderQueue, tmp_path: Path) -> None:
 
 def test_what_was_to_be_cancelled_is(queue: OrderQueue, tmp_path: Path) -> None:
     queue.take_next()
-    queue.cancel("fix-0")
+    queue.cancel("fix-0", "key:ci")
     dispatcher(queue, tmp_path)._take_up()
     assert queue.get("fix-0").state is OrderState.CANCELLED
 
@@ -166,7 +166,7 @@ def test_who_held_the_lock_before_is_not_ended(queue: OrderQueue, tmp_path: Path
     lock = locks(tmp_path).take("fix-0")
     assert lock is not None
     with lock:
-        queue.cancel("fix-0")
+        queue.cancel("fix-0", "key:ci")
         dispatcher(queue, tmp_path)._adopt()
     assert ended(anybody) == 0
 
@@ -178,7 +178,7 @@ def test_who_holds_the_lock_is_ended_by_the_next_service(queue: OrderQueue, tmp_
     with lock:
         worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(lock.fileno(),))
         lock.write(str(worker.pid).encode())
-    queue.cancel("fix-0")
+    queue.cancel("fix-0", "key:ci")
     dispatcher(queue, tmp_path)._adopt()
     assert ended(worker) == -signal.SIGTERM
 

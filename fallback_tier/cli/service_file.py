@@ -1,0 +1,59 @@
+"""The service's settings, for every command that is given its file: the file, options, the environment."""
+
+import argparse
+import os
+from pathlib import Path
+
+from pydantic import SecretStr, ValidationError
+
+from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.errors import ConfigurationError, first_fault
+from fallback_tier.service.configuring import Secrets
+from fallback_tier.service.settings import ServiceSettings, read_settings
+
+#: The secret of this service at an OpenID Connect issuer.
+OIDC_SECRET = "FALLBACK_TIER_OIDC_SECRET"  # noqa: S105 (the name of a variable)
+
+
+def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
+    """The file's settings, with those that options name instead. Raises ConfigurationError."""
+    settings = read_settings(Path(arguments.config) if arguments.config else None)
+    reported = {
+        name: value
+        for name in ("host", "port", "tls_cert", "tls_key")
+        if (value := getattr(arguments, name, None)) is not None
+    }
+    given = record(arguments)
+    places = {
+        name: value
+        for name, value in {"checkpoints": given.checkpoints, "keys": given.keys}.items()
+        if value is not None
+    }
+    state = {"state_dir": state_dir(arguments)} if arguments.state_dir else {}
+    facts = settings.model_dump() | state
+    facts |= {"listen": facts["listen"] | reported, "record": facts["record"] | places}
+    try:
+        return ServiceSettings.model_validate(facts)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"The options do not fit: {first_fault(error, 'the whole')}.",
+            next_step="`fallback-tier serve --help` describes them.",
+        ) from error
+
+
+def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
+    """What the environment has."""
+    model = settings.model
+    oidc = os.environ.get(OIDC_SECRET)
+    found = keys(model.base_url, model.judge_base_url)
+    return Secrets(
+        api_key=found["api_key"],
+        judge_api_key=found["judge_api_key"],
+        database=record(arguments).database,
+        oidc=SecretStr(oidc) if oidc else None,
+    )
+
+
+def state_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Path:
+    """The state folder: the option's, the file's, the user's."""
+    return settings.state_dir or state_dir(arguments)
