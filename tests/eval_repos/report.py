@@ -37,6 +37,8 @@ serves and the tool did
 not end rightly. npm's own commands are run by the installed npm, and told to keep the lock's version.
 """
 
+_ROWS = "Of the newest row of each case, by the builds that stand under *How it was made*.\n"
+
 _MARKS = {1: "win", 0: "-", -1: "**loss**"}
 
 
@@ -44,6 +46,8 @@ def render(results: Sequence[Result]) -> str:
     """The page, always the same for the same rows."""
     rows = sorted(results, key=lambda row: (row.name, row.label))
     parts = [_HEAD]
+    if now := _of(rows, "now"):
+        parts += [f"## All {len(now)} cases\n", _goals(now), _ROWS]
     for half in Half:
         if found := [row for row in rows if row.half is half]:
             parts += [f"## The half {half}\n", *_half(found)]
@@ -64,6 +68,17 @@ def _half(rows: Sequence[Result]) -> Iterator[str]:
         yield _compared([row for row in rows if row.label == label], label)
     yield "### Peers, case by case\n"
     yield _peers(rows)
+
+
+def _goals(now: Sequence[Result]) -> str:
+    """Both halves together, each figure beside its goal."""
+    return table(
+        ("figure", "goal", "now", "met"),
+        (
+            (one.name, one.goal, one.value(now), "yes" if one.met(now) else "**no**")
+            for one in FIGURES
+        ),
+    )
 
 
 def _figures(rows: Sequence[Result]) -> str:

@@ -68,8 +68,19 @@ def test_figures_come_from_the_rows() -> None:
     page = report.render(rows)
     for one in FIGURES:
         assert f"| {one.name} | {one.goal} | {one.value(rows)} |" in page
+    goals = page.split("## The half")[0]
+    assert "## All 5 cases" in goals
+    for one in FIGURES:
+        assert f"| {one.name} | {one.goal} | {one.value(rows)} | **no** |" in goals
     assert "**false fixed**" in page
     assert "none / known" not in page.split("### What was wrong")[0]
+
+
+def test_all_cases_together_are_those_of_now() -> None:
+    rows = [row("a"), row("b", half=Half.SET_ASIDE), row("a", "baseline", verdict=BROKE)]
+    goals = report.render(rows).split("## The half")[0]
+    assert "## All 2 cases" in goals
+    assert "| tracebacks | 0 | 0 of 2 (0 %) | yes |" in goals
 
 
 @pytest.mark.parametrize(
