@@ -174,13 +174,15 @@ told(work)
 def test_an_interruption_ends_the_work(tmp_path: Path) -> None:
     """Ctrl-C reaches the parent alone: the child leads a group of its own."""
     begun = tmp_path / "begun"
+    # What a shell starts in the background ignores interruptions, and this would wait for its limit.
     body = f"""
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def work():
     with open({str(begun)!r} + ".new", "w") as pid:
         pid.write(str(os.getpid()))
     os.rename({str(begun)!r} + ".new", {str(begun)!r})
     time.sleep(1000)
-told(work)
+told(work, limit=1000)
 """
     parent = subprocess.Popen([sys.executable, "-c", _BEGIN + body], stderr=subprocess.DEVNULL)
     becomes(begun.exists, "the work has begun")
