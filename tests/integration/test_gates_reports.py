@@ -31,14 +31,15 @@ def _sandbox() -> None:
 
 @pytest.fixture
 def _pytest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pytest of this very interpreter stands in for a target's own."""
+    """The pytest of this very interpreter stands in for a target's own, which has none of our plugins:
+    importing those is most of what one start takes."""
 
     def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
         result = self.context.sandbox.run(
             [sys.executable, *arguments],
             worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
-            env=self.variables(),
+            env={**self.variables(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             readable=[Path(sys.prefix)],
         )
         return result.model_copy(update={"output": relative_log(result, self.repo.root)})

@@ -48,7 +48,11 @@ def told(tmp_path: Path, argv: tuple[str, ...], files: dict[str, str]) -> str | 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "NO_COLOR": "1"},
+        env={
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "NO_COLOR": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # ours take longer to import than the case to run
+        },
         timeout=60,
         check=False,
     )

@@ -133,10 +133,13 @@ class Old(unittest.TestCase):
 
 def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, str]:
     report = folder / "report"
+    # Our plugins take longer to import than the tests to run; ``-n`` is one of them.
+    plugins = {} if "-n" in arguments else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    kept = {name: os.environ[name] for name in ("PATH", TEMPORARY)}
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(report), runner, *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(folder)} | {name: os.environ[name] for name in ("PATH", TEMPORARY)},
+        env={"PYTHONPATH": str(folder)} | kept | plugins,
         timeout=PATIENCE_S,
     )  # fmt: skip
     text = report.read_text()
