@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-portal hostile-http record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-portal hostile-http load-http record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench  measure against peers in the same run"
 	@echo "make hostile   the slow campaigns: hostile answers, patches, texts, code (an hour)"
 	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
+	@echo "make load-http   rates, latencies, memory and followers of the service under load (half an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
 	@echo "make hostile-portal   others' lists of XSS lines through every page of the portal, in a real browser"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
@@ -80,6 +81,10 @@ hostile: setup
 # Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then.
 hostile-http: setup
 	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES)
+
+# Load on the service from a second process: ARGS="--minutes 10", ARGS=--report to keep the figures.
+load-http: setup
+	$(BIN)/python -m tests.load $(ARGS)
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
