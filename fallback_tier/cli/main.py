@@ -93,6 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
     what = "the solved-example memory"
     commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
+    what = "run campaigns: many advisories in many repositories"
+    commands.add_parser("fleet", help=what, verbs=_later("fleet.parser"))
     what = "serve fixes over HTTP"
     commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
     what = "manage the API keys of the service"

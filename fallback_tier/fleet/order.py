@@ -15,8 +15,7 @@ class FixOrder(Frozen):
 
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
-    patch's file; ``report``: a reviewer's folder; ``branch``: committed in the repository, by this name
-    (empty: one named after the advisory). None of them: the patch stays in the record.
+    patch's file; ``report``: a reviewer's folder. None of them: the patch stays in the record.
     """
 
     fix_id: str
@@ -30,7 +29,6 @@ class FixOrder(Frozen):
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
     output: Path | None = None
     report: Path | None = None
-    branch: str | None = None
 
     def configured(
         self,

@@ -1,6 +1,9 @@
 """What the record says of a campaign's fix: the truth that the list is refreshed from."""
 
+from pathlib import Path
+
 from fallback_audit.contract.trail import NOTES
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import (
     AttemptStarted,
     BudgetRaised,
@@ -20,11 +23,41 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Tally, microdollars
 from fallback_tier.fleet.model import FixFacts, FixState
+from fallback_tier.observing.record import open_record
+from fallback_tier.wiring import RecordSettings
+from fallback_tier.wiring.trail import TrailReader
 
 #: Why one is only partly fixed.
 NOT_SHOWN = "not_shown"
 IN_PART = "in_part"
 APPROVED = "approved"
+
+
+class FleetRecord:
+    """The record of a state folder, or the database's, opened when it is there. ``close`` it at the end."""
+
+    def __init__(self, state_dir: Path, settings: RecordSettings) -> None:
+        self._state_dir = state_dir
+        self._settings = settings
+        self._reader: TrailReader | None = None
+
+    def __call__(self, fix_id: str) -> FixFacts | None:
+        """None: it is not on record. Raises AuditStoreError; the next call opens the store anew."""
+        if self._reader is None:
+            self._reader = open_record(self._state_dir, self._settings)
+        if self._reader is None:
+            return None
+        try:
+            return facts_of(self._reader, fix_id)
+        except AuditStoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Idempotent."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
 
 def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:

@@ -15,6 +15,7 @@ from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, insert
 from fallback_tier.fleet.store.reading import FleetReader, campaign_row, fixes_of, used_of
 from fallback_tier.fleet.store.sqlite import SqliteTables
+from fallback_tier.fleet.store.tables import Session
 
 #: A runner that has not renewed its fixes for this long is dead, or cut off (seconds).
 LEASE_S = 60.0
@@ -44,13 +45,17 @@ class FleetStore(FleetReader):
             )
             if known:
                 check_same_list(planned.campaign, str(known[0]["digest"]), planned.digest)
-                session.change(
-                    "UPDATE campaigns SET settings = ?, cap = ?, fix_cap = ? WHERE campaign = ?",
-                    (planned.settings, planned.cap, planned.fix_cap, planned.campaign),
-                )
+                _renew(session, planned.campaign, planned.settings, planned.cap, planned.fix_cap)
                 return False
             insert(session, planned, self.now())
             return True
+
+    def renew_settings(
+        self, name: str, settings: str, cap: int | None, fix_cap: int | None
+    ) -> None:
+        """Its limits, model and engine are these from now on. ``settings``: the file, as JSON."""
+        with self.tables.writing() as session:
+            _renew(session, name, settings, cap, fix_cap)
 
     def set_state(
         self, name: str, state: CampaignState, *, came_from: Sequence[CampaignState]
@@ -154,20 +159,27 @@ class FleetStore(FleetReader):
         return done == 1
 
     def queue_again(
-        self, fix_id: str, facts: FixFacts, *, not_before: float = 0.0, holder: str | None = None
+        self,
+        fix_id: str,
+        facts: FixFacts,
+        *,
+        not_before: float = 0.0,
+        holder: str | None = None,
+        takes: int = 0,
     ) -> bool:
         """It waits again, for what it has used so far: one of ``holder``'s that can't go on now, or (None)
-        one that is over and is to go on. False: it stands elsewhere."""
+        one that is over and is to go on. ``takes``: how often it was started, as far as that counts. False:
+        it stands elsewhere."""
         guard = _OVER if holder is None else _HELD
         values = (
             FixState.QUEUED.value, facts.cost, facts.tokens, facts.attempts, facts.why, facts.sentence,
-            not_before, facts.raised, fix_id,
+            not_before, facts.raised, takes, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
             done = session.change(
                 f"UPDATE fixes SET state = ?, cost = ?, tokens = ?, attempts = ?, why = ?, sentence = ?,"  # noqa: S608 (ours)
-                " not_before = ?, cap = COALESCE(?, cap), holder = NULL, lease = 0, ended_at = NULL"
-                f" WHERE fix_id = ? AND {guard}",
+                " not_before = ?, cap = COALESCE(?, cap), takes = ?,"
+                f" holder = NULL, lease = 0, ended_at = NULL WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )
         return done == 1
@@ -184,6 +196,15 @@ class FleetStore(FleetReader):
     def now(self) -> str:
         """RFC 3339, UTC."""
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
+
+
+def _renew(
+    session: Session, name: str, settings: str, cap: int | None, fix_cap: int | None
+) -> None:
+    session.change(
+        "UPDATE campaigns SET settings = ?, cap = ?, fix_cap = ? WHERE campaign = ?",
+        (settings, cap, fix_cap, name),
+    )
 
 
 def check_same_list(name: str, known: str, given: str) -> None:

@@ -6,14 +6,12 @@ as running whose lock is free has no worker, so the service that finds it so may
 """
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +19,6 @@ from typing import BinaryIO
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.observing.health.report import Finding, failed, ok
-from fallback_tier.sandbox.clients import passed_to_clients
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
@@ -32,6 +29,7 @@ from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.service.worker.order import WorkOrder, locks, took_too_long
 from fallback_tier.workers.checkouts import checkout
 from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.starting import start_worker
 
 #: Between two looks at queue and workers. A submission wakes the thread at once.
 _TICK_S = 0.25
@@ -43,10 +41,8 @@ _GRACE_S = 5.0
 #: be what kills it. A person can still resume it.
 MAX_TAKES = 5
 
-_COMMAND = (sys.executable, "-I", "-m", "fallback_tier.service.worker.guarded")
-
-#: What a worker needs of our environment beside what its clients may know: where libraries are.
-_ENVIRONMENT = ("LD_LIBRARY_PATH",)
+#: What is started: a guard, and under it the worker.
+_GUARDED = "fallback_tier.service.worker.guarded"
 
 
 @dataclass
@@ -165,21 +161,9 @@ class Dispatcher:
             fix_id=fix_id, state_dir=self._state_dir, settings=self._settings, lock=lock.fileno()
         )
         log = self._locks.log(fix_id)
-        with log.open("wb") as reported:
-            process = subprocess.Popen(
-                (*_COMMAND, str(self._settings.limits.fix_s)),
-                env=worker_environment(os.environ),
-                stdin=subprocess.PIPE,
-                stdout=reported,
-                stderr=reported,
-                cwd=self._state_dir,
-                start_new_session=True,
-                pass_fds=(lock.fileno(),),
-            )
-        assert process.stdin is not None  # noqa: S101 (stdin=PIPE)
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(order.to_pipe(self._secrets))
-        until = time.monotonic() + self._settings.limits.fix_s
+        limit_s = self._settings.limits.fix_s
+        process = start_worker(_GUARDED, limit_s, order.to_pipe(self._secrets), lock, log)
+        until = time.monotonic() + limit_s
         return _Running(process, until, log=log)
 
     # --- Ending -----------------------------------------------------------------------------------
@@ -274,12 +258,6 @@ class Dispatcher:
                 with contextlib.suppress(ConflictError):  # it came to its end just now
                     self._queue.queue_again(line.fix_id, by=None)
         self._on_change()
-
-
-def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a worker is started with: keys come through its pipe, and what else is secret is not its own."""
-    own = {name: environ[name] for name in _ENVIRONMENT if name in environ}
-    return passed_to_clients(environ) | own
 
 
 def _taken_too_often(takes: int) -> Problem:

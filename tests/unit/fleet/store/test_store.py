@@ -121,7 +121,9 @@ def test_what_a_fix_used_before_it_waited_again_counts(store: FleetStore) -> Non
     store.create(planned(ONE_EACH[:2], cap=15, fix_cap=10))
     limits = StartLimits(fixes_at_once=2, cap=15, fix_cap=10)
     (first,) = store.claim(NAME, "one", limits)
-    assert store.queue_again(first.fix_id, FixFacts(cost=8), not_before=2_000.0, holder="one")
+    assert store.queue_again(
+        first.fix_id, FixFacts(cost=8), not_before=2_000.0, holder="one", takes=1
+    )
     assert store.claim(NAME, "one", limits) == ()  # 8 + 10 > 15, and the first is not due
     store.clock.now = 2_000.0  # type: ignore[attr-defined]
     (again,) = store.claim(NAME, "one", limits)

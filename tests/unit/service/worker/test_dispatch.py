@@ -17,9 +17,9 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import Asked, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker import dispatch
 from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
 from fallback_tier.service.worker.order import locks
+from fallback_tier.workers import starting
 from fallback_tier.workers.checkouts import checkout
 from fallback_tier.workers.problem import Problem
 from tests.service.running import waited
@@ -75,7 +75,7 @@ def test_a_worker_knows_what_its_clients_may_know(
         monkeypatch.setenv(name, "not-for-workers")
     monkeypatch.setenv("UV_INDEX_OWN_PASSWORD", "for-uv")
     script = "import os, sys; print(sys.stdin.read(), dict(os.environ))"
-    monkeypatch.setattr(dispatch, "_COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", script))
     secrets = Secrets(api_key=SecretStr("for-the-model"), oidc=SecretStr("not-for-workers"))
     settings = ServiceSettings(limits=Limits(concurrent_fixes=1, min_free_bytes=0))
     one = Dispatcher(queue, settings, tmp_path, secrets)

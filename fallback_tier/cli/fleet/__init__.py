@@ -1,0 +1,1 @@
+"""``fallback-tier fleet``: campaigns."""

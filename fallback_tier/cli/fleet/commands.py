@@ -1,0 +1,133 @@
+"""``fleet status|pause|resume|cancel|report``: look at a campaign, and say what is to become of it."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fleet.opening import opened
+from fallback_tier.cli.fleet.showing import (
+    Watching,
+    every,
+    fixes_table,
+    line_document,
+    lines_table,
+    status_document,
+    worth_showing,
+)
+from fallback_tier.cli.output import print_json
+from fallback_tier.fleet.model import CampaignLine, CampaignState, FixFacts, FixState
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.reporting import report_document, report_page
+from fallback_tier.fleet.running import refresh
+from fallback_tier.fleet.store.store import FleetStore
+
+#: Between two looks of --follow (seconds).
+_LOOK_S = 1.0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """A line for each campaign, or one with its fixes."""
+    console = Console()
+    with opened(arguments) as (store, facts):
+        name = arguments.campaign
+        if name is None:
+            lines = store.campaigns()
+            if arguments.json:
+                print_json({"campaigns": [line_document(line) for line in lines]})
+            else:
+                console.print(lines_table(lines) if lines else "There is no campaign yet.")
+            return exit_codes.OK
+        refresh(store, name, facts)
+        if arguments.follow and not arguments.json:
+            _follow(store, name, console)
+        elif arguments.json:
+            print_json(status_document(store, name))
+        else:
+            console.print(lines_table((store.campaign(name),)))
+            console.print(fixes_table(worth_showing(store, name)))
+    return exit_codes.OK
+
+
+def _follow(store: FleetStore, name: str, console: Console) -> None:
+    with Watching(store, name, console) as watching:
+        while not store.campaign(name).is_over:
+            time.sleep(_LOOK_S)
+            watching.refresh()
+
+
+def pause(arguments: argparse.Namespace) -> int:
+    """Nothing more starts."""
+    return _set(arguments, CampaignState.PAUSED, [CampaignState.RUNNING])
+
+
+def cancel(arguments: argparse.Namespace) -> int:
+    """Nothing more starts, and what runs is ended by its runner."""
+    came_from = [CampaignState.RUNNING, CampaignState.PAUSED]
+    return _set(arguments, CampaignState.CANCELLED, came_from)
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """It starts fixes again, those too that failed or were cancelled."""
+    with opened(arguments) as (store, facts):
+        name = arguments.campaign
+        store.campaign(name)
+        again = refresh(store, name, facts)
+        for state in (FixState.FAILED, FixState.CANCELLED):
+            while found := store.fixes(name, state=state):
+                for fix in found:
+                    known = facts(fix.fix_id) or FixFacts()
+                    if known.state is not None:
+                        store.end(fix.fix_id, None, known)
+                    else:
+                        again += store.queue_again(fix.fix_id, known)
+        store.set_state(name, CampaignState.RUNNING, came_from=list(CampaignState))
+        line = store.campaign(name)
+        _say(arguments, line, f"{again:,} fixes are queued again; `fleet run` goes on with them.")
+    return exit_codes.OK
+
+
+def _set(
+    arguments: argparse.Namespace, state: CampaignState, came_from: list[CampaignState]
+) -> int:
+    with opened(arguments) as (store, _):
+        name = arguments.campaign
+        before = store.campaign(name)
+        if before.state is not state and not store.set_state(name, state, came_from=came_from):
+            raise CampaignError(
+                f"Campaign {name!r} is {before.state}: it can't be {state}.",
+                next_step="`fallback-tier fleet status` shows where it stands.",
+            )
+        _say(arguments, store.campaign(name), "")
+    return exit_codes.OK
+
+
+def _say(arguments: argparse.Namespace, line: CampaignLine, more: str) -> None:
+    if arguments.json:
+        print_json(line_document(line))
+    else:
+        sys.stdout.write(f"campaign {line.campaign} is {line.state}. {more}".rstrip() + "\n")
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """What came of it, as JSON, and as a page where one is asked for."""
+    with opened(arguments) as (store, facts):
+        name = arguments.campaign
+        refresh(store, name, facts)
+        line, fixes = store.campaign(name), every(store, name)
+        document = report_document(line, fixes)
+        if arguments.html:
+            try:
+                Path(arguments.html).write_text(report_page(document), encoding="utf-8")
+            except OSError as error:
+                raise CampaignError(
+                    f"--html {arguments.html}: {error.strerror}.", next_step="Name another file."
+                ) from error
+        if arguments.json or not arguments.html:
+            print_json(document)
+        else:
+            sys.stdout.write(f"{arguments.html} has the report of {len(fixes):,} fixes.\n")
+    return exit_codes.OK

@@ -1,0 +1,83 @@
+"""The verbs of ``fleet``, added when it is called."""
+
+import argparse
+
+from fallback_tier.cli.arguments import add_json, add_record
+from fallback_tier.cli.exit_codes import epilog
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    """What can be done with campaigns (docs/fleet.md)."""
+    parser.description = (
+        "Fix many advisories in many repositories: a campaign is a file, planned once into a\n"
+        "list of fixes, which go on wherever they were when this command is given again."
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    run = _verb(verbs, "run", "run a campaign, or go on with it where it was", "running:run")
+    run.add_argument("file", metavar="CAMPAIGN.toml", help="docs/fleet.md has an example")
+    run.add_argument(
+        "--dry-run", action="store_true", help="show the plan; nothing is kept or started"
+    )
+    add_record(run)
+    _add_store(run)
+    add_json(run)
+    example = verbs.add_parser("example", help="make a folder with a small campaign to try")
+    example.add_argument("folder", metavar="DIR", help="a folder that is not there yet")
+    example.set_defaults(handler="fallback_tier.demo.campaign:run")
+    status = _verb(verbs, "status", "show campaigns, or one with its fixes", "commands:status")
+    status.add_argument("campaign", nargs="?", metavar="NAME", help="default: a line for each")
+    status.add_argument("--follow", action="store_true", help="until it is over, or Ctrl-C")
+    _add_common(status)
+    _state_verb(verbs, "pause", "start nothing more; what runs goes on to its end")
+    resume = _state_verb(
+        verbs, "resume", "start again what was paused, and have failed fixes go on"
+    )
+    resume.description = (
+        "A paused campaign starts fixes again. Failed and cancelled fixes of it are queued again, and go\n"
+        "on by what is on record. `fleet run` must be at work, or be started."
+    )
+    _state_verb(verbs, "cancel", "start nothing more, and end what runs in good order")
+    report = _verb(
+        verbs, "report", "write what came of a campaign, as HTML and JSON", "commands:report"
+    )
+    report.add_argument("campaign", metavar="NAME", help="of the campaign")
+    report.add_argument("--html", metavar="FILE", help="one page that needs no other file")
+    _add_common(report)
+
+
+def _verb(verbs: "Any", name: str, what: str, handler: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, epilog=epilog())
+    module, _, function = handler.partition(":")
+    parser.set_defaults(handler=f"fallback_tier.cli.fleet.{module}:{function}")
+    return parser
+
+
+def _state_verb(verbs: "Any", name: str, what: str) -> argparse.ArgumentParser:
+    parser = _verb(verbs, name, what, f"commands:{name}")
+    parser.add_argument("campaign", metavar="NAME", help="of the campaign")
+    _add_common(parser)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir", metavar="DIR", help="as for fleet run: where list and record are"
+    )
+    parser.add_argument(
+        "--audit-store", metavar="URL", help="the record in PostgreSQL, as for fleet run"
+    )
+    _add_store(parser)
+    add_json(parser)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fleet-store",
+        metavar="URL",
+        help="the list of campaigns in PostgreSQL, for several machines (default: SQLite in the "
+        "state folder, or FALLBACK_TIER_FLEET_STORE)",
+    )

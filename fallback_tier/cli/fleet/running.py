@@ -1,0 +1,175 @@
+"""``fleet run``: plan a campaign where it is new, then run it to its end."""
+
+import argparse
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import SecretStr
+from rich.console import Console
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fleet.opening import opened, store_url
+from fallback_tier.cli.fleet.showing import Watching, plan_document, show_plan, status_document
+from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.cli.output import print_json
+from fallback_tier.files.entries import say_nothing
+from fallback_tier.fleet.campaign import Campaign, EngineKind, read_campaign
+from fallback_tier.fleet.engine import FleetEngine
+from fallback_tier.fleet.local.engine import LocalEngine
+from fallback_tier.fleet.local.job import FleetSecrets, Place
+from fallback_tier.fleet.model import CampaignState, FixState
+from fallback_tier.fleet.planning import CampaignPlan, Planner
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.running import Runner, alone
+from fallback_tier.fleet.store.store import FleetStore, check_same_list
+from fallback_tier.installed import clients_and_plugins
+from fallback_tier.wiring import wire
+from fallback_tier.workers.checkouts import Checkouts
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan it or find it, run it, say what came of it."""
+    console = Console(stderr=arguments.json)
+    campaign = read_campaign(Path(arguments.file))
+    place = state_dir(arguments)
+    if arguments.dry_run:
+        plan = _planned(campaign, place, console)
+        if arguments.json:
+            print_json(plan_document(plan))
+        else:
+            show_plan(plan, console)
+        return exit_codes.OK
+    with alone(place), opened(arguments) as (store, facts):
+        _find_or_plan(store, campaign, place, console)
+        engine = engine_for(campaign, arguments)
+        with _ending_well(), Watching(store, campaign.name, console) as watching:
+            state = Runner(
+                store,
+                campaign,
+                engine,
+                facts,
+                holder=_holder(place),
+                on_change=watching.refresh,
+            ).run()
+        document = status_document(store, campaign.name)
+        if arguments.json:
+            print_json(document)
+        _say_what_waits(store, campaign, state, console)
+        return _exit_code(store, campaign.name)
+
+
+def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine:
+    """The one that the campaign names. Raises CampaignError, ConfigurationError."""
+    if campaign.engine.kind is EngineKind.TEMPORAL:
+        raise CampaignError(
+            "engine.kind: this version runs campaigns by the local engine alone.",
+            next_step='Leave [engine] out, or write kind = "local".',
+        )
+    found = keys(campaign.model.base_url, campaign.model.judge_base_url)
+    settings, url = record(arguments), store_url(arguments)
+    secrets = FleetSecrets(
+        api_key=found["api_key"],
+        judge_api_key=found["judge_api_key"],
+        database=settings.database,
+        store=None if url is None else SecretStr(url),
+    )
+    place = Place(
+        state_dir=state_dir(arguments),
+        record=settings,
+        fix_s=campaign.limits.fix_s,
+        provider=campaign.provider_limits() if _asks(campaign) else None,
+    )
+    _check(campaign, place, secrets)
+    return LocalEngine(place, secrets, at_once=campaign.limits.fixes_per_host)
+
+
+def _asks(campaign: Campaign) -> bool:
+    return campaign.model.model is not None or campaign.model.script is not None
+
+
+def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:
+    """Whatever is wrong with model, prices or record is said once, before a thousand fixes say it. The
+    record is made here, so that workers don't make it at the same time."""
+    configured = campaign.configuration().model_copy(
+        update={
+            "state_dir": place.state_dir,
+            "record": place.record,
+            "api_key": secrets.api_key,
+            "judge_api_key": secrets.judge_api_key,
+        }
+    )
+    wire(configured).close()
+
+
+def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: Console) -> None:
+    known = {line.campaign: line for line in store.campaigns()}.get(campaign.name)
+    if known is None:
+        plan = _planned(campaign, place, console)
+        show_plan(plan, console)
+        store.create(plan.planned)
+        return
+    check_same_list(campaign.name, known.digest, campaign.digest)
+    store.renew_settings(campaign.name, campaign.model_dump_json(), campaign.cap, campaign.fix_cap)
+    if known.state is CampaignState.CANCELLED:
+        raise CampaignError(
+            f"Campaign {campaign.name!r} was cancelled.",
+            next_step=f"`fallback-tier fleet resume {campaign.name}`, then run it again.",
+        )
+    console.print(f"campaign {campaign.name}: going on ({known.total:,} fixes, {known.state})")
+
+
+def _planned(campaign: Campaign, place: Path, console: Console) -> CampaignPlan:
+    clients, plugins = clients_and_plugins()
+    checkouts = Checkouts(place, clients, place / "fleet")
+    report = say_nothing
+    if console.is_terminal:
+        with console.status("planning") as status:
+            return Planner(checkouts, plugins, status.update).plan(campaign)
+    return Planner(checkouts, plugins, report).plan(campaign)
+
+
+def _holder(place: Path) -> str:
+    """The same for whoever follows a runner that was killed: there is one a state folder (``alone``)."""
+    return f"{socket.gethostname()}:{place}"
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """SIGTERM ends the runner as Ctrl-C does: its workers first."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_what_waits(
+    store: FleetStore, campaign: Campaign, state: CampaignState, console: Console
+) -> None:
+    queued = store.campaign(campaign.name).counts.get(FixState.QUEUED, 0)
+    if queued and state is CampaignState.RUNNING:
+        console.print(
+            f"{queued:,} fixes stay queued: what is left of ${campaign.limits.usd} is less than one may "
+            "use. Raise limits.usd, and run it again."
+        )
+
+
+def _exit_code(store: FleetStore, name: str) -> int:
+    """The worst that is left to do."""
+    counts = store.campaign(name).counts
+    worst = (
+        (FixState.FAILED, exit_codes.ENVIRONMENT),
+        (FixState.ESCALATED, exit_codes.ESCALATED),
+        (FixState.QUEUED, exit_codes.REFUSED),
+        (FixState.REFUSED, exit_codes.REFUSED),
+        (FixState.CANCELLED, exit_codes.REFUSED),
+        (FixState.PARTLY, exit_codes.PATCHED),
+    )
+    return next((code for state, code in worst if counts.get(state)), exit_codes.OK)

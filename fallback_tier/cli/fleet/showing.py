@@ -1,0 +1,195 @@
+"""A plan and a campaign as they stand, for a terminal and for machines."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fallback_audit.showing.describe import visible
+from fallback_tier.budget.tally import in_dollars
+from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix
+from fallback_tier.fleet.planning import CampaignPlan
+from fallback_tier.fleet.store.reading import FleetReader
+
+#: Fixes and left-out inputs that a terminal shows; JSON has all.
+_SHOWN = 20
+
+#: What is shown of each state, in this order.
+STATES = tuple(FixState)
+
+
+def plan_document(plan: CampaignPlan) -> dict[str, Any]:
+    """For machines."""
+    planned = plan.planned
+    return {
+        "campaign": planned.campaign,
+        "repositories": [
+            {"repository": it.repository, "base_commit": it.base_commit}
+            for it in planned.repositories
+        ],
+        "fixes": [
+            one.fix.model_dump(
+                mode="json",
+                include={"number", "repository", "advisory_id", "ecosystem", "risk", "priority"},
+            )
+            for one in planned.fixes
+        ],
+        "left_out": [it.model_dump() for it in plan.left_out],
+        "pairs_not_named": plan.unnamed,
+    }
+
+
+def show_plan(plan: CampaignPlan, console: Console) -> None:
+    """The first fixes of the queue, and what is not in it."""
+    planned = plan.planned
+    console.print(
+        f"campaign {planned.campaign}: {len(planned.fixes):,} fixes in "
+        f"{len(planned.repositories):,} repositories"
+    )
+    table = Table("", "priority", "repository", "advisory", "ecosystem", "CVSS", "EPSS", "KEV")
+    for one in planned.fixes[:_SHOWN]:
+        fix, risk = one.fix, one.fix.risk
+        table.add_row(
+            str(fix.number + 1),
+            f"{fix.priority:.1f}",
+            fix.repository,
+            _plain(fix.advisory_id),
+            fix.ecosystem,
+            "" if risk.severity is None else f"{risk.severity:.1f}",
+            "" if risk.epss is None else f"{risk.epss:.3f}",
+            "yes" if risk.kev else "",
+        )
+    console.print(table)
+    if len(planned.fixes) > _SHOWN:
+        console.print(f"… and {len(planned.fixes) - _SHOWN:,} more (--json has all)")
+    for it in plan.left_out[:_SHOWN]:
+        console.print(_plain(f"left out: {it.what}: {it.why}"))
+    if len(plan.left_out) > _SHOWN:
+        console.print(f"… and {len(plan.left_out) - _SHOWN:,} more left out (--json has all)")
+    if plan.unnamed:
+        console.print(f"{plan.unnamed:,} pairs are not in it: no manifest names the package")
+
+
+def status_document(reader: FleetReader, name: str) -> dict[str, Any]:
+    """For machines: the campaign, and every fix."""
+    return {
+        **line_document(reader.campaign(name)),
+        "fixes": [*map(fix_document, every(reader, name))],
+    }
+
+
+def line_document(line: CampaignLine) -> dict[str, Any]:
+    """A campaign with its sums, money in dollars."""
+    return {
+        "campaign": line.campaign,
+        "state": line.state.value,
+        "created_at": line.created_at,
+        "counts": {state.value: line.counts.get(state, 0) for state in STATES},
+        "usd": {
+            "cap": _dollars(line.cap),
+            "spent": _dollars(line.spent),
+            "reserved": _dollars(line.reserved),
+        },
+        "fixes_of_unknown_price": line.unpriced,
+    }
+
+
+def fix_document(fix: FleetFix) -> dict[str, Any]:
+    """A fix, money in dollars."""
+    left = {"campaign", "cap", "cost", "holder", "not_before"}
+    return {**fix.model_dump(mode="json", exclude=left), "usd": _dollars(fix.cost)}
+
+
+def every(reader: FleetReader, name: str) -> list[FleetFix]:
+    """All fixes of a campaign, page by page."""
+    found: list[FleetFix] = []
+    while page := reader.fixes(name, after=found[-1].number if found else -1):
+        found += page
+    return found
+
+
+def _dollars(micro: int | None) -> str | None:
+    return None if micro is None else in_dollars(micro)
+
+
+def _plain(text: str) -> Text:
+    """Advisories and reports say it: nothing of it is markup, or acts on a terminal."""
+    return Text(visible(text))
+
+
+def lines_table(lines: tuple[CampaignLine, ...]) -> Table:
+    """A line a campaign."""
+    table = Table("campaign", "state", "over", "fixes", "$ spent", "$ cap")
+    for line in lines:
+        over = sum(count for state, count in line.counts.items() if state.is_over)
+        cap = "" if line.cap is None else in_dollars(line.cap)
+        done, spent = f"{over:,} of {line.total:,}", in_dollars(line.spent)
+        table.add_row(line.campaign, line.state.value, done, counts_of(line), spent, cap)
+    return table
+
+
+def counts_of(line: CampaignLine) -> str:
+    """How many stand where, as a phrase."""
+    return ", ".join(f"{line.counts[it]:,} {it}" for it in STATES if line.counts.get(it))
+
+
+def fixes_table(fixes: list[FleetFix]) -> Table:
+    """What is at work, and what needs somebody."""
+    table = Table("repository", "advisory", "state", "attempts", "$", "why")
+    for fix in fixes[:_SHOWN]:
+        cost = "?" if fix.cost is None else in_dollars(fix.cost)
+        why = _plain(fix.why or "")
+        table.add_row(
+            fix.repository, _plain(fix.advisory_id), fix.state.value, str(fix.attempts), cost, why
+        )
+    return table
+
+
+def worth_showing(reader: FleetReader, name: str) -> list[FleetFix]:
+    """Running ones first, then those that wait for somebody."""
+    shown: list[FleetFix] = []
+    for state in (FixState.RUNNING, FixState.ESCALATED, FixState.FAILED):
+        shown += reader.fixes(name, state=state, limit=_SHOWN)
+    return shown
+
+
+class Watching:
+    """Shows a campaign on a terminal for as long as it lasts; elsewhere a line where a count changes."""
+
+    def __init__(self, reader: FleetReader, name: str, console: Console) -> None:
+        self._reader = reader
+        self._name = name
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._told: dict[FixState, int] = {}
+
+    def refresh(self) -> None:
+        """As it stands now."""
+        line = self._reader.campaign(self._name)
+        if self._live is not None:
+            table = Table.grid()
+            table.add_row(lines_table((line,)))
+            table.add_row(fixes_table(worth_showing(self._reader, self._name)))
+            self._live.update(table, refresh=True)
+        elif line.counts != self._told:
+            self._told = line.counts
+            spent = in_dollars(line.spent)
+            self._console.print(f"{line.campaign}: {counts_of(line)}; ${spent} spent")
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        self.refresh()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()

@@ -1,0 +1,81 @@
+"""``fallback-tier fleet example DIR``: a small campaign to try, with real fixes and a scripted model."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fallback_tier.demo.projects import copy_project, shipped
+from fallback_tier.errors import ConfigurationError
+from fallback_tier.sandbox.clients import SubprocessClients
+
+#: Each a repository of its own, with the same flaw.
+REPOSITORIES = ("archive", "intranet", "shop")
+
+_ADVISORY = "advisories/DEMO-2026-0002.json"
+
+_EDIT = {
+    "path": "knobfile.py",
+    "old": "    return eval(text.strip())",
+    "new": "    return ast.literal_eval(text.strip())",
+}
+
+#: What the model answers, in each fix.
+PLAN = {
+    "action": "source_edit",
+    "edits": [_EDIT],
+    "rationale": "ast.literal_eval of the standard library reads literals, and runs nothing.",
+    "citations": [],
+}
+
+CAMPAIGN = """\
+# A small campaign to try (docs/fleet.md): the fixes and their gates are real, the model is a script.
+name = "example"
+advisories = ["advisories"]
+checkouts = ["checkouts"]
+
+[limits]
+fixes_per_host = 2
+usd = "1"
+usd_per_fix = "0.25"
+
+[model]
+script = "answers.json"
+price = "1:5"
+
+[delivery]
+patches = "patches"
+"""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the folder. Raises ConfigurationError where it is there and not empty."""
+    place = Path(arguments.folder)
+    make(place)
+    sys.stdout.write(
+        f"{place} has {len(REPOSITORIES)} repositories and a campaign. Run it with:\n"
+        f"  fallback-tier fleet run {place}/CAMPAIGN.toml --state-dir {place}/state\n"
+    )
+    return 0
+
+
+def make(place: Path) -> None:
+    """Raises ConfigurationError."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(place.iterdir())
+    except OSError as error:
+        raise ConfigurationError(
+            f"{place} can't be made: {error.strerror}.", next_step="Name another folder."
+        ) from error
+    if not is_empty:
+        raise ConfigurationError(
+            f"{place} is not empty.", next_step="Name a folder that is not there yet."
+        )
+    for name in REPOSITORIES:
+        copy_project("retry", place / "checkouts" / name, SubprocessClients())
+    (place / "advisories").mkdir()
+    with shipped(_ADVISORY) as path:
+        (place / "advisories" / path.name).write_bytes(path.read_bytes())
+    (place / "answers.json").write_text(json.dumps([PLAN], indent=2) + "\n")
+    (place / "CAMPAIGN.toml").write_text(CAMPAIGN)

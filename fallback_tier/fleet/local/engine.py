@@ -1,0 +1,126 @@
+"""Processes of this machine, one a fix. What stands here in memory is lost without harm: a worker's lock
+tells whether it lives, and its word how it ended, to whoever comes next."""
+
+import contextlib
+import subprocess
+import time
+from pathlib import Path
+
+from fallback_tier.files.folders import remove_tree
+from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word, read_word, word_path
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.sandbox.process import kill_tree
+from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.starting import start_worker
+
+_GUARDED = "fallback_tier.fleet.local.guarded"
+
+#: From the signal to end to the one that ends (seconds).
+_GRACE_S = 10.0
+
+
+class LocalEngine:
+    """Implements FleetEngine, for one runner at a time (``alone``). ``at_once``: workers that may live at
+    the same time, those of an earlier runner counted in."""
+
+    def __init__(self, place: Place, secrets: FleetSecrets, *, at_once: int) -> None:
+        self._place = place
+        self._secrets = secrets
+        self._at_once = at_once
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._adopted: set[str] = set()
+
+    @property
+    def room(self) -> int:
+        """Workers that may still be started."""
+        return self._at_once - len(self._children) - len(self._adopted)
+
+    def submit(self, order: FixOrder) -> None:
+        """Start a worker, unless one is alive. Raises StateFolderError."""
+        fix_id, locks = order.fix_id, self._place.locks
+        lock = locks.take(fix_id)
+        if lock is None:
+            self._adopt(fix_id)
+            return
+        with lock:  # the worker has it, too
+            word_path(self._place, fix_id).unlink(missing_ok=True)
+            self._cancelled(fix_id).unlink(missing_ok=True)
+            job = Job(order=order, place=self._place, lock=lock.fileno(), secrets=self._secrets)
+            try:
+                self._children[fix_id] = start_worker(
+                    _GUARDED, self._place.fix_s, job.to_pipe(), lock, locks.log(fix_id)
+                )
+            except OSError as error:
+                leave_word(self._place, fix_id, _not_started(error))
+
+    def state(self, fix_id: str) -> EngineState:
+        """By its lock and its word. A worker that was killed leaves none: then nobody has the fix."""
+        locks = self._place.locks
+        child = self._children.get(fix_id)
+        if child is not None and child.poll() is None:
+            return EngineState(phase=Phase.ACTIVE)
+        lock = locks.take(fix_id)
+        if lock is None:
+            self._adopt(fix_id)
+            return EngineState(phase=Phase.ACTIVE)
+        lock.close()
+        self._children.pop(fix_id, None)
+        self._adopted.discard(fix_id)
+        locks.tidy(fix_id)
+        word = read_word(self._place, fix_id)
+        if word is None and self._cancelled(fix_id).exists():
+            return EngineState(phase=Phase.CANCELLED)
+        return word or EngineState(phase=Phase.UNKNOWN)
+
+    def cancel(self, fix_id: str) -> None:
+        """Ask its worker to end, where there is one."""
+        if self.state(fix_id).phase is Phase.ACTIVE:
+            self._cancelled(fix_id).touch()
+            self._end(fix_id)
+
+    def wake(self, fix_id: str) -> None:
+        """Nobody waits here: a fix that may go on is submitted again."""
+
+    def close(self) -> None:
+        """End this process's workers in good order. Their fixes are unknown then, and can be submitted."""
+        for fix_id in self._children:
+            self._end(fix_id)
+        until = time.monotonic() + _GRACE_S
+        for fix_id, child in self._children.items():
+            try:
+                child.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                kill_tree(child.pid, None)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_GRACE_S)  # stuck in the kernel; the lock tells who comes next
+            self._place.locks.tidy(fix_id)
+        self._children.clear()
+        if not self._adopted:
+            with contextlib.suppress(OSError):  # of workers that were killed
+                remove_tree(self._place.home / "checkouts")
+
+    def _end(self, fix_id: str) -> None:
+        child = self._children.get(fix_id)
+        if child is not None:
+            child.terminate()
+        else:
+            self._place.locks.ask_to_end(fix_id)
+
+    def _adopt(self, fix_id: str) -> None:
+        if fix_id not in self._children:
+            self._adopted.add(fix_id)
+
+    def _cancelled(self, fix_id: str) -> Path:
+        return word_path(self._place, fix_id).with_suffix(".cancelled")
+
+
+def _not_started(error: OSError) -> EngineState:
+    return EngineState(
+        phase=Phase.FAILED,
+        problem=Problem(
+            code="worker",
+            problem=f"No worker could be started: {error.strerror}.",
+            next_step="See the system's limits on processes and memory, then `fleet resume`.",
+        ),
+    )

@@ -1,0 +1,17 @@
+"""What the local engine starts: a guard, and under it the worker. Its argument: the time limit (s)."""
+
+import sys
+
+from fallback_tier.workers.guard import stand_guard
+
+
+def main() -> None:
+    """Returns in the worker alone, which then imports what it needs."""
+    stand_guard(float(sys.argv[1]))
+    from fallback_tier.fleet.local.main import main as work
+
+    work()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""What a worker of the local engine is given on its standard input, and the word that it leaves."""
+
+import json
+from pathlib import Path
+
+from pydantic import SecretStr, ValidationError
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.engine import EngineState
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.policies import ProviderLimits
+from fallback_tier.wiring import RecordSettings
+from fallback_tier.workers.locks import WorkerLocks
+
+#: A worker's last word is a few hundred bytes.
+_MAX_WORD_BYTES = 65_536
+
+
+class FleetSecrets(Frozen):
+    """What stands in the environment and in no file: keys, and addresses of databases."""
+
+    api_key: SecretStr | None = None
+    judge_api_key: SecretStr | None = None
+    database: SecretStr | None = None
+    store: SecretStr | None = None
+
+
+class Place(Frozen):
+    """Where a fleet is on this machine. ``provider``: whose limits its models keep to."""
+
+    state_dir: Path
+    record: RecordSettings
+    fix_s: float
+    provider: ProviderLimits | None = None
+
+    @property
+    def home(self) -> Path:
+        """All that is the fleet's own, below the state folder."""
+        return self.state_dir / "fleet"
+
+    @property
+    def locks(self) -> WorkerLocks:
+        """Of its workers."""
+        return WorkerLocks(self.state_dir, self.home)
+
+
+class Job(Frozen):
+    """One fix. ``lock``: the number of the inherited file that holds its lock."""
+
+    order: FixOrder
+    place: Place
+    lock: int
+    secrets: FleetSecrets
+
+    def to_pipe(self) -> bytes:
+        """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
+        plain = self.model_dump(
+            mode="json", exclude={"secrets": True, "place": {"record": {"database"}}}
+        )
+        revealed = {name: it.get_secret_value() for name, it in self.secrets if it is not None}
+        return json.dumps(plain | {"secrets": revealed}).encode()
+
+    def record(self) -> RecordSettings:
+        """With the address that came apart from it."""
+        return self.place.record.model_copy(update={"database": self.secrets.database})
+
+
+def word_path(place: Place, fix_id: str) -> Path:
+    """Where a worker leaves how it ended."""
+    return place.home / "workers" / f"{fix_id}.end"
+
+
+def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
+    """Whole, or not at all."""
+    path = word_path(place, fix_id)
+    part = path.with_suffix(".end.part")
+    part.write_text(state.model_dump_json())
+    part.replace(path)
+
+
+def read_word(place: Place, fix_id: str) -> EngineState | None:
+    """None: it has said nothing."""
+    try:
+        with word_path(place, fix_id).open("rb") as file:
+            return EngineState.model_validate_json(file.read(_MAX_WORD_BYTES))
+    except (FileNotFoundError, ValidationError):
+        return None

@@ -1,0 +1,138 @@
+"""The worker: one fix of a campaign, from its start or from where the record says that it stands."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from fallback_tier.advisory import AdvisorySet, parse_advisory
+from fallback_tier.errors import FallbackError
+from fallback_tier.files.locks import hold
+from fallback_tier.fix.delivery import Delivery
+from fallback_tier.fix.fixer import is_on_record, open_fixer
+from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.limiter import StoreLimiter
+from fallback_tier.fleet.local.job import Job, Place, leave_word
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.store.store import open_store
+from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.installed import clients_and_plugins
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.locks import write_holder
+from fallback_tier.workers.problem import Problem, defect, problem_of
+
+#: Of a commit, in a folder's name.
+_SHORT = 16
+
+
+class _Stopped(BaseException):
+    """SIGTERM: what is running is ended in good order, and can be resumed."""
+
+
+class _Late(BaseException):
+    """SIGALRM: the fix has taken as long as it may."""
+
+
+def main() -> None:
+    """Read the job, do it, leave a word. The exit code tells nothing."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGALRM, _late)
+    job = Job.model_validate_json(sys.stdin.buffer.read())
+    signal.setitimer(signal.ITIMER_REAL, job.place.fix_s)
+    os.set_inheritable(job.lock, False)  # no client of ours may outlive us with it
+    write_holder(job.lock)
+    try:
+        work(job)
+    except _Stopped:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _late(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Late
+
+
+def work(job: Job) -> None:
+    """Do it, and say how it ended. How the fix ended is on record."""
+    fix_id = job.order.fix_id
+
+    def failed(problem: Problem) -> None:
+        leave_word(job.place, fix_id, EngineState(phase=Phase.FAILED, problem=problem))
+
+    try:
+        run(job)
+        leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
+    except _Late:
+        failed(_took_too_long(job.place.fix_s))
+    except FallbackError as error:
+        failed(problem_of(error))
+    except Exception as error:
+        failed(defect(error))
+        raise  # its traceback goes to the worker's log
+
+
+def run(job: Job) -> None:
+    """The fix itself. Raises FallbackError."""
+    order, place = job.order, job.place
+    clients, _ = clients_and_plugins()
+    checkouts = Checkouts(place.state_dir, clients, place.home)
+    advisory = parse_advisory(json.dumps(order.advisory).encode(), "the campaign")
+    given = AdvisorySet(advisories=(advisory,))
+    secrets = tuple(value for _, value in job.secrets if value is not None)
+    configured = order.configured(
+        place.state_dir,
+        job.record(),
+        api_key=job.secrets.api_key,
+        judge_api_key=job.secrets.judge_api_key,
+        secrets=secrets,
+    )
+    with ExitStack() as stack:
+        limiter = None
+        if place.provider is not None:
+            url = job.secrets.store
+            store = open_store(place.state_dir, None if url is None else url.get_secret_value())
+            limiter = StoreLimiter(stack.enter_context(store).tables, place.provider)
+        repository = stack.enter_context(_checkout(order, place, checkouts))
+        fixer = stack.enter_context(open_fixer(configured, given, limiter=limiter))
+        for path in (order.output, order.report):
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+        kept = Delivery(dry_run=True, output=order.output)
+        if is_on_record(fixer.services.audit, order.fix_id):
+            fixer.resume(order.fix_id, repository=repository, delivery=kept)
+        else:
+            delivery = kept.model_copy(update={"report": order.report})
+            fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
+
+
+@contextmanager
+def _checkout(order: FixOrder, place: Place, checkouts: Checkouts) -> Iterator[Path]:
+    """At the same place for all fixes of a repository's commit, one after the other: what was made of the
+    base commit there (trees, test runs) is found again. Raises RepositoryError, ToolError."""
+    name = f"{order.repository}-{order.base_commit[:_SHORT]}"
+    with writing_below(place.state_dir):
+        lock_path = checkouts.place(name).with_name(f"{name}.lock")
+        lock_path.parent.mkdir(parents=True, exist_ok=True)
+        lock = hold(lock_path, limit_s=place.fix_s)
+    with lock, checkouts.made(name, order.repository, order.source, order.base_commit) as made:
+        yield made
+
+
+def _took_too_long(limit_s: float) -> Problem:
+    return Problem(
+        code="time_limit",
+        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
+        next_step="Raise the limit, then `fleet resume`: what is on record is not run again.",
+    )
+
+
+if __name__ == "__main__":
+    main()

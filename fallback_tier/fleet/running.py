@@ -1,0 +1,264 @@
+"""One runner of a campaign: it starts what may start, looks at what runs, and writes down what ended.
+
+Nothing of it is in memory alone: a runner that is killed is followed by another one (the same command). It
+finds its fixes in the store, their workers by the engine, and how they ended in the record.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fallback_tier.errors import FallbackError
+from fallback_tier.files.locks import try_hold
+from fallback_tier.fleet.campaign import Campaign
+from fallback_tier.fleet.engine import FleetEngine, Phase
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.reading import MAX_PAGE, Ordered
+from fallback_tier.fleet.store.store import FleetStore
+from fallback_tier.gates.trees.state_folder import writing_below
+from fallback_tier.workers.problem import Problem, problem_of
+from fallback_tier.workers.repositories import RepositorySettings
+
+#: Between two looks (seconds).
+TICK_S = 0.5
+
+#: Between two looks at escalated fixes: has a person decided? A person needs longer than that.
+DECISIONS_S = 2.0
+
+#: A fix whose worker died this often is not started again by itself: it may be what kills it.
+MAX_TAKES = 5
+
+#: A fix that failed for a reason that passes (a store that was away) waits this long (seconds).
+PAUSE_S = 30.0
+
+#: … and these are such reasons.
+_PASSING = frozenset({"fleet_store", "audit_store"})
+
+#: Reads a fix's trail; None: it is not on record.
+Facts = Callable[[str], FixFacts | None]
+
+
+class Runner:
+    """Runs one campaign with one engine. ``holder``: who this is, the same for who follows it."""
+
+    def __init__(
+        self,
+        store: FleetStore,
+        campaign: Campaign,
+        engine: FleetEngine,
+        facts: Facts,
+        *,
+        holder: str,
+        sleep: Callable[[float], None] = time.sleep,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._campaign = campaign
+        self._engine = engine
+        self._facts = facts
+        self._holder = holder
+        self._sleep = sleep
+        self._on_change = on_change
+        self._decisions_at = 0.0
+
+    def run(self) -> CampaignState:
+        """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
+        it is left, its own workers end in good order. Raises FallbackError."""
+        try:
+            while not self.step():
+                self._on_change()
+                self._sleep(TICK_S)
+        finally:
+            self._leave()
+            self._on_change()
+        return self._store.campaign(self._campaign.name).state
+
+    def step(self) -> bool:
+        """One look. True: there is nothing left to do."""
+        name, store = self._campaign.name, self._store
+        store.renew(name, self._holder)
+        store.take_over(name, self._holder)
+        state = store.campaign(name).state
+        running = self._running()
+        for fix in running:
+            if fix.holder == self._holder:
+                self._look(fix, cancelling=state is CampaignState.CANCELLED)
+        self._look_at_decisions()
+        if state is CampaignState.RUNNING:
+            self._start()
+        return self._is_over()
+
+    def _is_over(self) -> bool:
+        line = self._store.campaign(self._campaign.name)
+        if line.is_over and line.state is CampaignState.RUNNING:
+            came_from = [CampaignState.RUNNING]
+            self._store.set_state(line.campaign, CampaignState.FINISHED, came_from=came_from)
+        own = any(fix.holder == self._holder for fix in self._running())
+        if own:
+            return False
+        match line.state:
+            case CampaignState.PAUSED:
+                return line.is_over
+            case CampaignState.RUNNING:
+                return line.is_over or self._is_stuck()
+            case _:
+                return True
+
+    def _is_stuck(self) -> bool:
+        """Nothing runs anywhere, and what waits can't start: its money is not there."""
+        if self._running():
+            return False
+        limits = self._campaign.start_limits()
+        if limits.cap is None:
+            return False
+        waiting = self._store.fixes(self._campaign.name, state=FixState.QUEUED, limit=1)
+        now = self._store.clock()
+        return bool(waiting) and all(one.not_before <= now for one in waiting)
+
+    def _running(self) -> tuple[FleetFix, ...]:
+        return self._store.fixes(self._campaign.name, state=FixState.RUNNING, limit=MAX_PAGE)
+
+    # --- Starting ---------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        room = self._engine.room
+        if room is not None and room <= 0:
+            return
+        limits = self._campaign.start_limits(room)
+        for fix in self._store.claim(self._campaign.name, self._holder, limits):
+            try:
+                self._engine.submit(order_of(self._store.ordered(fix.fix_id), self._campaign))
+            except FallbackError as error:
+                self._again(fix, problem_of(error))
+                raise
+
+    # --- Looking ----------------------------------------------------------------------------------
+
+    def _look(self, fix: FleetFix, *, cancelling: bool) -> None:
+        if cancelling:
+            self._engine.cancel(fix.fix_id)
+        found = self._engine.state(fix.fix_id)
+        facts = self._facts(fix.fix_id) or FixFacts()
+        match found.phase:
+            case Phase.ACTIVE:
+                if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
+                    self._store.progress(fix.fix_id, facts)
+            case Phase.CANCELLED:
+                self._end(fix, facts, FixState.CANCELLED)
+            case _ if facts.state is not None:
+                self._store.end(fix.fix_id, self._holder, facts)
+            case Phase.FAILED if found.problem is not None and found.problem.code in _PASSING:
+                self._again(fix, found.problem, not_before=self._store.clock() + PAUSE_S)
+            case Phase.FAILED:
+                self._end(fix, facts, FixState.FAILED, found.problem)
+            case _ if cancelling:
+                self._end(fix, facts, FixState.CANCELLED)
+            case _ if fix.takes >= MAX_TAKES:
+                self._end(fix, facts, FixState.FAILED, _died(fix.takes))
+            case _:
+                self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
+
+    def _end(
+        self, fix: FleetFix, facts: FixFacts, state: FixState, why: Problem | None = None
+    ) -> None:
+        update: dict[str, object] = {"state": state, "why": None, "sentence": None}
+        if why is not None:
+            update |= {"why": why.code, "sentence": f"{why.problem} {why.next_step}"}
+        self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
+
+    def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
+        facts = self._facts(fix.fix_id) or FixFacts()
+        facts = facts.model_copy(update={"why": why.code, "sentence": why.problem})
+        self._store.queue_again(
+            fix.fix_id, facts, not_before=not_before, holder=self._holder, takes=fix.takes
+        )
+
+    def _look_at_decisions(self) -> None:
+        """An escalated fix that a person has decided: it goes on, or is over for good."""
+        now = self._store.clock()
+        if now < self._decisions_at:
+            return
+        self._decisions_at = now + DECISIONS_S
+        refresh(self._store, self._campaign.name, self._facts, self._engine)
+
+    def _leave(self) -> None:
+        """Workers of this process have ended: their fixes wait for the next runner, and their take does
+        not count."""
+        self._engine.close()
+        for fix in self._running():
+            if fix.holder != self._holder:
+                continue
+            found = self._engine.state(fix.fix_id)
+            facts = self._facts(fix.fix_id) or FixFacts()
+            if facts.state is not None:
+                self._store.end(fix.fix_id, self._holder, facts)
+            elif found.phase is Phase.UNKNOWN:
+                takes = max(0, fix.takes - 1)
+                self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
+        self._store.release(self._campaign.name, self._holder)
+
+
+def refresh(store: FleetStore, name: str, facts: Facts, engine: FleetEngine | None = None) -> int:
+    """Escalated fixes as the record has them now; returns how many go on."""
+    go_on = 0
+    for fix in store.fixes(name, state=FixState.ESCALATED):
+        now = facts(fix.fix_id)
+        if now is None or (now.state is FixState.ESCALATED and now.why == fix.why):
+            continue
+        if now.state is not None:
+            store.end(fix.fix_id, None, now)
+        elif store.queue_again(fix.fix_id, now):
+            go_on += 1
+            if engine is not None:
+                engine.wake(fix.fix_id)
+    return go_on
+
+
+def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
+    """The order of a fix, by what was planned and how the campaign stands now."""
+    fix, delivery = ordered.fix, campaign.delivery
+    below = f"{fix.repository}/{fix.fix_id}"
+    return FixOrder(
+        fix_id=fix.fix_id,
+        campaign=fix.campaign,
+        repository=fix.repository,
+        source=RepositorySettings.model_validate_json(ordered.source),
+        base_commit=ordered.base_commit,
+        advisory_id=fix.advisory_id,
+        advisory=json.loads(ordered.advisory),
+        ecosystem=fix.ecosystem,
+        configuration=campaign.configuration().recorded(),
+        output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
+        report=None if delivery.reports is None else delivery.reports / below,
+    )
+
+
+@contextmanager
+def alone(state_dir: Path) -> Iterator[None]:
+    """One runner a state folder: two would each start as many fixes as the machine may run.
+
+    Raises CampaignError, StateFolderError.
+    """
+    with writing_below(state_dir):
+        path = state_dir / "fleet" / "run.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = try_hold(path)
+    if lock is None:
+        raise CampaignError(
+            f"Another `fleet run` is at work in {state_dir}.",
+            next_step="Watch it with `fleet status`, or wait for its end.",
+        )
+    with lock:
+        yield
+
+
+def _died(takes: int) -> Problem:
+    return Problem(
+        code="worker",
+        problem=f"Its worker has died {takes} times, and the fix may be the reason.",
+        next_step="Look at the system's memory and at the worker's log, then `fleet resume`.",
+    )

@@ -1,0 +1,240 @@
+"""A runner: what it makes of what its engine and the record say, and of a runner before it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
+from fallback_tier.fleet.running import MAX_TAKES, Runner, alone
+from fallback_tier.fleet.store.store import FleetStore, open_store
+from fallback_tier.workers.problem import Problem
+from tests.unit.fleet.made import NAME, fix, planned
+
+FIXED = FixFacts(state=FixState.FIXED, cost=3)
+ESCALATED = FixFacts(state=FixState.ESCALATED, why="retry_cap_reached", cost=3)
+
+
+@dataclass
+class FakeEngine:
+    """Implements FleetEngine: phases are set by the test."""
+
+    room: int | None = 2
+    phases: dict[str, EngineState] = field(default_factory=dict)
+    submitted: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    woken: list[str] = field(default_factory=list)
+    fails: bool = False
+
+    def submit(self, order: FixOrder) -> None:
+        if self.fails:
+            raise FleetStoreError("It is away.", next_step="Wait.")
+        self.submitted.append(order.fix_id)
+        self.phases[order.fix_id] = EngineState(phase=Phase.ACTIVE)
+
+    def state(self, fix_id: str) -> EngineState:
+        return self.phases.get(fix_id, EngineState(phase=Phase.UNKNOWN))
+
+    def cancel(self, fix_id: str) -> None:
+        self.cancelled.append(fix_id)
+        self.phases[fix_id] = EngineState(phase=Phase.CANCELLED)
+
+    def wake(self, fix_id: str) -> None:
+        self.woken.append(fix_id)
+
+    def close(self) -> None:
+        self.phases.clear()
+
+
+class Clock:
+    """Stands until it is set."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Bench:
+    store: FleetStore
+    engine: FakeEngine
+    record: dict[str, FixFacts]
+    runner: Runner
+    clock: Clock
+
+    def states(self) -> list[str]:
+        return [one.state.value for one in self.store.fixes(NAME)]
+
+    def say(self, fix_id: str, phase: Phase, problem: Problem | None = None) -> None:
+        self.engine.phases[fix_id] = EngineState(phase=phase, problem=problem)
+
+
+def runner(store: FleetStore, engine: FakeEngine, record: dict[str, FixFacts], who: str) -> Runner:
+    campaign = Campaign(
+        name=NAME,
+        advisories=(Path("/a"),),
+        repositories={"app": CampaignRepository(path=Path("/src"))},
+    )
+    return Runner(store, campaign, engine, record.get, holder=who)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    store, clock = open_store(tmp_path), Clock()
+    store.clock = clock
+    store.create(planned([fix(number, f"repo-{number}") for number in range(3)]))
+    engine, record = FakeEngine(), dict[str, FixFacts]()
+    return Bench(store, engine, record, runner(store, engine, record, "one"), clock)
+
+
+def test_what_has_ended_is_read_from_the_record(bench: Bench) -> None:
+    bench.runner.step()
+    assert bench.engine.submitted == ["fix-0", "fix-1"]
+    bench.record["fix-0"] = FIXED
+    bench.say("fix-0", Phase.ENDED)
+    bench.engine.room = 0
+    assert not bench.runner.step()
+    assert bench.states() == ["fixed", "running", "queued"]
+    bench.engine.room = 1
+    bench.runner.step()
+    for name in ("fix-1", "fix-2"):
+        bench.record[name] = FIXED
+        bench.say(name, Phase.ENDED)
+    assert bench.runner.step()
+    assert bench.store.campaign(NAME).state is CampaignState.FINISHED
+
+
+def test_an_engines_word_is_not_the_truth(bench: Bench) -> None:
+    """It says that the fix failed, or that it knows nothing: the record has its end."""
+    bench.runner.step()
+    bench.record["fix-0"] = FIXED
+    bench.say("fix-0", Phase.FAILED, Problem(code="x", problem="y", next_step="z"))
+    bench.record["fix-1"] = ESCALATED
+    bench.say("fix-1", Phase.UNKNOWN)
+    bench.runner.step()
+    assert bench.states()[:2] == ["fixed", "escalated"]
+
+
+def test_a_worker_that_died_is_followed_by_another_until_that_is_no_use(bench: Bench) -> None:
+    bench.engine.room = 1
+    for take in range(1, MAX_TAKES + 1):
+        bench.runner.step()
+        found = bench.store.fix("fix-0")
+        assert found is not None
+        assert (found.state, found.takes) == (FixState.RUNNING, take)
+        bench.say("fix-0", Phase.UNKNOWN)
+        bench.engine.room = 0
+        bench.runner.step()
+        bench.engine.room = 1
+    found = bench.store.fix("fix-0")
+    assert found is not None
+    assert (found.state, found.why) == (FixState.FAILED, "worker")
+
+
+def test_what_fails_for_a_passing_reason_is_tried_again_later(bench: Bench) -> None:
+    bench.runner.step()
+    away = Problem(code="audit_store", problem="The server is away.", next_step="Wait.")
+    broken = Problem(code="sandbox", problem="There is no sandbox.", next_step="Install it.")
+    bench.say("fix-0", Phase.FAILED, away)
+    bench.say("fix-1", Phase.FAILED, broken)
+    bench.engine.room = 0
+    bench.runner.step()
+    assert bench.states() == ["queued", "failed", "queued"]
+    bench.engine.room = 3
+    bench.runner.step()
+    assert bench.states() == ["queued", "failed", "running"]
+    bench.clock.now += 60
+    bench.runner.step()
+    assert bench.states() == ["running", "failed", "running"]
+    assert bench.store.fixes(NAME)[1].sentence == "There is no sandbox. Install it."
+
+
+def test_a_runner_that_was_killed_is_followed_by_one_that_does_nothing_twice(bench: Bench) -> None:
+    bench.runner.step()
+    bench.record["fix-0"] = FIXED
+    bench.say("fix-0", Phase.ENDED)  # and fix-1 is still active
+    after = runner(bench.store, bench.engine, bench.record, "one")
+    after.step()
+    assert bench.states() == ["fixed", "running", "running"]
+    assert bench.engine.submitted == ["fix-0", "fix-1", "fix-2"]
+
+
+def test_another_host_takes_what_a_dead_one_held(bench: Bench) -> None:
+    bench.runner.step()
+    engine = FakeEngine()
+    other = runner(bench.store, engine, bench.record, "two")
+    other.step()
+    assert engine.submitted == ["fix-2"]
+    bench.clock.now += 120
+    other.step()
+    assert engine.submitted == ["fix-2", "fix-0", "fix-1"]
+    assert [one.holder for one in bench.store.fixes(NAME)] == ["two"] * 3
+
+
+def test_a_pause_lets_what_runs_end_and_waits(bench: Bench) -> None:
+    bench.runner.step()
+    bench.store.set_state(NAME, CampaignState.PAUSED, came_from=[CampaignState.RUNNING])
+    bench.record |= {"fix-0": FIXED, "fix-1": FIXED}
+    for name in ("fix-0", "fix-1"):
+        bench.say(name, Phase.ENDED)
+    assert not bench.runner.step()
+    assert bench.states() == ["fixed", "fixed", "queued"]
+
+
+def test_a_cancelled_campaign_ends_what_runs(bench: Bench) -> None:
+    bench.runner.step()
+    bench.store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])
+    assert bench.runner.step()
+    assert bench.engine.cancelled == ["fix-0", "fix-1"]
+    assert bench.states() == ["cancelled"] * 3
+
+
+def test_a_decision_on_record_lets_an_escalated_fix_go_on(bench: Bench) -> None:
+    bench.runner.step()
+    for name in ("fix-0", "fix-1"):
+        bench.record[name] = ESCALATED
+        bench.say(name, Phase.WAITING)
+    bench.runner.step()
+    assert bench.states() == ["escalated", "escalated", "running"]
+    bench.record["fix-0"] = FixFacts(state=None, cost=3, raised=9)
+    bench.record["fix-1"] = FixFacts(state=FixState.REFUSED, why="rejected", cost=3)
+    bench.clock.now += 10
+    bench.runner.step()
+    assert bench.engine.woken == ["fix-0"]
+    assert bench.states() == ["running", "refused", "running"]
+    assert bench.engine.submitted == ["fix-0", "fix-1", "fix-2", "fix-0"]
+
+
+def test_a_runner_that_is_left_hands_its_fixes_back(bench: Bench) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    bench.runner._sleep = stop
+    with pytest.raises(KeyboardInterrupt):
+        bench.runner.run()
+    found = bench.store.fixes(NAME)
+    assert [one.state for one in found] == [FixState.QUEUED] * 3
+    assert [one.takes for one in found] == [0] * 3
+
+
+def test_an_engine_that_is_away_loses_nothing(bench: Bench) -> None:
+    bench.engine.fails = True
+    with pytest.raises(FleetStoreError):
+        bench.runner.step()
+    assert bench.states()[0] == "queued"
+
+
+def test_there_is_one_runner_a_state_folder(tmp_path: Path) -> None:
+    with (
+        alone(tmp_path),
+        pytest.raises(CampaignError, match="Another `fleet run`"),
+        alone(tmp_path),
+    ):
+        pass
+    with alone(tmp_path):
+        pass
