@@ -1,7 +1,8 @@
 """A small SQLite file of one's own (a service's queue, a fleet's list). Never the audit trail.
 
-One connection behind a lock: a request holds it for a millisecond, and a generator that is iterated by
-another thread can't meet it in the middle. Other processes have a connection of their own.
+Two connections, one that reads and one that writes, each behind a lock: a request holds it for a
+millisecond, and a generator that is iterated by another thread can't meet it in the middle. Other processes
+have connections of their own.
 """
 
 import os
@@ -28,15 +29,14 @@ class SqliteFile:
     def __init__(self, path: Path, steps: Sequence[str], owner: str) -> None:
         self.path = path
         self._owner = owner
-        self._lock = threading.RLock()
+        self._lock, self._reading = threading.RLock(), threading.RLock()
         with self._errors_explained():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.row_factory = sqlite3.Row
-            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self._db = _connected(path)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+            self._reader = _connected(path)
         self._make(steps)
 
     def _make(self, steps: Sequence[str]) -> None:
@@ -56,9 +56,10 @@ class SqliteFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Alone with the connection: read what is asked to its end before it is left."""
-        with self._lock, self._errors_explained():
-            yield self._db
+        """What is durable now: read what is asked to its end before it is left. A transaction that is
+        written meanwhile, and waits for the disk, keeps nobody waiting here."""
+        with self._reading, self._errors_explained():
+            yield self._reader
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -84,7 +85,8 @@ class SqliteFile:
 
     def close(self) -> None:
         """Idempotent."""
-        with self._lock:
+        with self._lock, self._reading:
+            self._reader.close()
             self._db.close()
 
     def __enter__(self) -> Self:
@@ -92,3 +94,10 @@ class SqliteFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    return connection

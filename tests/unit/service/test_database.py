@@ -11,6 +11,7 @@ from fallback_tier.service import database
 from fallback_tier.service.database import VERSION, Database
 from fallback_tier.service.queue.tokens import Token, forget_unanswered, known
 from fallback_tier.service.refusals import ConflictError
+from tests.waiting import at_once
 
 
 def test_what_an_exception_leaves_is_undone(tmp_path: Path) -> None:
@@ -28,6 +29,22 @@ def test_it_is_durable_and_for_its_owner_alone(tmp_path: Path) -> None:
         assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
     assert opened.path.stat().st_mode & 0o777 == 0o600
     assert opened.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_who_reads_does_not_wait_for_who_writes(tmp_path: Path) -> None:
+    """A transaction waits for the disk; keys are looked up meanwhile."""
+    seen: list[int] = []
+
+    def look() -> None:
+        with opened.reading() as db:
+            seen.append(db.execute("SELECT count(*) FROM people").fetchone()[0])
+
+    with Database(tmp_path / "service.db") as opened:
+        with opened.writing() as db:
+            db.execute("INSERT INTO people VALUES ('ada', x'00', x'00', 'read')")
+            at_once([look])
+        look()
+    assert seen == [0, 1]
 
 
 def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
