@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_eval.retrieval.analysis import FIGURES, analyse
+from fallback_eval.retrieval.analysis import FIGURES, summary
 from fallback_eval.retrieval.claims import CLAIMS
 from fallback_eval.retrieval.data import FILE, load_data, task
 from fallback_eval.retrieval.golden import load_golden
@@ -66,8 +66,8 @@ def test_the_golden_set_and_its_corpus_pass_every_check(again: Results) -> None:
 @pytest.mark.parametrize("variant", QUICK)
 def test_quality_is_what_was_committed(again: Results, variant: str) -> None:
     golden = load_golden(GOLDEN)
-    before = analyse(load_results(REPORT / RAW), golden).summaries[variant]
-    now = analyse(again, golden).summaries[variant]
+    before = summary(load_results(REPORT / RAW), golden, variant)
+    now = summary(again, golden, variant)
     for name in FIGURES:
         one, other = before.figures[name], now.figures[name]
         assert one is not None

@@ -58,10 +58,7 @@ class Folder:
 
     def pages(self, evidence: Evidence) -> dict[str, str]:
         """Both Markdown pages, made anew. Raises GoldenSetError, EvaluationError."""
-        return {
-            DEFAULTS_PAGE: _page(markdown(table(evidence))),
-            REPORT_PAGE: _page(markdown(report(self._subject(evidence)))),
-        }
+        return _pages(evidence, report(self._subject(evidence)))
 
     def publish(self, code: Settings, claims: Sequence[Claim]) -> Evidence:
         """Write pages and plots; what they were made from. Raises GoldenSetError, EvaluationError."""
@@ -74,11 +71,12 @@ class Folder:
             for name, answers in evidence.results.answers.items()
         }
         drawn = plots(evidence.analysis, missed, (DEFAULT, BM25, EMBEDDINGS))
-        for name, text in self.pages(evidence).items():
+        reported = report(subject)
+        for name, text in _pages(evidence, reported).items():
             (self.path / name).write_text(text, encoding="utf-8")
         for name, svg in drawn.items():
             (self.path / f"{name}.svg").write_text(svg, encoding="utf-8")
-        (self.path / HTML_PAGE).write_text(html(report(subject), drawn), encoding="utf-8")
+        (self.path / HTML_PAGE).write_text(html(reported, drawn), encoding="utf-8")
         return evidence
 
     def faults(self, code: Settings, claims: Sequence[Claim]) -> Iterator[str]:
@@ -93,9 +91,10 @@ class Folder:
             yield from self._run_faults(RAW_RESERVED, "reserved", reserved, evidence.golden)
             yield from self._look_faults(reserved, evidence)
         yield from faults(evidence)
-        for name, text in self.pages(evidence).items():
+        reported = report(self._subject(evidence))
+        for name, text in _pages(evidence, reported).items():
             yield from page_faults(self.path / name, text)
-        yield from self._html_faults(report(self._subject(evidence)))
+        yield from self._html_faults(reported)
 
     def evidence(self, code: Settings, claims: Sequence[Claim]) -> Evidence:
         """What the defaults' table is made from. Raises GoldenSetError, EvaluationError."""
@@ -181,6 +180,13 @@ def _look(results: Results, settings: Mapping[str, object]) -> str:
 def _text(path: Path) -> str:
     """A page as it is; what isn't UTF-8 in it was not written by us, and differs."""
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _pages(evidence: Evidence, reported: Document) -> dict[str, str]:
+    return {
+        DEFAULTS_PAGE: _page(markdown(table(evidence))),
+        REPORT_PAGE: _page(markdown(reported)),
+    }
 
 
 def _page(text: str) -> str:

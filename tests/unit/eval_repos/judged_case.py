@@ -5,12 +5,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tests.eval_repos.cases import Case, End
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Change, Seen, Verdict, judge
-from tests.eval_repos.looking import look
+from tests.eval_repos.looking import Looked, look
 from tests.eval_repos.making import changed_lines, make
 from tests.eval_repos.reported import Reported
 from tests.eval_repos.running import text_at, universe
@@ -122,6 +123,11 @@ class JudgedCase:
     root: Path
     made: list[Path] = field(default_factory=list)
 
+    @cached_property
+    def base(self) -> Looked:
+        """What the clients make of the base, which no test changes: they are asked once."""
+        return look(self.root, self.case, self.clients)
+
     def tree(self) -> Path:
         """A fresh copy of the base."""
         place = copy(self.root, self.root.with_name(f"tree-{len(self.made)}"))
@@ -144,7 +150,7 @@ class JudgedCase:
                 case=case,
                 records=[one.osv(case.ecosystem) for one in case.advisory],
                 told=reported,
-                base=look(self.root, case, self.clients),
+                base=self.base,
                 after=look(place, case, self.clients),
                 change=Change(before, after, lines),
             )

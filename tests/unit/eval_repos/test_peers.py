@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-from tests.eval_repos.looking import look
 from tests.eval_repos.loopback import bulk, osv
 from tests.eval_repos.peers import PeerEnd, run_peers
 from tests.unit.eval_repos.judged_case import JudgedCase, judged_case, npm_case, uv_case
 
 
 def ends(made: JudgedCase, npm: str) -> dict[str, PeerEnd]:
-    base = look(made.root, made.case, made.clients)
     records = [one.osv(made.case.ecosystem) for one in made.case.advisory]
-    found = run_peers(made.case, records, made.root, base, made.clients, npm)
+    found = run_peers(made.case, records, made.root, made.base, made.clients, npm)
     return {one.peer: one for one in found}
 
 
