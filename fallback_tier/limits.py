@@ -17,7 +17,7 @@ MAX_PARALLEL_CALLS = 4
 #: Paths that self-RAG's beam may keep: each costs a critique a candidate and step.
 MAX_BEAM_WIDTH = 4
 
-#: A package's own code in a prompt where the model's window is small (docs/evaluation/own-code/room.md).
+#: A package's own code in a prompt where the window is small (docs/evaluation/own-code/code-budget.md).
 SMALL_CODE_ROOM_BYTES = 12_000
 
 #: … and at most, in kilobytes: half of a window of 500,000 tokens.

@@ -52,7 +52,7 @@ class Settings(Frozen):
     effort: Effort | None = None
     #: Code in a prompt: what calls a dependency.
     snippet_budget_bytes: int = 12_000
-    #: … and the package's own, where that is at fault (docs/evaluation/own-code/room.md).
+    #: … and the package's own, where that is at fault (docs/evaluation/own-code/code-budget.md).
     own_code_budget_bytes: int = 96_000
     strategy: Strategy = Strategy.STANDARD
     #: How a plan is asked for and read; a self-RAG search knows JSON alone.

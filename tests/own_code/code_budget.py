@@ -1,4 +1,6 @@
-"""``python -m tests.own_code.room``: what the first prompt shows of the fix's place, by the room for code.
+"""What the first prompt shows of the fix's place, by the bytes that there are for code.
+
+``python -m tests.own_code.code_budget`` writes the page.
 
 No command runs, and no model: a prompt is made as ``fix`` makes it, from the case's checkout and advisory.
 """
@@ -23,10 +25,10 @@ from tests.own_code.checkout import check_out, write_advisory
 from tests.own_code.shown import Shown, shown, site
 from tests.own_code.upstream import fix_of
 
-#: Rooms that are compared, in kilobytes.
-ROOMS = (12, 24, 48, 96, 192)
+#: Budgets that are compared, in kilobytes.
+BUDGETS = (12, 24, 48, 96, 192)
 
-PAGE = "room.md"
+PAGE = "code-budget.md"
 
 #: Bytes of code and prose that one token is, about.
 _BYTES_PER_TOKEN = 4
@@ -40,10 +42,10 @@ class Seen:
     size: int
 
 
-def measure(case: Case, record: Record, clones: Path | None, rooms: Sequence[int]) -> list[Seen]:
-    """One case, each room. Raises RuntimeError where its repository can't be had."""
+def measure(case: Case, record: Record, clones: Path | None, budgets: Sequence[int]) -> list[Seen]:
+    """One case, each budget. Raises RuntimeError where its repository can't be had."""
     clients, plugins = clients_and_plugins()
-    with TemporaryDirectory(prefix="own-code-room-", ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(prefix="own-code-budget-", ignore_cleanup_errors=True) as folder:
         checkout = check_out(case, Path(folder), clones)
         place = write_advisory(record, Path(folder))
         advisory = parse_advisory(place.read_bytes(), str(place))
@@ -56,8 +58,8 @@ def measure(case: Case, record: Record, clones: Path | None, rooms: Sequence[int
         manifests = plugin.manifests(repo.tracked_files)
         repo = repo.model_copy(update={"affected": affected, "manifests": manifests})
         found = []
-        for space in rooms:
-            settings = Settings(own_code_budget_bytes=space * 1_000)
+        for kilobytes in budgets:
+            settings = Settings(own_code_budget_bytes=kilobytes * 1_000)
             tree = repo.model_copy(update={"settings": settings})
             prompt = PromptBuilder(lambda: "0" * 32).build(advisory, tree, plugin, own_code=True)
             found.append(Seen(shown(prompt.user, hunks), prompt.byte_count))
@@ -74,11 +76,11 @@ def _lines(rows: Sequence[tuple[str, Sequence[Seen]]], half: Half) -> Iterator[s
     yield ""
     yield "| room for code | a line | half of them | all of them | tokens a prompt, about (largest) |"
     yield "| --- | --- | --- | --- | --- |"
-    for at, space in enumerate(ROOMS):
+    for at, kilobytes in enumerate(BUDGETS):
         seen = [one[at] for _, one in rows]
         sizes = [one.size // _BYTES_PER_TOKEN for one in seen]
         cells = [
-            f"{space} KB",
+            f"{kilobytes} KB",
             _share(one.shown.any for one in seen),
             _share(one.shown.half for one in seen),
             _share(one.shown.all for one in seen),
@@ -86,8 +88,8 @@ def _lines(rows: Sequence[tuple[str, Sequence[Seen]]], half: Half) -> Iterator[s
         ]
         yield f"| {' | '.join(cells)} |"
     yield ""
-    yield f"| case | {' | '.join(f'{space} KB' for space in ROOMS)} |"
-    yield f"| --- |{' --- |' * len(ROOMS)}"
+    yield f"| case | {' | '.join(f'{kilobytes} KB' for kilobytes in BUDGETS)} |"
+    yield f"| --- |{' --- |' * len(BUDGETS)}"
     for name, seen in rows:
         lines = (f"{one.shown.lines_shown}/{one.shown.lines}" for one in seen)
         yield f"| {name} | {' | '.join(lines)} |"
@@ -101,17 +103,19 @@ def _share(held: Iterable[bool]) -> str:
 HEAD = """\
 # How much of a package's own code a prompt shows
 
-Made by `python -m tests.own_code.room`: the first prompt of each case of `make eval-own`, as `fix` makes
-it, with more and more room for code (`--code-room`). Counted are the lines that upstream's fix removes, or
-stands between. No model is asked. The default is 96 KB; for a model on the same machine, whose window is
-small, it is 12 KB.
+Made by `python -m tests.own_code.code_budget`: the first prompt of each case of `make eval-own`, as
+`fix` makes it, with more and more room for code (`--code-room`). Counted are the lines that upstream's
+fix removes, or stands between. No model is asked. The default is 96 KB; for a model on the same
+machine, whose window is small, it is 12 KB.
 
 """
 
 
 def main() -> int:
     """0: every case was measured."""
-    parser = argparse.ArgumentParser(prog="python -m tests.own_code.room", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.own_code.code_budget", description=__doc__
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the data sets")
     parser.add_argument("--clones", type=Path, metavar="DIR", help="bare clones, OWNER+NAME.git")
     parser.add_argument("--look-at-what-was-set-aside", action="store_true", help="mean it")
@@ -124,7 +128,7 @@ def main() -> int:
         rows = []
         for case in load_cases(half=half):
             record = records[(case.record, case.fix_commit)]
-            rows.append((case.name, measure(case, record, arguments.clones, ROOMS)))
+            rows.append((case.name, measure(case, record, arguments.clones, BUDGETS)))
             print(f"{case.name}: {[one.shown.lines_shown for one in rows[-1][1]]}", file=sys.stderr)
         parts.append(page(rows, half))
     (arguments.folder / PAGE).write_text(HEAD + "\n".join(parts), encoding="utf-8")
