@@ -78,9 +78,9 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
 	$(BIN)/python -m tests.hostile.payloads
 
-# Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then.
+# Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then, ARGS=--report.
 hostile-http: setup
-	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES)
+	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES) $(ARGS)
 
 # Load on the service from a second process: ARGS="--minutes 10", ARGS=--report to keep the figures.
 load-http: setup

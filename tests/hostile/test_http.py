@@ -5,14 +5,16 @@ second number ends it after so many minutes.
 Event streams are followed in tests/integration/service.
 """
 
+import argparse
+import json
 import math
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,9 @@ min_free_bytes = 1152921504606846976
 [repositories.app]
 path = "{app}"
 """
+
+#: Where a campaign's figures are kept.
+FIGURES = Path("docs/evaluation/service/requests.json")
 
 #: Requests of one kind before the next kind has its turn.
 A_ROUND = 50
@@ -163,14 +168,29 @@ def test_a_few_of_every_kind(tmp_path: Path) -> None:
     assert {"200", "202", "422"} <= reported.keys()
 
 
-if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else math.inf
+def main() -> None:
+    """The campaign. ``--report`` keeps its figures for docs/evaluation/service.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=100_000)
+    parser.add_argument("minutes", type=float, nargs="?", default=math.inf)
+    parser.add_argument("--report", action="store_true")
+    arguments = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, target(Path(folder)) as running:
-        answered = drive(running, wanted, began + 60 * minutes)
-    seconds = time.monotonic() - began
-    print(
-        f"{answered.total():,} requests in {seconds:,.0f} s: {dict(sorted(answered.items()))};"
-        f" load of the machine {os.getloadavg()[1]:.1f}"
-    )
+        answered = drive(running, arguments.count, began + 60 * arguments.minutes)
+    figures = {
+        "requests": answered.total(),
+        "wanted": arguments.count,
+        "seconds": round(time.monotonic() - began),
+        "statuses": dict(sorted(answered.items())),
+        "load_after": round(os.getloadavg()[1], 1),
+        "schemathesis": version("schemathesis"),
+    }
+    print(json.dumps(figures))
+    if arguments.report:
+        FIGURES.parent.mkdir(parents=True, exist_ok=True)
+        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from tests.load.page import page
 
 #: Where the figures and their page are kept.
 FIGURES = Path("docs/evaluation/service/load.json")
+REQUESTS = FIGURES.with_name("requests.json")
 PAGE = Path("docs/evaluation/service.md")
 
 
@@ -31,7 +32,8 @@ def main() -> None:
             return
         FIGURES.parent.mkdir(parents=True, exist_ok=True)
         FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(FIGURES.read_text())))
+    asked = json.loads(REQUESTS.read_text()) if REQUESTS.exists() else None
+    PAGE.write_text(page(json.loads(FIGURES.read_text()), asked))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,12 @@ from tests.load.campaign import GOAL
 from tests.load.phases import CLOSED, MIX, OPEN
 
 
-def page(figures: dict[str, Any]) -> str:
-    """The page, whole."""
+def page(figures: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
+    """The page, whole. ``asked``: the figures of `make hostile-http`, where it was run."""
+    return _load(figures) + ("" if asked is None else _asked(asked))
+
+
+def _load(figures: dict[str, Any]) -> str:
     machine, memory, streams = figures["machine"], figures["memory"], figures["streams"]
     ratio = figures["p95_half_over_idle"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
@@ -57,3 +61,17 @@ def _row(name: str, phase: dict[str, Any]) -> str:
         *(f"{phase[key]:g}" for key in ("p50_ms", "p95_ms", "p99_ms")),
     )
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def _asked(asked: dict[str, Any]) -> str:
+    statuses = ", ".join(f"{status}: {count:,}" for status, count in asked["statuses"].items())
+    errors = sum(count for status, count in asked["statuses"].items() if status >= "500")
+    return f"""
+## Requests of every kind
+
+`make hostile-http ARGS=--report`: made by schemathesis {asked["schemathesis"]} from the OpenAPI
+document, valid ones and others, round by round over all operations. **{asked["requests"]:,} requests,
+{errors} server errors**, each answer as it is described; in {asked["seconds"]:,} s beside others (load
+average {asked["load_after"]:g}). {asked["wanted"]:,} were wanted: an operation with few different requests
+has no more of them in a round. By status: {statuses}.
+"""

@@ -6,8 +6,21 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ConfigurationError, StateFolderError
-from fallback_tier.service.serving import bound, check_listening, is_loopback
+from fallback_tier.service.serving import bound, check_listening, first_key, is_loopback
 from fallback_tier.service.settings import Listening
+from tests.service.house import house
+
+
+def test_a_start_without_an_admins_key_makes_one(tmp_path: Path) -> None:
+    """Each has a name of its own, so that the record tells its holders apart."""
+    with house(tmp_path) as opened:
+        first = first_key(opened.service)
+        assert first is not None
+        assert first_key(opened.service) is None
+        opened.service.keys.revoke(first.record.key_id)
+        second = first_key(opened.service)
+        assert second is not None
+        assert (first.record.name, second.record.name) == ("first-admin", "first-admin-2")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
