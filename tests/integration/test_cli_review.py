@@ -22,7 +22,7 @@ from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import Ended, repository
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import FIX, Record, diff
+from tests.unit.gates.journal.review_record import FIX, Record, diff
 
 HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"
 WHO = ("--by", "Ada", "--because", "read it")

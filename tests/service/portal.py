@@ -17,10 +17,10 @@ from fallback_tier.portal.mounting import open_portal
 from fallback_tier.service.http.app import create_app
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
-from tests.service.house import House, house
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import Record
+from tests.unit.gates.journal.review_record import Record
 
 #: Every kind of question, and fixes that ask nothing.
 TRAILS = {
@@ -95,7 +95,7 @@ def text_of(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
-def visit(opened: House, *roles: Role) -> Visitor:
+def visit(opened: ServiceScenario, *roles: Role) -> Visitor:
     """A browser that has signed in with a new key of these roles; without any: nobody has."""
     app = create_app(opened.service, pages=open_portal(opened.service))
     client = TestClient(app, raise_server_exceptions=False)
@@ -111,8 +111,8 @@ def visit(opened: House, *roles: Role) -> Visitor:
 
 
 @contextmanager
-def portal_house(place: Path) -> Iterator[House]:
+def portal_scenario(place: Path) -> Iterator[ServiceScenario]:
     """A service whose record asks every kind of question."""
-    with house(place) as opened:
+    with service_scenario(place) as opened:
         write_trails(opened.service.state_dir)
         yield opened

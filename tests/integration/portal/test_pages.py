@@ -18,23 +18,31 @@ from fallback_tier.portal.rendering import render
 from fallback_tier.portal.views.timeline import timeline
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
-from tests.service.house import House, house
-from tests.service.portal import SAME_ORIGIN, TRAILS, WAITING, Visitor, portal_house, text_of, visit
+from tests.service.portal import (
+    SAME_ORIGIN,
+    TRAILS,
+    WAITING,
+    Visitor,
+    portal_scenario,
+    text_of,
+    visit,
+)
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import Record
+from tests.unit.gates.journal.review_record import Record
 
 OLD = Path(__file__).parents[2] / "fixtures" / "trails"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
-    with portal_house(tmp_path) as opened:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
+    with portal_scenario(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def reader(service: House) -> Visitor:
+def reader(service: ServiceScenario) -> Visitor:
     return visit(service, Role.READ)
 
 
@@ -64,7 +72,7 @@ def test_fixes_are_found_by_name_state_and_text(reader: Visitor) -> None:
 
 @pytest.mark.parametrize("fix_id", TRAILS)
 def test_every_fix_has_its_timeline_and_each_event_its_address(
-    service: House, reader: Visitor, fix_id: str
+    service: ServiceScenario, reader: Visitor, fix_id: str
 ) -> None:
     page = reader.get(f"/fixes/{fix_id}")
     events = service.service.record.events(fix_id)
@@ -78,7 +86,7 @@ def test_every_fix_has_its_timeline_and_each_event_its_address(
     assert "has no event" in reader.get(f"/fixes/{fix_id}/events/{other}", 404)
 
 
-def test_a_long_fix_is_shown_in_pages(service: House) -> None:
+def test_a_long_fix_is_shown_in_pages(service: ServiceScenario) -> None:
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
         scope = Scope(fix_id="long", gate_transition_id="t")
         Record(store).write([t.fix_started(), *[t.judged(1, "g")] * 450], scope)
@@ -93,7 +101,7 @@ def test_a_long_fix_is_shown_in_pages(service: House) -> None:
 
 
 def test_evidence_is_shown_escaped_and_saved_as_an_attachment(
-    service: House, reader: Visitor
+    service: ServiceScenario, reader: Visitor
 ) -> None:
     hostile = b"<script>alert(1)</script>\x1b[2J" + b"x" * 200_000 + b"<b>end"
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
@@ -112,7 +120,7 @@ def test_evidence_is_shown_escaped_and_saved_as_an_attachment(
     assert "names no evidence" in reader.get(f"/fixes/fix-cap/evidence/{digest}", 404)
 
 
-def test_private_evidence_is_for_admins(service: House) -> None:
+def test_private_evidence_is_for_admins(service: ServiceScenario) -> None:
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
         digest = service.service.record.evidence.put(b"a prompt", private=True)
         called = t.called(1).model_copy(update={"prompt_evidence": digest})
@@ -122,7 +130,7 @@ def test_private_evidence_is_for_admins(service: House) -> None:
     assert "a prompt" in visit(service, Role.ADMIN).get(path)
 
 
-def test_advisory_repository_and_example_lead_to_their_fixes(service: House) -> None:
+def test_advisory_repository_and_example_lead_to_their_fixes(service: ServiceScenario) -> None:
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
         for name, trail in (("fix-ex", t.model_with_examples), ("fix-re", t.replayed)):
             Record(store).write(trail(), Scope(fix_id=name, gate_transition_id=name))
@@ -140,7 +148,7 @@ def test_advisory_repository_and_example_lead_to_their_fixes(service: House) -> 
 
 
 def test_verification_is_run_when_asked_and_tells_the_first_bad_event(
-    service: House, reader: Visitor
+    service: ServiceScenario, reader: Visitor
 ) -> None:
     page = reader.get("/verification")
     assert "Nobody has asked for one" in page
@@ -151,7 +159,7 @@ def test_verification_is_run_when_asked_and_tells_the_first_bad_event(
 
 
 def test_settings_show_where_they_come_from_and_no_secret(tmp_path: Path) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         message = text_of(visit(opened, Role.READ).get("/settings"))
     assert (
         "listen setting value from what it is host 127.0.0.1 default address to listen on"
@@ -161,7 +169,7 @@ def test_settings_show_where_they_come_from_and_no_secret(tmp_path: Path) -> Non
 
 
 def test_an_empty_record_says_so_on_every_page(tmp_path: Path) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         reader = visit(opened, Role.READ)
         assert "No fix waits for a person" in reader.get("/queue")
         assert "Nothing is on record yet" in reader.get("/fixes")
@@ -189,7 +197,7 @@ def test_a_trail_of_every_schema_version_is_shown(path: Path) -> None:
     assert len(board.fixes) > 1
 
 
-def test_no_page_is_open_to_nobody(service: House) -> None:
+def test_no_page_is_open_to_nobody(service: ServiceScenario) -> None:
     """Every route of the pages, those apart that sign in."""
     routes = [route for pages in PAGES for route in pages.router.routes]
     assert len(routes) > 10

@@ -10,9 +10,9 @@ from pydantic import SecretStr
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import ServiceSettings, parse_settings
-from tests.service.house import House, house
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
 from tests.service.portal import SAME_ORIGIN, Visitor, text_of, visit, write_trails
+from tests.service.scenario import ServiceScenario, service_scenario
 
 PASSWORD = "correct horse battery"
 PUBLIC = "http://localhost"
@@ -37,9 +37,9 @@ def settings_for(issuer: Issuer) -> ServiceSettings:
 
 
 @pytest.fixture
-def service(tmp_path: Path, issuer: Issuer) -> Iterator[House]:
+def service(tmp_path: Path, issuer: Issuer) -> Iterator[ServiceScenario]:
     secrets = Secrets(oidc=SecretStr(SECRET))
-    with house(tmp_path, settings_for(issuer), secrets=secrets) as opened:
+    with service_scenario(tmp_path, settings_for(issuer), secrets=secrets) as opened:
         write_trails(opened.service.state_dir)
         opened.service.people.put("Ada", PASSWORD, [Role.READ, Role.DECIDE])
         yield opened
@@ -60,20 +60,20 @@ def through_the_issuer(visitor: Visitor, after: str = "/portal/queue") -> httpx2
     return visitor.client.get(path, headers=HTML, follow_redirects=False)
 
 
-def test_the_page_offers_each_way_that_there_is(service: House, tmp_path: Path) -> None:
+def test_the_page_offers_each_way_that_there_is(service: ServiceScenario, tmp_path: Path) -> None:
     page = visit(service).get("/sign-in?next=/portal/fixes%3Ftext=a")
     assert 'href="/v1/session/oidc?next=%2Fportal%2Ffixes%3Ftext%3Da"' in page
     assert "Sign in at 127.0.0.1:" in page
     assert 'autocomplete="username"' in page
     assert "With an API key" in page
-    with house(tmp_path / "keys-alone") as keys_alone:
+    with service_scenario(tmp_path / "keys-alone") as keys_alone:
         page = visit(keys_alone).get("/sign-in")
     assert "/v1/session/oidc" not in page
     assert 'name="password"' not in page
     assert 'id="key"' in page
 
 
-def test_a_person_with_a_password_decides_under_their_name(service: House) -> None:
+def test_a_person_with_a_password_decides_under_their_name(service: ServiceScenario) -> None:
     visitor = visit(service)
     answer = with_password(visitor, after="/portal/queue")
     assert (answer.status_code, answer.headers["location"]) == (303, "/portal/queue")
@@ -83,7 +83,7 @@ def test_a_person_with_a_password_decides_under_their_name(service: House) -> No
     assert visitor.client.get("/v1/session").json()["name"] == "person:Ada"
 
 
-def test_a_new_password_or_removal_ends_the_pages_too(service: House) -> None:
+def test_a_new_password_or_removal_ends_the_pages_too(service: ServiceScenario) -> None:
     visitor = visit(service)
     with_password(visitor)
     visitor.get("/queue")
@@ -91,7 +91,7 @@ def test_a_new_password_or_removal_ends_the_pages_too(service: House) -> None:
     assert visitor.client.get("/portal/queue", follow_redirects=False).status_code == 303
 
 
-def test_a_wrong_password_is_told_and_counted(service: House) -> None:
+def test_a_wrong_password_is_told_and_counted(service: ServiceScenario) -> None:
     visitor = visit(service)
     answers = [with_password(visitor, "wrong") for _ in range(11)]
     assert [answer.status_code for answer in answers] == [401] * 10 + [429]
@@ -102,12 +102,12 @@ def test_a_wrong_password_is_told_and_counted(service: House) -> None:
 
 def test_no_password_opens_anything_where_there_are_none(tmp_path: Path) -> None:
     """Those of an earlier configuration are still in the database."""
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         opened.service.people.put("Ada", PASSWORD, [Role.ADMIN])
         assert with_password(visit(opened)).status_code == 401
 
 
-def test_another_sites_page_signs_nobody_in_with_a_password(service: House) -> None:
+def test_another_sites_page_signs_nobody_in_with_a_password(service: ServiceScenario) -> None:
     form = {"name": "Ada", "password": PASSWORD}
     client = visit(service).client
     for headers in ({}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
@@ -116,7 +116,9 @@ def test_another_sites_page_signs_nobody_in_with_a_password(service: House) -> N
         assert "set-cookie" not in answer.headers
 
 
-def test_who_comes_from_the_issuer_decides_under_its_name(service: House, issuer: Issuer) -> None:
+def test_who_comes_from_the_issuer_decides_under_its_name(
+    service: ServiceScenario, issuer: Issuer
+) -> None:
     visitor = visit(service)
     answer = through_the_issuer(visitor)
     assert (answer.status_code, answer.headers["location"]) == (303, "/portal/queue")
@@ -124,7 +126,7 @@ def test_who_comes_from_the_issuer_decides_under_its_name(service: House, issuer
     assert f"by oidc:{issuer.address}#ada@example.org" in text_of(visitor.get("/fixes/fix-cap"))
 
 
-def test_the_cookie_is_stricter_where_no_issuer_leads_back(service: House) -> None:
+def test_the_cookie_is_stricter_where_no_issuer_leads_back(service: ServiceScenario) -> None:
     assert "samesite=lax" in with_password(visit(service)).headers["set-cookie"]
 
 
@@ -136,7 +138,7 @@ def test_the_cookie_is_stricter_where_no_issuer_leads_back(service: House) -> No
     ],
 )
 def test_what_the_issuer_is_refused_for_is_a_page(
-    service: House, issuer: Issuer, claims: dict[str, object], status: int, words: str
+    service: ServiceScenario, issuer: Issuer, claims: dict[str, object], status: int, words: str
 ) -> None:
     issuer.claims.update(claims)
     answer = through_the_issuer(visit(service))
@@ -147,12 +149,12 @@ def test_what_the_issuer_is_refused_for_is_a_page(
     assert "/portal/sign-in" in answer.text
 
 
-def test_a_program_is_told_as_before(service: House) -> None:
+def test_a_program_is_told_as_before(service: ServiceScenario) -> None:
     answer = visit(service).client.get("/v1/fixes", headers={"Accept": "application/json"})
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_one_session_takes_the_place_of_the_other(service: House) -> None:
+def test_one_session_takes_the_place_of_the_other(service: ServiceScenario) -> None:
     """Whoever signs in next on this browser is not taken for the one before."""
     visitor = visit(service, Role.ADMIN)
     page = visitor.get("/queue")
@@ -164,7 +166,7 @@ def test_one_session_takes_the_place_of_the_other(service: House) -> None:
 def test_with_tls_the_cookie_is_bound_to_the_host(tmp_path: Path) -> None:
     """And is sent over TLS alone: browsers take ``__Host-`` with Secure, Path=/ and no Domain only."""
     settings = parse_settings('[listen]\ntrusted_proxies = ["127.0.0.1"]\n', "x")
-    with house(tmp_path, settings) as opened:
+    with service_scenario(tmp_path, settings) as opened:
         form = {"key": opened.key(Role.READ)}
         client = visit(opened).client
         client.base_url = httpx2.URL("https://testserver")

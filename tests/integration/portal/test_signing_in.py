@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.service.roles import Role
-from tests.service.house import House
-from tests.service.portal import SAME_ORIGIN, form_token, portal_house, visit
+from tests.service.portal import SAME_ORIGIN, form_token, portal_scenario, visit
+from tests.service.scenario import ServiceScenario
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
-    with portal_house(tmp_path) as opened:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
+    with portal_scenario(tmp_path) as opened:
         yield opened
 
 
-def test_nobody_is_led_to_the_sign_in_and_back(service: House) -> None:
+def test_nobody_is_led_to_the_sign_in_and_back(service: ServiceScenario) -> None:
     nobody = visit(service)
     answer = nobody.client.get("/portal/queue", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (
@@ -47,7 +47,7 @@ def test_nobody_is_led_to_the_sign_in_and_back(service: House) -> None:
         "javascript:1",
     ],
 )
-def test_a_sign_in_leads_nowhere_else(service: House, place: str) -> None:
+def test_a_sign_in_leads_nowhere_else(service: ServiceScenario, place: str) -> None:
     fields = {"key": service.key(Role.READ), "next": place}
     answer = visit(service).client.post(
         "/portal/sign-in", data=fields, headers=SAME_ORIGIN, follow_redirects=False
@@ -55,7 +55,7 @@ def test_a_sign_in_leads_nowhere_else(service: House, place: str) -> None:
     assert answer.headers["location"] == "/portal/"
 
 
-def test_wrong_keys_are_told_and_counted(service: House) -> None:
+def test_wrong_keys_are_told_and_counted(service: ServiceScenario) -> None:
     client = visit(service).client
     answers = [
         client.post("/portal/sign-in", data={"key": f"ftk_{n}"}, headers=SAME_ORIGIN)
@@ -66,7 +66,7 @@ def test_wrong_keys_are_told_and_counted(service: House) -> None:
     assert "More than 10 per 1 minute" in answers[-1].text
 
 
-def test_another_sites_page_signs_nobody_in(service: House) -> None:
+def test_another_sites_page_signs_nobody_in(service: ServiceScenario) -> None:
     client = visit(service).client
     fields = {"key": service.key(Role.READ)}
     for headers in ({}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
@@ -75,7 +75,7 @@ def test_another_sites_page_signs_nobody_in(service: House) -> None:
         assert "set-cookie" not in answer.headers
 
 
-def test_a_session_ends_with_its_key(service: House) -> None:
+def test_a_session_ends_with_its_key(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ)
     visitor.get("/queue")
     service.service.keys.revoke(service.service.keys.all()[-1].key_id)
@@ -83,7 +83,7 @@ def test_a_session_ends_with_its_key(service: House) -> None:
     assert answer.status_code == 303
 
 
-def test_a_session_ends_with_the_day(service: House) -> None:
+def test_a_session_ends_with_the_day(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ)
     sessions = visitor.client.app.state.sessions  # type: ignore[attr-defined]
     ends = time.time() + service.service.settings.people.session_s
@@ -93,7 +93,7 @@ def test_a_session_ends_with_the_day(service: House) -> None:
     assert visitor.client.get("/portal/sign-in", follow_redirects=False).status_code == 200
 
 
-def test_signing_out_ends_it(service: House) -> None:
+def test_signing_out_ends_it(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ)
     page = visitor.get("/queue")
     assert visitor.send("/sign-out", page).status_code == 303
@@ -101,7 +101,7 @@ def test_signing_out_ends_it(service: House) -> None:
     assert answer.status_code == 303
 
 
-def test_a_decision_comes_from_a_page_of_the_session(service: House) -> None:
+def test_a_decision_comes_from_a_page_of_the_session(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ, Role.DECIDE)
     page = visitor.get("/fixes/fix-cap/triage")
     path = "/portal/fixes/fix-cap/decisions"
@@ -122,7 +122,7 @@ def test_a_decision_comes_from_a_page_of_the_session(service: House) -> None:
     assert len(service.service.reviews.questions()) == 4
 
 
-def test_the_routes_take_a_session_too_from_our_own_pages(service: House) -> None:
+def test_the_routes_take_a_session_too_from_our_own_pages(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ, Role.DECIDE)
     assert visitor.client.get("/v1/reviews").status_code == 200
     body = {"verdict": "reject", "because": "no"}
@@ -131,7 +131,7 @@ def test_the_routes_take_a_session_too_from_our_own_pages(service: House) -> Non
     assert visitor.client.post(path, json=body, headers=SAME_ORIGIN).status_code == 201
 
 
-def test_every_page_carries_the_policy(service: House) -> None:
+def test_every_page_carries_the_policy(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ)
     for path in ("/sign-in", "/queue", "/fixes/fix-cap/triage", "/fixes/no-such/triage", "/no"):
         answer = visitor.client.get(f"/portal{path}")

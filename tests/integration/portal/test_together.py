@@ -18,10 +18,10 @@ from fallback_tier.cli.main import main
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
-from tests.service.house import House, house
 from tests.service.portal import Visitor, text_of, visit
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import Record
+from tests.unit.gates.journal.review_record import Record
 
 OSV = b"""{"id": "GHSA-xxxx-yyyy-zzzz", "modified": "2024-01-01T00:00:00Z", "affected": [
  {"package": {"ecosystem": "npm", "name": "NAME"},
@@ -29,9 +29,9 @@ OSV = b"""{"id": "GHSA-xxxx-yyyy-zzzz", "modified": "2024-01-01T00:00:00Z", "aff
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
     """Four fixes with one failure: three about lodash, one about qs; and another failure about lodash."""
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         state = opened.service.state_dir
         evidence = FileEvidenceStore(evidence_dir(state))
         with closing(SqliteAuditStore(audit_db(state))) as store:
@@ -47,11 +47,11 @@ def service(tmp_path: Path) -> Iterator[House]:
 
 
 @pytest.fixture
-def operator(service: House) -> Visitor:
+def operator(service: ServiceScenario) -> Visitor:
     return visit(service, Role.READ, Role.DECIDE)
 
 
-def answered(service: House, fix_id: str) -> list[ReviewDecided]:
+def answered(service: ServiceScenario, fix_id: str) -> list[ReviewDecided]:
     events = [stored.payload for stored in service.service.record.events(fix_id)]
     return [event for event in events if isinstance(event, ReviewDecided)]
 
@@ -64,7 +64,7 @@ def test_the_same_package_and_failure_are_one_question(operator: Visitor) -> Non
     assert "about the same package" not in operator.get("/fixes/fix-3/triage")
 
 
-def test_one_reason_and_one_event_each(service: House, operator: Visitor) -> None:
+def test_one_reason_and_one_event_each(service: ServiceScenario, operator: Visitor) -> None:
     page = operator.get("/fixes/fix-0/alike")
     token = re.findall(r'name="form_token" value="([^"]+)"', page)[0]
     answer = operator.client.post(
@@ -96,7 +96,7 @@ def test_one_reason_and_one_event_each(service: House, operator: Visitor) -> Non
     ],
 )
 def test_what_is_no_decision_records_nothing(
-    service: House, operator: Visitor, fields: dict[str, str]
+    service: ServiceScenario, operator: Visitor, fields: dict[str, str]
 ) -> None:
     page = operator.get("/fixes/fix-0/alike")
     assert operator.send("/fixes/fix-0/alike", page, **fields).status_code == 422
@@ -104,7 +104,7 @@ def test_what_is_no_decision_records_nothing(
 
 
 def test_a_fix_is_saved_as_a_page_that_needs_no_server_with_its_proof(
-    service: House, operator: Visitor, tmp_path: Path
+    service: ServiceScenario, operator: Visitor, tmp_path: Path
 ) -> None:
     assert operator.decide("fix-0", "reject").status_code == 303
     answer = operator.client.get("/portal/fixes/fix-0/export.html")

@@ -8,29 +8,29 @@ import pytest
 
 from fallback_audit.events import BudgetRaised, ReviewDecided, TransitionReopened
 from fallback_tier.service.roles import Role
-from tests.service.house import House
-from tests.service.portal import WAITING, Visitor, portal_house, text_of, visit
+from tests.service.portal import WAITING, Visitor, portal_scenario, text_of, visit
+from tests.service.scenario import ServiceScenario
 
 ANSWERS = (ReviewDecided, TransitionReopened, BudgetRaised)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
-    with portal_house(tmp_path) as opened:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
+    with portal_scenario(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def operator(service: House) -> Visitor:
+def operator(service: ServiceScenario) -> Visitor:
     return visit(service, Role.READ, Role.DECIDE)
 
 
-def answers(service: House, fix_id: str) -> list[Any]:
+def answers(service: ServiceScenario, fix_id: str) -> list[Any]:
     events = [stored.payload for stored in service.service.record.events(fix_id)]
     return [event for event in events if isinstance(event, ANSWERS)]
 
 
-def test_the_queue_is_what_json_lists(service: House, operator: Visitor) -> None:
+def test_the_queue_is_what_json_lists(service: ServiceScenario, operator: Visitor) -> None:
     page = operator.get("/queue")
     at = [page.index(f'id="row-{fix_id}"') for fix_id in WAITING]
     assert at == sorted(at)
@@ -83,7 +83,12 @@ def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, key
     ],
 )
 def test_a_decision_is_one_event_in_the_keys_name(
-    service: House, operator: Visitor, fix_id: str, verdict: str, more: dict[str, str], kind: type
+    service: ServiceScenario,
+    operator: Visitor,
+    fix_id: str,
+    verdict: str,
+    more: dict[str, str],
+    kind: type,
 ) -> None:
     answer = operator.decide(fix_id, verdict, "read <b>it</b>", **more)
     assert answer.status_code == 303, answer.text
@@ -94,7 +99,7 @@ def test_a_decision_is_one_event_in_the_keys_name(
     assert fix_id not in [one.fix_id for one in service.service.reviews.questions()]
 
 
-def test_what_is_offered_for_a_budget_is_taken(service: House, operator: Visitor) -> None:
+def test_what_is_offered_for_a_budget_is_taken(service: ServiceScenario, operator: Visitor) -> None:
     page = operator.get("/fixes/fix-budget/triage")
     assert 'name="usd_per_fix" value="0.10"' in page
     assert operator.decide("fix-budget", "raise_budget", usd_per_fix="0.10").status_code == 303
@@ -119,7 +124,9 @@ def test_what_lets_it_go_on_names_the_command_for_a_fix_of_a_terminal(operator: 
     assert "To go on with it: fallback-tier resume fix-cap" in message
 
 
-def test_who_comes_second_sees_the_first_decision(service: House, operator: Visitor) -> None:
+def test_who_comes_second_sees_the_first_decision(
+    service: ServiceScenario, operator: Visitor
+) -> None:
     other = visit(service, Role.READ, Role.DECIDE)
     page = other.get("/fixes/fix-cap/triage")
     operator.decide("fix-cap", "reject")
@@ -147,7 +154,7 @@ def test_who_comes_second_sees_the_first_decision(service: House, operator: Visi
     ],
 )
 def test_what_is_no_decision_records_nothing(
-    service: House, operator: Visitor, fields: dict[str, str], status: int
+    service: ServiceScenario, operator: Visitor, fields: dict[str, str], status: int
 ) -> None:
     page = operator.get("/fixes/fix-cap/triage")
     answer = operator.send("/fixes/fix-cap/decisions", page, **fields)
@@ -164,7 +171,7 @@ def test_a_reason_is_kept_where_the_decision_is_not(operator: Visitor) -> None:
     assert "long &amp; thought out</textarea>" in answer.text
 
 
-def test_who_may_read_is_offered_no_decision(service: House) -> None:
+def test_who_may_read_is_offered_no_decision(service: ServiceScenario) -> None:
     reader = visit(service, Role.READ)
     page = reader.get("/fixes/fix-cap/triage")
     assert 'name="verdict"' not in page

@@ -15,9 +15,9 @@ from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings
 from tests.e2e.command import osv, repository
 from tests.integration.service.test_requests import problem
-from tests.service.house import House, house
 from tests.service.portal import write_trails
 from tests.service.running import events, waited
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.registry("uv")
@@ -27,13 +27,13 @@ FAILED = {"attempt": 1, "failure_kind": "tests_failed", "prior_failure_summary":
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
     app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
-    with house(tmp_path, repositories=[app]) as opened:
+    with service_scenario(tmp_path, repositories=[app]) as opened:
         yield opened
 
 
-def test_an_attempt_by_recipe(service: House) -> None:
+def test_an_attempt_by_recipe(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     for fix_id in ("mine-1", "mine-2"):
         reported = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id}).json()
@@ -43,14 +43,14 @@ def test_an_attempt_by_recipe(service: House) -> None:
         assert events[0].kind == "AttemptStarted"
 
 
-def test_a_retry_without_a_model_is_refused_with_its_reason(service: House) -> None:
+def test_a_retry_without_a_model_is_refused_with_its_reason(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     reported = client.post("/v1/attempts", json={**BODY, "prior_attempts": [FAILED]}).json()
     assert reported["application"]["outcome"] == "refused"
     assert reported["application"]["sentence"]
 
 
-def test_the_same_request_again_has_the_same_answer_whole(service: House) -> None:
+def test_the_same_request_again_has_the_same_answer_whole(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     key = {"Idempotency-Key": "a-1"}
     first = client.post("/v1/attempts", json=BODY, headers=key).json()
@@ -72,7 +72,7 @@ def streamed(client: TestClient, body: object, **headers: str) -> list[tuple[str
     ]
 
 
-def test_an_attempt_is_told_as_it_comes_and_again_as_one_event(service: House) -> None:
+def test_an_attempt_is_told_as_it_comes_and_again_as_one_event(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     key = {"Idempotency-Key": "a-1"}
     reported = streamed(client, {**BODY, "fix_id": "mine"}, **key)
@@ -87,7 +87,7 @@ def test_an_attempt_is_told_as_it_comes_and_again_as_one_event(service: House) -
 
 
 def test_what_goes_wrong_in_a_stream_is_its_last_event(
-    service: House, monkeypatch: pytest.MonkeyPatch
+    service: ServiceScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = service.client(Role.SUBMIT)
     ((kind, reported),) = streamed(client, {**BODY, "repository": "other"})
@@ -97,7 +97,7 @@ def test_what_goes_wrong_in_a_stream_is_its_last_event(
     assert (kind, reported["code"]) == ("problem", "defect")
 
 
-def test_an_error_is_no_answer(service: House, tmp_path: Path) -> None:
+def test_an_error_is_no_answer(service: ServiceScenario, tmp_path: Path) -> None:
     client = service.client(Role.SUBMIT)
     key = {"Idempotency-Key": "a-1"}
     (left := tmp_path / "app" / "requirements.txt").write_text("idna==3.5\n")
@@ -107,7 +107,7 @@ def test_an_error_is_no_answer(service: House, tmp_path: Path) -> None:
     assert not client.post("/v1/attempts", json=BODY, headers=key).json()["cached"]
 
 
-def test_what_is_being_answered_is_not_begun_twice(service: House) -> None:
+def test_what_is_being_answered_is_not_begun_twice(service: ServiceScenario) -> None:
     inner = service.service.attempts
     client = service.client(Role.SUBMIT)
     real = inner._in_pool
@@ -124,14 +124,14 @@ def test_what_is_being_answered_is_not_begun_twice(service: House) -> None:
     assert "answered just now" in problem(answers[0], 409)["detail"]
 
 
-def test_a_submitted_fix_makes_its_attempts_itself(service: House) -> None:
+def test_a_submitted_fix_makes_its_attempts_itself(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     fix_id = client.post("/v1/fixes", json=BODY).json()["fix_id"]
     answer = client.post("/v1/attempts", json={**BODY, "fix_id": fix_id})
     assert "begun by somebody else" in problem(answer, 409)["detail"]
 
 
-def test_nobody_writes_to_a_fix_that_others_began(service: House) -> None:
+def test_nobody_writes_to_a_fix_that_others_began(service: ServiceScenario) -> None:
     """A terminal's fix, and that of another key: their records stay as they are."""
     write_trails(service.service.state_dir, ("fix-verified",))
     body = {**BODY, "fix_id": "mine"}
@@ -156,7 +156,9 @@ def test_nobody_writes_to_a_fix_that_others_began(service: House) -> None:
         ({"prior_attempts": [FAILED] * 17}, "body.prior_attempts"),
     ],
 )
-def test_an_attempt_that_can_not_be(service: House, more: dict[str, object], says: str) -> None:
+def test_an_attempt_that_can_not_be(
+    service: ServiceScenario, more: dict[str, object], says: str
+) -> None:
     answer = service.client(Role.SUBMIT).post("/v1/attempts", json={**BODY, **more})
     assert says in problem(answer, 422)["detail"]
 
@@ -175,7 +177,7 @@ def test_attempts_that_wait_keep_nobody_else_waiting(
     """
     app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
     settings = ServiceSettings(limits=Limits(concurrent_attempts=16, request_s=5))
-    with house(tmp_path, settings, [app]) as opened:
+    with service_scenario(tmp_path, settings, [app]) as opened:
         go_on, attempts = threading.Event(), opened.service.attempts
 
         def held(*_: object) -> None:

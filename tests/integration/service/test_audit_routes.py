@@ -13,20 +13,20 @@ from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import run as command
 from tests.integration.service.test_requests import problem
-from tests.service.house import House, house
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import FIX, Record
+from tests.unit.gates.journal.review_record import FIX, Record
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as opened:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
+    with service_scenario(tmp_path) as opened:
         with closing(SqliteAuditStore(audit_db(opened.service.state_dir))) as store:
             Record(store, opened.service.record.evidence).write(t.cap_reached())
         yield opened
 
 
-def test_pages_have_every_event_once_and_in_order(service: House) -> None:
+def test_pages_have_every_event_once_and_in_order(service: ServiceScenario) -> None:
     client = service.client(Role.READ)
     seen, cursor = [], ""
     while True:
@@ -39,7 +39,7 @@ def test_pages_have_every_event_once_and_in_order(service: House) -> None:
     assert seen == list(range(1, len(seen) + 1))
 
 
-def test_events_are_chosen(service: House) -> None:
+def test_events_are_chosen(service: ServiceScenario) -> None:
     client = service.client(Role.READ)
 
     def kinds(query: str) -> set[str]:
@@ -53,7 +53,7 @@ def test_events_are_chosen(service: House) -> None:
     assert "FixStarted" in kinds("since=2000-01-01T00:00:00%2B02:00")
 
 
-def test_an_export_that_is_cut_off_leaves_nothing(service: House) -> None:
+def test_an_export_that_is_cut_off_leaves_nothing(service: ServiceScenario) -> None:
     """The file has no name: it ends with whoever reads it, here, in a dead process, in a killed one."""
     folder = service.service.state_dir / "service" / "exports"
     with service.service.audits.export(with_evidence=True) as file:
@@ -65,7 +65,7 @@ def test_an_export_that_is_cut_off_leaves_nothing(service: House) -> None:
         assert not folder.exists()
 
 
-def test_an_export_verifies_elsewhere(service: House, tmp_path: Path) -> None:
+def test_an_export_verifies_elsewhere(service: ServiceScenario, tmp_path: Path) -> None:
     client = service.client(Role.READ)
     for query in ("", "?evidence=true", f"?fix_id={FIX}&evidence=true"):
         answer = client.get(f"/v1/audit/export{query}")
@@ -76,7 +76,7 @@ def test_an_export_verifies_elsewhere(service: House, tmp_path: Path) -> None:
     assert not list((service.service.state_dir / "service" / "exports").iterdir())
 
 
-def test_a_verification_says_what_is_damaged(service: House) -> None:
+def test_a_verification_says_what_is_damaged(service: ServiceScenario) -> None:
     client = service.client(Role.READ)
     assert client.post("/v1/audit/verify").json()["integrity_problem_count"] == 0
     with closing(sqlite3.connect(audit_db(service.service.state_dir))) as db:
@@ -91,13 +91,13 @@ def test_a_verification_says_what_is_damaged(service: House) -> None:
     assert not reported["ok"]
 
 
-def test_one_reads_all_of_it_at_a_time(service: House) -> None:
+def test_one_reads_all_of_it_at_a_time(service: ServiceScenario) -> None:
     with service.service.audits._alone():
         problem(service.client(Role.READ).post("/v1/audit/verify"), 503)
         problem(service.client(Role.READ).get("/v1/audit/export"), 503)
 
 
-def test_evidence_is_what_the_fix_names_and_private_is_for_admins(service: House) -> None:
+def test_evidence_is_what_the_fix_names_and_private_is_for_admins(service: ServiceScenario) -> None:
     inner = service.service
     prompt = inner.record.evidence.put(b"word for word", private=True)
     named = inner.record.evidence.put(b"a log")

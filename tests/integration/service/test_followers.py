@@ -15,25 +15,25 @@ from fallback_tier.service.queue.orders import Asked, Submission
 from fallback_tier.service.refusals import BusyError, NotFoundError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import osv, repository
-from tests.service.house import House, house
 from tests.service.running import events, served
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import FIX, Record
+from tests.unit.gates.journal.review_record import FIX, Record
 from tests.waiting import PATIENCE_S, came, joined
 
 SUBMISSION = Submission(repository="app", advisory={"id": "T"})
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path) as opened:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
+    with service_scenario(tmp_path) as opened:
         queue = opened.service.queue
         queue.submit(Asked(fix_id=FIX, submission=SUBMISSION, advisory_id="T", by="key:ci"))
         queue.take_next()
         yield opened
 
 
-def write(service: House) -> None:
+def write(service: ServiceScenario) -> None:
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
         Record(store, service.service.record.evidence).write(t.cap_reached())
 
@@ -43,7 +43,9 @@ async def followed(feed: Feed, after: int = 0) -> list[tuple[int | None, str]]:
     return [(reported.number, reported.kind) async for reported in feed.follow(FIX, after)]
 
 
-def test_five_hundred_are_told_the_same_and_the_record_is_read_once(service: House) -> None:
+def test_five_hundred_are_told_the_same_and_the_record_is_read_once(
+    service: ServiceScenario,
+) -> None:
     inner = service.service
     feed, reads, real = inner.feed, [0], inner.record.events
 
@@ -72,7 +74,7 @@ def test_five_hundred_are_told_the_same_and_the_record_is_read_once(service: Hou
     assert reads[0] < 500  # one look after another, however many follow
 
 
-def test_who_comes_later_is_told_all_and_who_was_here_the_rest(service: House) -> None:
+def test_who_comes_later_is_told_all_and_who_was_here_the_rest(service: ServiceScenario) -> None:
     write(service)
     service.service.queue.end(FIX, "escalated", '{"outcome": "escalated"}')
     whole = asyncio.run(followed(service.service.feed))
@@ -81,7 +83,7 @@ def test_who_comes_later_is_told_all_and_who_was_here_the_rest(service: House) -
     assert asyncio.run(followed(service.service.feed, middle)) == whole[len(whole) // 2 + 1 :]
 
 
-def test_no_more_follow_than_may(service: House) -> None:
+def test_no_more_follow_than_may(service: ServiceScenario) -> None:
     inner = service.service
     feed = Feed(inner.queue, inner.record, max_followers=2)
 
@@ -100,7 +102,7 @@ def test_no_more_follow_than_may(service: House) -> None:
     assert feed._followed == {}
 
 
-def test_what_is_not_there_is_not_followed(service: House) -> None:
+def test_what_is_not_there_is_not_followed(service: ServiceScenario) -> None:
     with pytest.raises(NotFoundError):
         asyncio.run(service.service.feed.check("fix-0"))
 

@@ -11,7 +11,7 @@ from fallback_tier.service.http.paging import cursor_of
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings
 from tests.e2e.command import osv, repository
-from tests.service.house import House, house
+from tests.service.scenario import ServiceScenario, service_scenario
 
 ADVISORY = json.loads(osv("idna", fixed="3.7"))
 FIX = {"repository": "app", "advisory": ADVISORY}
@@ -19,9 +19,9 @@ LIMITS = Limits(body_bytes=20_000, queued_fixes=40)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[House]:
+def service(tmp_path: Path) -> Iterator[ServiceScenario]:
     app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
-    with house(tmp_path, ServiceSettings(limits=LIMITS), repositories=[app]) as opened:
+    with service_scenario(tmp_path, ServiceSettings(limits=LIMITS), repositories=[app]) as opened:
         yield opened
 
 
@@ -56,7 +56,7 @@ def problem(answer: Any, status: int) -> Any:
         ([FIX], "body: Input should be"),
     ],
 )
-def test_a_submission_that_can_not_be(service: House, body: object, says: str) -> None:
+def test_a_submission_that_can_not_be(service: ServiceScenario, body: object, says: str) -> None:
     reported = problem(service.client(Role.SUBMIT).post("/v1/fixes", json=body), 422)
     assert says in reported["detail"]
     assert service.service.queue.page(limit=1) == ()
@@ -85,14 +85,16 @@ def test_a_submission_that_can_not_be(service: House, body: object, says: str) -
         ("GET", "/v1/audit/export?fix_id=fix-0", 404),
     ],
 )
-def test_a_path_that_leads_nowhere(service: House, method: str, path: str, status: int) -> None:
+def test_a_path_that_leads_nowhere(
+    service: ServiceScenario, method: str, path: str, status: int
+) -> None:
     problem(service.client(Role.ADMIN).request(method, path), status)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff", b"nul", b'{"repository": "\\ud800"}', b"[" * 5_000]
 )
-def test_a_body_that_is_no_json(service: House, content: bytes) -> None:
+def test_a_body_that_is_no_json(service: ServiceScenario, content: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     client = service.client(Role.SUBMIT)
     answer = client.post("/v1/fixes", content=content, headers=headers)
@@ -100,17 +102,17 @@ def test_a_body_that_is_no_json(service: House, content: bytes) -> None:
     assert answer.status_code in (400, 422)
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read(service: House) -> None:
+def test_a_body_that_says_it_is_too_large_is_not_read(service: ServiceScenario) -> None:
     answer = service.client(Role.SUBMIT).post("/v1/fixes", content=b"x" * 20_001)
     assert "20,000 bytes" in problem(answer, 413)["detail"]
 
 
-def test_a_body_that_is_too_large_without_saying_so(service: House) -> None:
+def test_a_body_that_is_too_large_without_saying_so(service: ServiceScenario) -> None:
     pieces = (b"x" * 1_000 for _ in range(50))
     problem(service.client(Role.SUBMIT).post("/v1/fixes", content=pieces), 413)
 
 
-def test_the_same_submission_again_is_the_same_fix(service: House) -> None:
+def test_the_same_submission_again_is_the_same_fix(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT, Role.READ)
     key = {"Idempotency-Key": "order 7"}
     first = client.post("/v1/fixes", json=FIX, headers=key)
@@ -124,14 +126,14 @@ def test_the_same_submission_again_is_the_same_fix(service: House) -> None:
     assert first.json()["fix_id"] in problem(other, 409)["detail"]
 
 
-def test_a_full_queue_takes_no_more(service: House) -> None:
+def test_a_full_queue_takes_no_more(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT)
     for _ in range(40):
         assert client.post("/v1/fixes", json=FIX).status_code == 202
     assert "40 fixes wait already" in problem(client.post("/v1/fixes", json=FIX), 503)["detail"]
 
 
-def test_pages_have_every_fix_once(service: House) -> None:
+def test_pages_have_every_fix_once(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT, Role.READ)
     made = [client.post("/v1/fixes", json=FIX).json()["fix_id"] for _ in range(7)]
     seen, cursor = [], ""
@@ -145,7 +147,7 @@ def test_pages_have_every_fix_once(service: House) -> None:
     assert client.get(f"/v1/fixes?cursor={cursor_of(1)}").json() == {"fixes": [], "next": None}
 
 
-def test_what_waits_can_be_cancelled_once(service: House) -> None:
+def test_what_waits_can_be_cancelled_once(service: ServiceScenario) -> None:
     client = service.client(Role.SUBMIT, Role.READ)
     path = f"/v1/fixes/{client.post('/v1/fixes', json=FIX).json()['fix_id']}"
     assert client.post(f"{path}/cancel").json()["state"] == "cancelled"
@@ -157,7 +159,7 @@ def test_what_waits_can_be_cancelled_once(service: House) -> None:
 
 def test_too_many_requests_of_one_key(tmp_path: Path) -> None:
     settings = ServiceSettings(limits=Limits(requests_per_key="3/hour"))
-    with house(tmp_path, settings) as service:
+    with service_scenario(tmp_path, settings) as service:
         client, other = service.client(Role.READ), service.client(Role.READ)
         assert [client.get("/v1/fixes").status_code for _ in range(3)] == [200] * 3
         answer = client.get("/v1/fixes")
@@ -168,7 +170,7 @@ def test_too_many_requests_of_one_key(tmp_path: Path) -> None:
 
 def test_wrong_keys_are_counted_by_address(tmp_path: Path) -> None:
     settings = ServiceSettings(limits=Limits(failed_sign_ins="2/hour"))
-    with house(tmp_path, settings) as service:
+    with service_scenario(tmp_path, settings) as service:
         client = service.client()
         wrong = {"X-API-Key": "ftk_wrong"}
         tried = [client.get("/v1/fixes", headers=wrong).status_code for _ in range(3)]
@@ -179,12 +181,12 @@ def test_wrong_keys_are_counted_by_address(tmp_path: Path) -> None:
 
 def test_too_many_requests_of_one_address(tmp_path: Path) -> None:
     settings = ServiceSettings(limits=Limits(requests_per_address="4/hour"))
-    with house(tmp_path, settings) as service:
+    with service_scenario(tmp_path, settings) as service:
         client = service.client()
         assert [client.get("/v1/fixes").status_code for _ in range(5)] == [401] * 4 + [429]
 
 
-def test_a_defect_is_told_as_one(service: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_told_as_one(service: ServiceScenario, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret words")
 
@@ -204,11 +206,11 @@ def test_an_answer_that_does_not_begin_is_given_up(
 
     settings = ServiceSettings(limits=Limits(request_s=0.2))
     monkeypatch.setattr("fallback_tier.service.operations.feed.Feed.check", hangs)
-    with house(tmp_path, settings) as service:
+    with service_scenario(tmp_path, settings) as service:
         problem(service.client(Role.READ).get("/v1/fixes/fix-0/events"), 504)
 
 
-def test_the_description_has_examples_that_are_valid(service: House) -> None:
+def test_the_description_has_examples_that_are_valid(service: ServiceScenario) -> None:
     described = service.client().get("/v1/openapi.json").json()
     posts = [methods["post"] for methods in described["paths"].values() if "post" in methods]
     bodies = [post["requestBody"] for post in posts if "requestBody" in post]

@@ -8,7 +8,7 @@ import pytest
 from fallback_tier.service.operations.feed import FeedItem
 from fallback_tier.service.roles import Role
 from tests.e2e.command import osv, repository
-from tests.service.house import House, house
+from tests.service.scenario import ServiceScenario, service_scenario
 
 ADVISORY = json.loads(osv("idna", fixed="3.7"))
 FIX = {"repository": "app", "advisory": ADVISORY}
@@ -54,45 +54,47 @@ BODIES = {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScenario]:
     place = tmp_path_factory.mktemp("roles")
     app = repository(place / "app", {"requirements.txt": "idna==3.6\n"})
-    with house(place, repositories=[app]) as opened:
+    with service_scenario(place, repositories=[app]) as opened:
         yield opened
 
 
-def asked(service: House, method: str, path: str, *roles: Role) -> int:
+def asked(service: ServiceScenario, method: str, path: str, *roles: Role) -> int:
     real = path.format(fix_id="fix-0", digest="0" * 64)
     body = BODIES.get(path) if method == "POST" else None
     return service.client(*roles).request(method, real, json=body).status_code
 
 
-def test_every_route_is_in_the_table(service: House) -> None:
+def test_every_route_is_in_the_table(service: ServiceScenario) -> None:
     paths = service.client().get("/v1/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert routes == {*NEEDS, *OPEN}
 
 
 @pytest.mark.parametrize(("method", "path"), OPEN)
-def test_what_is_open_tells_nothing(service: House, method: str, path: str) -> None:
+def test_what_is_open_tells_nothing(service: ServiceScenario, method: str, path: str) -> None:
     assert asked(service, method, path) == OPEN[method, path]
 
 
 @pytest.mark.parametrize(("method", "path"), NEEDS)
-def test_nobody_gets_in_without_a_key(service: House, method: str, path: str) -> None:
+def test_nobody_gets_in_without_a_key(service: ServiceScenario, method: str, path: str) -> None:
     assert asked(service, method, path) == 401
 
 
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize(("method", "path"), NEEDS)
-def test_a_role_opens_what_it_is_for(service: House, method: str, path: str, role: Role) -> None:
+def test_a_role_opens_what_it_is_for(
+    service: ServiceScenario, method: str, path: str, role: Role
+) -> None:
     if path.startswith("/v1/attempts") and role in (Role.SUBMIT, Role.ADMIN):
         pytest.skip("an attempt with real clients: test_attempts.py")
     opens = role in (NEEDS[method, path], Role.ADMIN)
     assert (asked(service, method, path, role) not in (401, 403)) == opens
 
 
-def test_a_revoked_key_is_told_nothing(service: House) -> None:
+def test_a_revoked_key_is_told_nothing(service: ServiceScenario) -> None:
     made = service.service.keys.new("gone", [Role.ADMIN])
     service.service.keys.revoke(made.record.key_id)
     answer = service.client().get("/v1/fixes/fix-0", headers={"X-API-Key": made.secret})
@@ -102,7 +104,7 @@ def test_a_revoked_key_is_told_nothing(service: House) -> None:
 
 
 def test_a_stream_ends_with_the_right_to_it(
-    service: House, monkeypatch: pytest.MonkeyPatch
+    service: ServiceScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fix takes hours, and a key is revoked at once."""
     client, keys, feed = service.client(Role.READ), service.service.keys, service.service.feed

@@ -15,29 +15,29 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
 from tests.integration.service.test_requests import problem
-from tests.service.house import House, house
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
+from tests.service.scenario import ServiceScenario, service_scenario
 
 PASSWORD = "correct horse battery"
 ADA = {"name": "Ada", "password": PASSWORD}
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[House]:
+def local(tmp_path: Path) -> Iterator[ServiceScenario]:
     settings = parse_settings("[people]\nlocal = true\n", "x")
     settings = settings.model_copy(update={"limits": Limits(failed_sign_ins="3/hour")})
-    with house(tmp_path, settings) as opened:
+    with service_scenario(tmp_path, settings) as opened:
         opened.service.people.put("Ada", PASSWORD, [Role.READ, Role.DECIDE])
         yield opened
 
 
-def signed_in(service: House) -> TestClient:
+def signed_in(service: ServiceScenario) -> TestClient:
     client = service.client()
     assert client.post("/v1/session", json=ADA).status_code == 200
     return client
 
 
-def test_a_session_opens_what_its_roles_are_for(local: House) -> None:
+def test_a_session_opens_what_its_roles_are_for(local: ServiceScenario) -> None:
     client = signed_in(local)
     who = client.get("/v1/session").json()
     assert who == {"name": "person:Ada", "roles": ["decide", "read"], "is_person": True}
@@ -46,7 +46,7 @@ def test_a_session_opens_what_its_roles_are_for(local: House) -> None:
     problem(client.post("/v1/fixes", json=body, headers={"Origin": "http://testserver"}), 403)
 
 
-def test_no_script_reads_the_cookie(local: House) -> None:
+def test_no_script_reads_the_cookie(local: ServiceScenario) -> None:
     answer = local.client().post("/v1/session", json=ADA)
     flags = answer.headers["set-cookie"].lower()
     assert "httponly" in flags
@@ -54,7 +54,7 @@ def test_no_script_reads_the_cookie(local: House) -> None:
     assert PASSWORD not in flags
 
 
-def test_who_signs_out_is_out(local: House) -> None:
+def test_who_signs_out_is_out(local: ServiceScenario) -> None:
     client = signed_in(local)
     problem(client.delete("/v1/session"), 403)  # nobody knows whose page asks for it
     ours = {"Origin": "http://testserver"}
@@ -62,13 +62,13 @@ def test_who_signs_out_is_out(local: House) -> None:
     assert client.get("/v1/fixes").status_code == 401
 
 
-def test_who_is_removed_is_out_at_once(local: House) -> None:
+def test_who_is_removed_is_out_at_once(local: ServiceScenario) -> None:
     client = signed_in(local)
     local.service.people.remove("Ada")
     problem(client.get("/v1/fixes"), 401)
 
 
-def test_a_new_password_ends_the_sessions_of_the_old_one(local: House) -> None:
+def test_a_new_password_ends_the_sessions_of_the_old_one(local: ServiceScenario) -> None:
     """It is given because the old one is known to somebody."""
     client = signed_in(local)
     local.service.people.put("Ada", PASSWORD[::-1], [Role.READ])
@@ -78,7 +78,7 @@ def test_a_new_password_ends_the_sessions_of_the_old_one(local: House) -> None:
     problem(client.get("/v1/fixes"), 401)
 
 
-def test_a_cookie_of_ones_own_making_opens_nothing(local: House, tmp_path: Path) -> None:
+def test_a_cookie_of_ones_own_making_opens_nothing(local: ServiceScenario, tmp_path: Path) -> None:
     client = signed_in(local)
     (cookie,) = client.cookies.jar
     assert cookie.value is not None
@@ -88,7 +88,7 @@ def test_a_cookie_of_ones_own_making_opens_nothing(local: House, tmp_path: Path)
     assert forged.get("/v1/fixes").status_code == 401
 
 
-def test_another_sites_page_changes_nothing(local: House) -> None:
+def test_another_sites_page_changes_nothing(local: ServiceScenario) -> None:
     client = signed_in(local)
     body = {"verdict": "reject", "because": "no"}
     path = "/v1/reviews/fix-0/decisions"
@@ -106,7 +106,7 @@ def test_another_sites_page_changes_nothing(local: House) -> None:
         problem(client.post(path, json=body, headers=headers), 404)
 
 
-def test_guesses_are_counted(local: House) -> None:
+def test_guesses_are_counted(local: ServiceScenario) -> None:
     client = local.client()
     wrong = {**ADA, "password": "wrong"}
     tried = [client.post("/v1/session", json=wrong).status_code for _ in range(4)]
@@ -114,7 +114,7 @@ def test_guesses_are_counted(local: House) -> None:
     problem(client.post("/v1/session", json=ADA), 429)
 
 
-def test_all_sessions_end_at_once(local: House) -> None:
+def test_all_sessions_end_at_once(local: ServiceScenario) -> None:
     client = signed_in(local)
     assert client.get("/v1/fixes").status_code == 200
     local.service.people.end_sessions()
@@ -122,7 +122,7 @@ def test_all_sessions_end_at_once(local: House) -> None:
     assert signed_in(local).get("/v1/fixes").status_code == 200
 
 
-def test_a_valid_key_gets_in_where_others_have_guessed(local: House) -> None:
+def test_a_valid_key_gets_in_where_others_have_guessed(local: ServiceScenario) -> None:
     """Who shares an address with whoever tries keys is not shut out."""
     client, key = local.client(), local.key(Role.READ)
     tried = [
@@ -135,7 +135,7 @@ def test_a_valid_key_gets_in_where_others_have_guessed(local: House) -> None:
 
 def test_who_comes_without_a_key_shuts_nobody_out(tmp_path: Path) -> None:
     settings = ServiceSettings(limits=Limits(requests_per_address="3/hour"))
-    with house(tmp_path, settings) as opened:
+    with service_scenario(tmp_path, settings) as opened:
         client, key = opened.client(), opened.key(Role.READ)
         assert [client.get("/v1/fixes").status_code for _ in range(4)] == [401, 401, 401, 429]
         headers = {"X-API-Key": key}
@@ -144,7 +144,7 @@ def test_who_comes_without_a_key_shuts_nobody_out(tmp_path: Path) -> None:
 
 
 def test_who_is_looked_up_outside_the_event_loop(
-    local: House, monkeypatch: pytest.MonkeyPatch
+    local: ServiceScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer may hold the file for seconds; everybody else's answers go on meanwhile."""
     in_loop: set[bool] = set()
@@ -168,7 +168,7 @@ def test_who_is_looked_up_outside_the_event_loop(
 
 def test_a_session_ends_by_itself(tmp_path: Path) -> None:
     settings = parse_settings("[people]\nlocal = true\nsession_s = 0.05\n", "x")
-    with house(tmp_path, settings) as opened:
+    with service_scenario(tmp_path, settings) as opened:
         opened.service.people.put("Ada", PASSWORD, [Role.READ])
         client = opened.client()
         client.app.state.sessions._clock = lambda: 10.0  # type: ignore[attr-defined]
@@ -190,8 +190,10 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def remote(tmp_path: Path, issuer: Issuer) -> Iterator[House]:
-    with house(tmp_path, settings_for(issuer), secrets=Secrets(oidc=SecretStr(SECRET))) as opened:
+def remote(tmp_path: Path, issuer: Issuer) -> Iterator[ServiceScenario]:
+    with service_scenario(
+        tmp_path, settings_for(issuer), secrets=Secrets(oidc=SecretStr(SECRET))
+    ) as opened:
         yield opened
 
 
@@ -203,7 +205,7 @@ def settings_for(issuer: Issuer) -> ServiceSettings:
     )
 
 
-def through(service: House, path: str = "/v1/session/oidc") -> tuple[TestClient, Any]:
+def through(service: ServiceScenario, path: str = "/v1/session/oidc") -> tuple[TestClient, Any]:
     """A browser's way to the issuer and back, up to the last answer."""
     client = service.client()
     out = client.get(path, follow_redirects=False)
@@ -213,7 +215,7 @@ def through(service: House, path: str = "/v1/session/oidc") -> tuple[TestClient,
     return client, client.get(back.removeprefix(PUBLIC), follow_redirects=False)
 
 
-def test_who_comes_back_from_the_issuer_has_its_roles(remote: House) -> None:
+def test_who_comes_back_from_the_issuer_has_its_roles(remote: ServiceScenario) -> None:
     client, answer = through(remote)
     assert (answer.status_code, answer.headers["location"]) == (303, "/v1/session")
     who = client.get("/v1/session").json()
@@ -222,7 +224,9 @@ def test_who_comes_back_from_the_issuer_has_its_roles(remote: House) -> None:
     assert who == {"name": name, "roles": ["read"], "is_person": True}
 
 
-def test_nobody_of_an_issuers_is_taken_for_somebody_of_this_machine(remote: House) -> None:
+def test_nobody_of_an_issuers_is_taken_for_somebody_of_this_machine(
+    remote: ServiceScenario,
+) -> None:
     """The record tells them apart, whatever names the issuer gives."""
     remote.service.people.put("ada@example.org", PASSWORD, [Role.READ])
     local = remote.service.people.caller("ada@example.org")
@@ -231,14 +235,14 @@ def test_nobody_of_an_issuers_is_taken_for_somebody_of_this_machine(remote: Hous
     assert client.get("/v1/session").json()["name"] != local.name == "person:ada@example.org"
 
 
-def test_an_issuers_session_ends_with_all_others(remote: House) -> None:
+def test_an_issuers_session_ends_with_all_others(remote: ServiceScenario) -> None:
     client, _ = through(remote)
     assert client.get("/v1/fixes").status_code == 200
     remote.service.people.end_sessions()
     problem(client.get("/v1/fixes"), 401)
 
 
-def test_an_issuers_session_is_a_short_one(remote: House) -> None:
+def test_an_issuers_session_is_a_short_one(remote: ServiceScenario) -> None:
     client, _ = through(remote)
     sessions = client.app.state.sessions  # type: ignore[attr-defined]
     now = sessions._clock()
@@ -248,13 +252,13 @@ def test_an_issuers_session_is_a_short_one(remote: House) -> None:
     problem(client.get("/v1/fixes"), 401)
 
 
-def test_groups_add_up(remote: House, issuer: Issuer) -> None:
+def test_groups_add_up(remote: ServiceScenario, issuer: Issuer) -> None:
     issuer.claims["groups"] = ["security", "platform", "other", 7]
     client, _ = through(remote)
     assert client.get("/v1/session").json()["roles"] == ["admin", "read"]
 
 
-def test_a_browser_comes_back_to_where_it_was(remote: House) -> None:
+def test_a_browser_comes_back_to_where_it_was(remote: ServiceScenario) -> None:
     _, answer = through(remote, "/v1/session/oidc?next=/reviews?page=2")
     assert answer.headers["location"] == "/reviews?page=2"
     for elsewhere in ("https://evil.example", "//evil.example", "/\\evil.example", "evil"):
@@ -276,7 +280,7 @@ def test_a_browser_comes_back_to_where_it_was(remote: House) -> None:
     ],
 )
 def test_an_answer_that_is_not_to_be_believed(
-    remote: House, issuer: Issuer, claims: dict[str, object]
+    remote: ServiceScenario, issuer: Issuer, claims: dict[str, object]
 ) -> None:
     issuer.claims.update(claims)
     client, answer = through(remote)
@@ -284,20 +288,20 @@ def test_an_answer_that_is_not_to_be_believed(
     assert client.get("/v1/session").status_code == 401
 
 
-def test_a_token_that_somebody_else_signed(remote: House, issuer: Issuer) -> None:
+def test_a_token_that_somebody_else_signed(remote: ServiceScenario, issuer: Issuer) -> None:
     issuer.signs_with = RSAKey.generate_key(2048)
     _, answer = through(remote)
     problem(answer, 401)
 
 
-def test_who_is_in_no_group_has_no_role(remote: House, issuer: Issuer) -> None:
+def test_who_is_in_no_group_has_no_role(remote: ServiceScenario, issuer: Issuer) -> None:
     issuer.claims["groups"] = ["guests"]
     client, answer = through(remote)
     assert "none of your groups" in problem(answer, 403)["detail"]
     assert client.get("/v1/session").status_code == 401
 
 
-def test_the_way_back_belongs_to_one_browser(remote: House) -> None:
+def test_the_way_back_belongs_to_one_browser(remote: ServiceScenario) -> None:
     out = remote.client().get("/v1/session/oidc", follow_redirects=False)
     back = httpx2.get(out.headers["location"]).headers["location"].removeprefix(PUBLIC)
     problem(remote.client().get(back, follow_redirects=False), 401)
@@ -306,5 +310,5 @@ def test_the_way_back_belongs_to_one_browser(remote: House) -> None:
 def test_an_issuer_that_is_away_is_said(tmp_path: Path) -> None:
     with issuing() as gone:
         settings = settings_for(gone)
-    with house(tmp_path, settings) as service:
+    with service_scenario(tmp_path, settings) as service:
         problem(service.client().get("/v1/session/oidc"), 503)

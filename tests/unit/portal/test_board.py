@@ -12,7 +12,7 @@ from fallback_tier.gates.journal.questions import questions
 from fallback_tier.portal.board import Board
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.gates.journal.review_house import Record
+from tests.unit.gates.journal.review_record import Record
 
 TRAILS: list[Callable[[], t.Events]] = [
     t.recipe_verified,

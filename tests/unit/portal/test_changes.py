@@ -16,8 +16,8 @@ from fallback_tier.portal.changes import MAX_NAMED, Bell, Changed, Recent
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.refusals import BusyError
 from fallback_tier.wiring import audit_db
-from tests.service.house import House, house
 from tests.service.portal import write_trails
+from tests.service.scenario import ServiceScenario, service_scenario
 from tests.unit.audit import trails as t
 from tests.waiting import PATIENCE_S
 
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "POLL_S", 0.02)
 
 
-def bell_of(opened: House, most: int = 10) -> tuple[Board, Bell]:
+def bell_of(opened: ServiceScenario, most: int = 10) -> tuple[Board, Bell]:
     record, recent = opened.service.record, Recent()
     board = Board(partial(open_record, record.state_dir, record.settings), live=[recent])
     feed = Feed(opened.service.queue, record, 10)
@@ -42,7 +42,7 @@ async def next_of(bell: Bell, told: int) -> Changed:
 
 
 def test_a_page_hears_of_the_fixes_that_were_recorded_in(tmp_path: Path) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         state = opened.service.state_dir
         write_trails(state, ("fix-cap",))
         board, bell = bell_of(opened)
@@ -66,7 +66,7 @@ def test_a_page_hears_of_the_fixes_that_were_recorded_in(tmp_path: Path) -> None
 
 
 def test_what_is_not_remembered_is_all(tmp_path: Path) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         write_trails(opened.service.state_dir, ("fix-cap", "fix-same"))
         board, bell = bell_of(opened)
         board.catch_up()
@@ -96,7 +96,7 @@ def test_many_fixes_are_not_named(tmp_path: Path) -> None:
 
 
 def test_all_pages_cost_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         write_trails(opened.service.state_dir, ("fix-cap",))
         board, bell = bell_of(opened, 300)
         at, looks, real = board.catch_up().read, [0], board.catch_up
@@ -120,7 +120,7 @@ def test_all_pages_cost_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_more_listen_than_may_and_none_when_the_service_ends(tmp_path: Path) -> None:
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         board, bell = bell_of(opened, most=1)
         board.catch_up()
 

@@ -26,7 +26,7 @@ from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.audit.proof_trails import undecided_and_asked
 from tests.unit.audit.trails import Events
-from tests.unit.gates.journal.review_house import FIX, Record, diff, summary
+from tests.unit.gates.journal.review_record import FIX, Record, diff, summary
 
 ADA = Signature("Ada", "read it line by line")
 

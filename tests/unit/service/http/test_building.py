@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from fallback_audit.frozen import Frozen
 from fallback_tier.service.http import building
-from tests.service.house import house
+from tests.service.scenario import service_scenario
 
 def below(model):
     for one in model.__subclasses__():
@@ -25,7 +25,7 @@ def unbuilt():
 
 assert len(unbuilt()) > 50
 assert building.unbuilt_adapters()
-with tempfile.TemporaryDirectory() as place, house(Path(place)) as service:
+with tempfile.TemporaryDirectory() as place, service_scenario(Path(place)) as service:
     service.client()
     assert unbuilt() == []
     assert building.unbuilt_adapters() == []

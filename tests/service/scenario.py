@@ -15,7 +15,7 @@ from fallback_tier.service.settings import ServiceSettings
 
 
 @dataclass(frozen=True)
-class House:
+class ServiceScenario:
     """The service, and clients for its application."""
 
     service: Service
@@ -33,15 +33,15 @@ class House:
 
 
 @contextmanager
-def house(
+def service_scenario(
     place: Path,
     settings: ServiceSettings | None = None,
     repositories: Sequence[Path] = (),
     secrets: Secrets | None = None,
-) -> Iterator[House]:
+) -> Iterator[ServiceScenario]:
     """Its state is below ``place``; each repository is named after its folder."""
     facts = (settings or ServiceSettings()).model_dump(exclude_none=True)
     facts["repositories"] = {path.name: {"path": path} for path in repositories}
     given = ServiceSettings.model_validate(facts)
     with open_service(given, place / "state", secrets or Secrets()) as service:
-        yield House(service)
+        yield ServiceScenario(service)
