@@ -8,12 +8,12 @@ import pytest
 from fallback_tier.errors import ConfigurationError, StateFolderError
 from fallback_tier.service.serving import bound, check_listening, first_key, is_loopback
 from fallback_tier.service.settings import Listening
-from tests.service.house import house
+from tests.service.scenario import service_scenario
 
 
 def test_a_start_without_an_admins_key_makes_one(tmp_path: Path) -> None:
     """Each has a name of its own, so that the record tells its holders apart."""
-    with house(tmp_path) as opened:
+    with service_scenario(tmp_path) as opened:
         first = first_key(opened.service)
         assert first is not None
         assert first_key(opened.service) is None
