@@ -187,8 +187,10 @@ class Campaign(_Table):
             fix_cap=self.fix_cap,
         )
 
-    def provider_limits(self) -> ProviderLimits:
-        """As the limiter has them."""
+    def provider_limits(self) -> ProviderLimits | None:
+        """As the limiter has them; None: no model is asked."""
+        if self.model.model is None and self.model.script is None:
+            return None
         return ProviderLimits.model_validate(self.provider.model_dump())
 
     def configuration(self) -> Configuration:

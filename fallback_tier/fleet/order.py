@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
@@ -16,6 +17,7 @@ class FixOrder(Frozen):
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
     patch's file; ``report``: a reviewer's folder. None of them: the patch stays in the record.
+    ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
     """
 
     fix_id: str
@@ -29,6 +31,7 @@ class FixOrder(Frozen):
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
     output: Path | None = None
     report: Path | None = None
+    provider: ProviderLimits | None = None
 
     def configured(
         self,

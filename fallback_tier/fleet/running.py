@@ -234,6 +234,7 @@ def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
         configuration=campaign.configuration().recorded(),
         output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
         report=None if delivery.reports is None else delivery.reports / below,
+        provider=campaign.provider_limits(),
     )
 
 

@@ -80,14 +80,9 @@ def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine
         state_dir=state_dir(arguments),
         record=settings,
         fix_s=campaign.limits.fix_s,
-        provider=campaign.provider_limits() if _asks(campaign) else None,
     )
     _check(campaign, place, secrets)
     return LocalEngine(place, secrets, at_once=campaign.limits.fixes_per_host)
-
-
-def _asks(campaign: Campaign) -> bool:
-    return campaign.model.model is not None or campaign.model.script is not None
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

@@ -8,7 +8,6 @@ from pydantic import SecretStr, ValidationError
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.engine import EngineState
 from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.locks import WorkerLocks
 
@@ -26,12 +25,11 @@ class FleetSecrets(Frozen):
 
 
 class Place(Frozen):
-    """Where a fleet is on this machine. ``provider``: whose limits its models keep to."""
+    """Where a fleet is on this machine, and how long a fix may take there (seconds)."""
 
     state_dir: Path
     record: RecordSettings
     fix_s: float
-    provider: ProviderLimits | None = None
 
     @property
     def home(self) -> Path:
@@ -54,9 +52,7 @@ class Job(Frozen):
 
     def to_pipe(self) -> bytes:
         """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
-        plain = self.model_dump(
-            mode="json", exclude={"secrets": True, "place": {"record": {"database"}}}
-        )
+        plain = self.model_dump(mode="json", exclude={"secrets"})
         revealed = {name: it.get_secret_value() for name, it in self.secrets if it is not None}
         return json.dumps(plain | {"secrets": revealed}).encode()
 

@@ -96,10 +96,10 @@ def run(job: Job) -> None:
     )
     with ExitStack() as stack:
         limiter = None
-        if place.provider is not None:
+        if order.provider is not None:
             url = job.secrets.store
             store = open_store(place.state_dir, None if url is None else url.get_secret_value())
-            limiter = StoreLimiter(stack.enter_context(store).tables, place.provider)
+            limiter = StoreLimiter(stack.enter_context(store).tables, order.provider)
         repository = stack.enter_context(_checkout(order, place, checkouts))
         fixer = stack.enter_context(open_fixer(configured, given, limiter=limiter))
         for path in (order.output, order.report):

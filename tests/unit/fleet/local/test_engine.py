@@ -1,0 +1,146 @@
+"""The local engine: what a lock, a word and a mark of a cancellation say together."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from fallback_tier.fleet.engine import EngineState, Phase
+from fallback_tier.fleet.local.engine import LocalEngine
+from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.wiring import RecordSettings
+from fallback_tier.workers import starting
+from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.repositories import RepositorySettings
+from tests.waiting import PATIENCE_S, becomes, next_line
+
+ORDER = FixOrder(
+    fix_id="fix-0",
+    campaign="spring",
+    repository="shop",
+    source=RepositorySettings(path=Path("/src")),
+    base_commit="c" * 40,
+    advisory_id="TEST-1",
+    advisory={"id": "TEST-1"},
+    ecosystem="npm",
+)
+
+#: Says that it is there, then waits until it is ended.
+WAITS = "import sys, time; sys.stdin.read(); print('there', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(state_dir=tmp_path, record=RecordSettings(), fix_s=60.0)
+
+
+@pytest.fixture
+def engine(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalEngine]:
+    """Its workers are small programs."""
+    monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", WAITS))
+    one = LocalEngine(place, FleetSecrets(), at_once=2)
+    yield one
+    one.close()
+
+
+def phase(engine: LocalEngine, fix_id: str = "fix-0") -> Phase:
+    return engine.state(fix_id).phase
+
+
+def at_work(engine: LocalEngine, place: Place) -> None:
+    engine.submit(ORDER)
+    becomes(lambda: "there" in place.locks.log("fix-0").read_text(), "the worker is there")
+
+
+def test_a_fix_is_submitted_once(engine: LocalEngine, place: Place) -> None:
+    assert (phase(engine), engine.room) == (Phase.UNKNOWN, 2)
+    at_work(engine, place)
+    engine.submit(ORDER)
+    assert (phase(engine), engine.room) == (Phase.ACTIVE, 1)
+
+
+def test_a_word_is_told_when_its_worker_has_gone(engine: LocalEngine, place: Place) -> None:
+    at_work(engine, place)
+    said = EngineState(
+        phase=Phase.FAILED, problem=Problem(code="x", problem="It broke.", next_step="Mend it.")
+    )
+    leave_word(place, "fix-0", said)
+    assert phase(engine) is Phase.ACTIVE
+    engine._children["fix-0"].kill()
+    engine._children["fix-0"].wait(PATIENCE_S)
+    assert engine.state("fix-0") == said
+    assert engine.room == 2
+    engine.submit(ORDER)
+    assert phase(engine) is Phase.ACTIVE
+
+
+def test_a_worker_that_was_killed_leaves_its_fix_to_anybody(
+    engine: LocalEngine, place: Place
+) -> None:
+    at_work(engine, place)
+    engine._children["fix-0"].kill()
+    engine._children["fix-0"].wait(PATIENCE_S)
+    assert phase(engine) is Phase.UNKNOWN
+
+
+def test_what_is_cancelled_ends_and_says_so(engine: LocalEngine, place: Place) -> None:
+    at_work(engine, place)
+    engine.cancel("fix-0")
+    becomes(lambda: phase(engine) is Phase.CANCELLED, "it is cancelled")
+    engine.submit(ORDER)
+    assert phase(engine) is Phase.ACTIVE
+
+
+def test_what_is_over_is_not_cancelled(engine: LocalEngine, place: Place) -> None:
+    at_work(engine, place)
+    engine.close()
+    engine.cancel("fix-0")
+    assert phase(engine) is Phase.UNKNOWN
+
+
+def test_workers_of_an_earlier_runner_are_left_and_counted(
+    engine: LocalEngine, place: Place
+) -> None:
+    lock = place.locks.take("fix-0")
+    assert lock is not None
+    words = [sys.executable, "-u", "-c", "print('there'); import time; time.sleep(600)"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, pass_fds=(lock.fileno(),)) as worker:
+        next_line(worker)
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(worker.pid).encode())
+        lock.close()
+        engine.submit(ORDER)
+        assert (phase(engine), engine.room, engine._children) == (Phase.ACTIVE, 1, {})
+        engine.close()
+        assert worker.poll() is None
+        engine.cancel("fix-0")
+        worker.wait(PATIENCE_S)
+    assert phase(engine) is Phase.CANCELLED
+
+
+def test_a_worker_that_can_not_be_started_is_a_failure(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_COMMAND", ("/nowhere/python",))
+    engine.submit(ORDER)
+    found = engine.state("fix-0")
+    assert found.problem is not None
+    assert (found.phase, found.problem.code) == (Phase.FAILED, "worker")
+
+
+def test_keys_are_in_the_pipe_and_nowhere_else(place: Place) -> None:
+    secrets = FleetSecrets(
+        api_key=SecretStr("the-key"), database=SecretStr("postgresql://u:the-word@h/d")
+    )
+    given = place.model_copy(update={"record": RecordSettings(database=secrets.database)})
+    job = Job(order=ORDER, place=given, lock=7, secrets=secrets)
+    assert "the-key" not in repr(job) + job.model_dump_json()
+    read = Job.model_validate_json(job.to_pipe())
+    assert read.secrets.api_key == SecretStr("the-key")
+    assert read.record().database == secrets.database
+    assert read.order == ORDER
