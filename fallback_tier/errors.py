@@ -12,6 +12,8 @@
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
+    │   ├── HeldError                another process has the fix in hand
+    │   ├── UnansweredError          the fix waits for a person
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
     │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
     │   │   ├── NotSignedInError
@@ -88,6 +90,14 @@ class InputError(FallbackError):
     """Bad input; nothing was done."""
 
     code: ClassVar[str] = "input"
+
+
+class HeldError(InputError):
+    """Another process of this machine has the fix in hand."""
+
+
+class UnansweredError(InputError):
+    """The fix waits for a person, and there is nothing to go on with."""
 
 
 class AdvisoryError(InputError):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.errors import InputError
+from fallback_tier.errors import HeldError
 from fallback_tier.files.locks import try_hold
 from fallback_tier.gates.trees.state_folder import writing_below
 
@@ -15,7 +15,7 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
     """Hold a fix: while it runs, while it is resumed, while a person decides about it.
 
     What is read from its trail in here stays true. The system lets go when the process ends, however
-    it does. Raises InputError where another process holds it, StateFolderError where it can't be held.
+    it does. Raises HeldError where another process holds it, StateFolderError where it can't be held.
     """
     folder = workspace / "held"
     # An identifier may be anybody's text: it names no path.
@@ -24,7 +24,7 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = try_hold(place)
     if lock is None:
-        raise InputError(
+        raise HeldError(
             f"Fix {fix_id} is in use by another process.",
             next_step="Wait for it to end; `fallback-tier audit show` shows its progress.",
         )

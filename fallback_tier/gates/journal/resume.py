@@ -22,7 +22,7 @@ from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import AuditReader, AuditStore, EvidenceStore
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected, OwnPackage
-from fallback_tier.errors import InputError, RepositoryError
+from fallback_tier.errors import InputError, RepositoryError, UnansweredError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import History, read_history
@@ -89,8 +89,8 @@ def resume_from_trail(
 ) -> ResumedFix:
     """Where the fix stands. Call it while the fix is held (``holding``), and go on while it is.
 
-    Raises InputError: no such fix, another advisory, a budget that nobody has raised, a trail that does
-    not tell; EvidenceError: what the trail names is gone.
+    Raises InputError: no such fix, another advisory, a trail that does not tell; UnansweredError: a budget
+    that nobody has raised; EvidenceError: what the trail names is gone.
     """
     history = read_history(audit, fix_id)
     start = _start(history)
@@ -100,7 +100,7 @@ def resume_from_trail(
         return _reopened(history, start, evidence)
     end = current.end
     if end is not None and (reached := current.stopped) is not None:
-        raise InputError(
+        raise UnansweredError(
             f"Fix {fix_id} stopped at its budget, and nobody has raised it.",
             next_step=how_to_go_on(reached, fix_id),
         )

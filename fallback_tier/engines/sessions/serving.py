@@ -1,0 +1,142 @@
+"""In a fix's own process: open it, take the steps that are asked for, tell where it stands (ADR-0086).
+
+A process a fix, as the service has it (ADR-0080): gates are not made for two fixes at once in one process,
+what runs out of memory takes nobody along, and it can be ended from outside.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import BinaryIO
+
+from fallback_audit.errors import FallbackError
+from fallback_tier.engines.sessions.messages import (
+    ESCALATED,
+    Problem,
+    Request,
+    Standing,
+    Step,
+    request_from,
+    to_line,
+)
+from fallback_tier.errors import HeldError, UnansweredError
+from fallback_tier.fix.opened import OpenFix
+from fallback_tier.gates.steps import StepKey
+from fallback_tier.outcome import Applied
+
+#: Opens the fix that the first line of its input describes.
+Opener = Callable[[bytes], AbstractContextManager[OpenFix]]
+
+#: From the end of whoever asks to the end of this process, whatever it is doing (seconds).
+GRACE_S = 10.0
+
+#: Of requests, at once: they are lines of some hundred bytes, the first one an order with keys.
+_READ_BYTES = 65_536
+
+#: A defect's own words (characters).
+_QUOTED = 300
+
+
+class _Stopped(BaseException):
+    """SIGTERM: what is running is ended in good order, and can be resumed."""
+
+
+def serve_standard_input(opener: Opener) -> None:
+    """Requests on standard input, replies on standard output; whatever else is printed goes to the log.
+
+    Ends with the last request, at SIGTERM, and when whoever asks is no more.
+    """
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        _serve(opener, _lines(sys.stdin.fileno()), replies)
+    except _Stopped:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def _stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Stopped
+
+
+def _lines(descriptor: int) -> Iterator[bytes]:
+    """Not by way of a buffered file: a thread that waits in one breaks the interpreter's own end."""
+    held = b""
+    while found := os.read(descriptor, _READ_BYTES):
+        *whole, held = (held + found).split(b"\n")
+        yield from whole
+
+
+def _serve(opener: Opener, requests: Iterator[bytes], replies: BinaryIO) -> None:
+    order = next(requests, b"")
+    asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, asked), daemon=True).start()
+    try:
+        with opener(order) as fix:
+            _tell(replies, _standing(fix))
+            while (request := asked.get()) is not None and request.what != "close":
+                _tell(replies, _carry_out(fix, request))
+    except UnansweredError:
+        _tell(replies, Standing(outcome=ESCALATED, delivered=True))
+    except FallbackError as error:
+        is_held = isinstance(error, HeldError)
+        _tell(replies, Problem(error.code, error.problem, error.next_step, is_held))
+    except Exception as error:  # noqa: BLE001 (told to whoever asks, its traceback to the log)
+        traceback.print_exc()
+        first = str(error).partition("\n")[0][:_QUOTED]
+        _tell(
+            replies,
+            Problem(
+                "defect",
+                f"The fix's process broke: {type(error).__name__}: {first}",
+                "Its log in the state folder has the traceback; the fix can be resumed.",
+            ),
+        )
+
+
+def _read(requests: Iterator[bytes], asked: "queue.SimpleQueue[Request | None]") -> None:
+    """The end of the input is the end of whoever asks: nobody hears of what is done any more."""
+    for line in requests:
+        asked.put(request_from(line))
+    asked.put(None)
+    os.kill(os.getpid(), signal.SIGTERM)
+    killer = threading.Timer(GRACE_S, os.kill, (os.getpid(), signal.SIGKILL))
+    killer.daemon = True
+    killer.start()
+
+
+def _carry_out(fix: OpenFix, request: Request) -> Standing:
+    """A step that does not follow is one that was taken: it is not taken again."""
+    following = fix.next()
+    if request.what == "deliver" and following is None:
+        fix.deliver()
+        return _standing(fix, delivered=True)
+    if request.step is not None and following is not None and request.step == _key(following):
+        fix.step(following)
+    return _standing(fix)
+
+
+def _standing(fix: OpenFix, *, delivered: bool = False) -> Standing:
+    following, made = fix.next(), fix.state.application
+    return Standing(
+        next=None if following is None else _key(following),
+        outcome=None if fix.result is None else fix.result.outcome,
+        patch_sha256=made.patch_sha256 if isinstance(made, Applied) else None,
+        delivered=delivered,
+    )
+
+
+def _key(key: StepKey) -> Step:
+    return Step(key.attempt, key.name, key.candidate)
+
+
+def _tell(replies: BinaryIO, message: Standing | Problem) -> None:
+    with suppress(BrokenPipeError):  # whoever asked is no more, which `_read` notices
+        replies.write(to_line(message))
+        replies.flush()

@@ -1,0 +1,141 @@
+"""Fixes as workflows, for whoever starts, watches, cancels and wakes them, without an event loop."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from fallback_tier.engines.sessions.messages import Ticket
+from fallback_tier.engines.temporal.connecting import (
+    Cluster,
+    connect,
+    unreachable,
+)
+from fallback_tier.engines.temporal.messages import HINT, WORKFLOW, FixRun, Limits
+
+Got = TypeVar("Got")
+
+#: One call to the cluster.
+_CALL_S = 10.0
+
+
+@dataclass(frozen=True)
+class WorkflowState:
+    """``phase``: unknown, active, waiting, ended, failed or cancelled. ``code`` and ``sentence``: why it
+    failed."""
+
+    phase: str
+    code: str = ""
+    sentence: str = ""
+
+
+class FixWorkflows:
+    """Raises EngineUnreachableError from every call. Threads may share it. ``close`` it at the end."""
+
+    def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
+        self._cluster = cluster
+        self.limits = limits or Limits()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="temporal", daemon=True)
+        self._thread.start()
+        self._client: Client | None = None
+
+    def start(self, ticket: Ticket) -> None:
+        """One that runs already stays as it is; one that is over begins again, by the record."""
+        self._call(self._start(ticket))
+
+    def state(self, fix_id: str) -> WorkflowState:
+        """Where the workflow is. How a fix ended is read from the record."""
+        return self._call(self._state(fix_id))
+
+    def cancel(self, fix_id: str) -> None:
+        """End it in good order; what is on record stays. Unknown or over: nothing."""
+        self._call(self._cancel(fix_id))
+
+    def hint(self, fix_id: str) -> None:
+        """Somebody has decided: the workflow is to look at the record. Unknown or over: nothing."""
+        self._call(self._hint(fix_id))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, Got]) -> Got:
+        future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, _CALL_S), self._loop)
+        try:
+            return future.result()
+        except TimeoutError as error:
+            raise unreachable(
+                self._cluster, TimeoutError(f"no reply in {_CALL_S:.0f} s")
+            ) from error
+        except RPCError as error:
+            raise unreachable(self._cluster, error) from error
+
+    async def _connected(self) -> Client:
+        if self._client is None:
+            self._client = await connect(self._cluster)
+        return self._client
+
+    async def _start(self, ticket: Ticket) -> None:
+        client = await self._connected()
+        await client.start_workflow(
+            WORKFLOW,
+            FixRun(ticket, self.limits),
+            id=ticket.fix_id,
+            task_queue=self._cluster.queue,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            rpc_timeout=timedelta(seconds=_CALL_S),
+        )
+
+    async def _state(self, fix_id: str) -> WorkflowState:
+        handle = (await self._connected()).get_workflow_handle(fix_id)
+        try:
+            found = await handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return WorkflowState("unknown")
+            raise
+        match found.status:
+            case WorkflowExecutionStatus.RUNNING | WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                return WorkflowState(str((await found.memo()).get("phase", "active")))
+            case WorkflowExecutionStatus.COMPLETED:
+                return WorkflowState("ended")
+            case WorkflowExecutionStatus.CANCELED | WorkflowExecutionStatus.TERMINATED:
+                return WorkflowState("cancelled")
+        try:
+            await handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                return WorkflowState("failed", cause.type or "", cause.message)
+            return WorkflowState("failed", "workflow", str(cause))
+        return WorkflowState("ended")
+
+    async def _cancel(self, fix_id: str) -> None:
+        await _unless_unknown((await self._connected()).get_workflow_handle(fix_id).cancel())
+
+    async def _hint(self, fix_id: str) -> None:
+        client = await self._connected()
+        await _unless_unknown(client.get_workflow_handle(fix_id).signal(HINT))
+
+
+async def _unless_unknown(work: Coroutine[Any, Any, None]) -> bool:
+    """False: there is no such workflow, or it is over."""
+    try:
+        await work
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True

@@ -1,0 +1,83 @@
+"""A Temporal cluster by address, namespace and certificates."""
+
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError, TLSConfig
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.errors import ConfigurationError, FallbackError
+
+#: Where ``fallback-tier fleet dev`` listens, and the SDK's own default.
+ADDRESS = "127.0.0.1:7233"
+
+#: The task queue of whoever has room; a worker's own is named after its host besides.
+QUEUE = "fallback-tier"
+
+#: Shown with a command that can't reach the cluster.
+_NEXT = "Start one with `fallback-tier fleet dev`, or correct --temporal, --namespace and the TLS files."
+
+
+class EngineUnreachableError(FallbackError):
+    """Temporal can't be reached: nothing is known, and nothing was done."""
+
+    code = "engine_unreachable"
+
+
+class Cluster(Frozen):
+    """``ca``: the authority of the cluster's certificate; ``cert`` and ``key``: this client's own (mTLS);
+    ``server_name``: what the certificate says, where that is not the address. All of them PEM files; none:
+    no TLS, for a loopback server."""
+
+    address: str = ADDRESS
+    namespace: str = "default"
+    queue: str = QUEUE
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None
+
+    def tls(self) -> TLSConfig | bool:
+        """As the SDK takes it. Raises ConfigurationError."""
+        if (self.cert is None) != (self.key is None):
+            raise ConfigurationError(
+                "A client certificate needs its key, and a key its certificate.",
+                next_step="Give both --tls-cert and --tls-key, or neither.",
+            )
+        if self.ca is None and self.cert is None and self.server_name is None:
+            return False
+        return TLSConfig(
+            server_root_ca_cert=_read(self.ca),
+            domain=self.server_name,
+            client_cert=_read(self.cert),
+            client_private_key=_read(self.key),
+        )
+
+
+async def connect(cluster: Cluster) -> Client:
+    """Raises EngineUnreachableError, ConfigurationError."""
+    try:
+        return await Client.connect(cluster.address, namespace=cluster.namespace, tls=cluster.tls())
+    except (RPCError, RuntimeError, OSError) as error:  # the SDK's core raises RuntimeError
+        raise unreachable(cluster, error) from error
+
+
+def unreachable(cluster: Cluster, error: Exception) -> EngineUnreachableError:
+    """As it is told."""
+    first = " ".join(str(error).split())[:200]
+    return EngineUnreachableError(
+        f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {first}",
+        next_step=_NEXT,
+    )
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"TLS file {path} can't be read: {error.strerror}.",
+            next_step="Name a readable PEM file.",
+        ) from error

@@ -1,0 +1,80 @@
+"""Payloads of the workflow, its activities and its hints: identifiers and digests alone."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
+
+#: Names that histories hold: a version of this program that renames one can't go on with older fixes.
+WORKFLOW: Final = "fallback-tier-fix"
+OPEN: Final = "open"
+STEP: Final = "step"
+DELIVER: Final = "deliver"
+CLOSE: Final = "close"
+LOOK: Final = "look"
+HINT: Final = "decided"
+
+#: Behind the name of the shared queue: where the record is asked about, since a full worker still answers.
+LOOKS: Final = "-looks"
+
+#: What a failed activity is called, where nothing is wrong with the fix: open it again.
+SESSION_OVER: Final = "session-over"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A fix that a worker has open. ``queue``: that worker's own task queue."""
+
+    name: str
+    queue: str
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class StepOrder:
+    """To the worker that has the fix open. ``step`` None: of ``deliver`` and ``close``."""
+
+    ticket: Ticket
+    session: str
+    step: Step | None = None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the record says of a question. ``goes_on``: a person let the fix go on; ``is_over``: they
+    decided for good; neither: nobody has answered."""
+
+    goes_on: bool = False
+    is_over: bool = False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one fix's activities, in seconds; a worker is given up after ``heartbeat_s``."""
+
+    heartbeat_s: float = 15.0
+    #: One step: an attempt with a slow model, or a gate with a long suite and its retries.
+    step_s: float = 3_600.0
+    #: A worker's own queue is read at once by a living worker.
+    pickup_s: float = 60.0
+    #: A fix waits for room on some worker as long as there are none: a campaign may be long (days).
+    room_s: float = 30 * 86_400.0
+    #: Opening clones a repository and looks at it.
+    open_s: float = 3_600.0
+    #: So often in a row a fix is opened again without one more step: it may be what kills the workers.
+    max_openings: int = 5
+    #: Events of a history, from which on it is begun anew (the server's own limit is 51,200).
+    history: int = 5_000
+    #: Between two openings, growing.
+    backoff_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class FixRun:
+    """What a workflow is started with, and continued with. ``heard``: hints so far; ``session``: what is
+    open."""
+
+    ticket: Ticket
+    limits: Limits = Limits()
+    session: Session | None = None
+    heard: int = 0

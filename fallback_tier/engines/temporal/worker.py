@@ -1,0 +1,168 @@
+"""A worker: it opens fixes where it has room, and takes their steps until they end or it is to end."""
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.service import RPCError
+from temporalio.worker import (
+    FixedSizeSlotSupplier,
+    Worker,
+    WorkerDeploymentConfig,
+    WorkerTuner,
+)
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.engines.decisions import answer_on_record
+from fallback_tier.engines.temporal.activities import FixActivities, Launch
+from fallback_tier.engines.temporal.connecting import Cluster, connect
+from fallback_tier.engines.temporal.messages import LOOKS, Decided
+from fallback_tier.engines.temporal.reconciling import OpenRecord, Reconciler
+from fallback_tier.engines.temporal.slots import RoomForFixes
+from fallback_tier.engines.temporal.workflow import FixWorkflow
+
+#: A session that nobody has asked anything of for so long is ended (seconds).
+IDLE_S = 300.0
+_LOOK_S = 5.0
+
+#: Running steps get no time to end: they are gone on with elsewhere, from the record.
+_GRACE = timedelta(0)
+
+#: Workflows that a worker keeps in memory, and their tasks at once. They only ask for steps.
+_CACHED = 1_000
+_TASKS = 20
+_LOOKS = 4
+
+#: A new version is made the current one once the server knows it.
+_VERSION_TRIES = 40
+_VERSION_S = 0.25
+
+
+class WorkerSettings(Frozen):
+    """``fixes``: how many this worker has open at once. ``host``: names its own queue (default: the host's
+    name), so no two workers have the same. ``build``: PINNED worker versioning, under this build's name: a
+    fix that has begun under one is only taken by workers of it."""
+
+    cluster: Cluster = Cluster()
+    fixes: int = 2
+    host: str = ""
+    build: str | None = None
+
+    @property
+    def own_queue(self) -> str:
+        """The queue of this worker's open fixes."""
+        return f"{self.cluster.queue}@{self.host or _hostname()}"
+
+
+async def run_worker(
+    settings: WorkerSettings,
+    launch: Launch,
+    record: OpenRecord,
+    until: asyncio.Event,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Work until ``until`` is set; then end every open fix in good order, so that others go on with it.
+
+    Raises EngineUnreachableError, ConfigurationError.
+    """
+
+    def look(fix_id: str) -> Decided:
+        with record() as audit:
+            return Decided(*answer_on_record(audit, fix_id))
+
+    client = await connect(settings.cluster)
+    activities = FixActivities(launch, settings.own_queue, look)
+    async with contextlib.AsyncExitStack() as running:
+        running.push_async_callback(activities.end_all)
+        for worker in _workers(client, settings, activities):
+            await running.enter_async_context(worker)
+        if settings.build is not None:
+            await _make_current(client, _version(settings.build))
+        for work in (Reconciler(client, record).run(), _end_unused(activities)):
+            task = asyncio.create_task(work)
+            running.callback(task.cancel)
+        ready()
+        await until.wait()
+
+
+def _workers(client: Client, settings: WorkerSettings, activities: FixActivities) -> list[Worker]:
+    """One for whatever has no worker yet, one for the fixes that are open here."""
+    deployment = None
+    if settings.build is not None:
+        deployment = WorkerDeploymentConfig(
+            version=_version(settings.build),
+            use_worker_versioning=True,
+            default_versioning_behavior=VersioningBehavior.PINNED,
+        )
+    shared = Worker(
+        client,
+        task_queue=settings.cluster.queue,
+        workflows=[FixWorkflow],
+        activities=[activities.open],
+        tuner=WorkerTuner.create_composite(
+            workflow_supplier=FixedSizeSlotSupplier(_TASKS),
+            activity_supplier=RoomForFixes(settings.fixes, lambda: activities.opened),
+            local_activity_supplier=FixedSizeSlotSupplier(1),
+            nexus_supplier=FixedSizeSlotSupplier(1),
+        ),
+        max_cached_workflows=_CACHED,
+        max_concurrent_activity_task_polls=1,
+        disable_eager_activity_execution=True,
+        graceful_shutdown_timeout=_GRACE,
+        deployment_config=deployment,
+    )
+    own = Worker(
+        client,
+        task_queue=settings.own_queue,
+        activities=[activities.step, activities.deliver, activities.close],
+        max_concurrent_activities=max(2 * settings.fixes, 2),
+        graceful_shutdown_timeout=_GRACE,
+        deployment_config=deployment,
+    )
+    looks = Worker(
+        client,
+        task_queue=f"{settings.cluster.queue}{LOOKS}",
+        activities=[activities.look],
+        max_concurrent_activities=_LOOKS,
+        deployment_config=deployment,
+    )
+    return [own, looks, shared]
+
+
+def _version(build: str) -> WorkerDeploymentVersion:
+    return WorkerDeploymentVersion(deployment_name="fallback-tier", build_id=build)
+
+
+async def _make_current(client: Client, version: WorkerDeploymentVersion) -> None:
+    """New fixes begin under this version from now on; those that have begun stay with theirs."""
+    request = SetWorkerDeploymentCurrentVersionRequest(
+        namespace=client.namespace,
+        deployment_name=version.deployment_name,
+        build_id=version.build_id,
+        ignore_missing_task_queues=True,
+    )
+    for tries in range(_VERSION_TRIES):
+        try:
+            await client.workflow_service.set_worker_deployment_current_version(request)
+        except RPCError:  # the server has not heard from this worker yet
+            if tries == _VERSION_TRIES - 1:
+                raise
+            await asyncio.sleep(_VERSION_S)
+        else:
+            return
+
+
+async def _end_unused(activities: FixActivities) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        await activities.end_unused(IDLE_S)
+
+
+def _hostname() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"

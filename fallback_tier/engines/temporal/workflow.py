@@ -1,0 +1,203 @@
+"""One workflow a fix: it asks for steps until the record has an end, and waits for people at no cost.
+
+It knows nothing of what a step does, and no word of it is the truth: that is the record. Where a worker is
+lost the fix is opened again, on whatever worker has room, from where the record says that it stands.
+"""
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import TimeoutError as TimedOutError
+
+with workflow.unsafe.imports_passed_through():
+    from fallback_tier.engines.sessions.messages import ESCALATED, Standing
+    from fallback_tier.engines.temporal.messages import (
+        CLOSE,
+        DELIVER,
+        HINT,
+        LOOK,
+        LOOKS,
+        OPEN,
+        SESSION_OVER,
+        STEP,
+        WORKFLOW,
+        Decided,
+        FixRun,
+        Session,
+        StepOrder,
+    )
+
+#: Retries are the workflow's own: an activity that is tried again by the server alone would go to a worker
+#: that has not got the fix. Without a maximum the server would try for ever.
+_ONCE = RetryPolicy(maximum_attempts=1)
+
+#: A look at the record is tried again while the record can't be reached; then the next hint looks.
+_LOOKS = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    maximum_interval=timedelta(seconds=60),
+    maximum_attempts=20,
+)
+_LOOK_S = timedelta(seconds=60)
+
+#: The longest pause between two openings.
+_MAX_BACKOFF_S = 60.0
+
+#: Codes of what may pass by itself and is nobody's fault: those openings are not counted.
+_PASSING = frozenset({"audit_store", "disk"})
+
+
+@workflow.defn(name=WORKFLOW)
+class FixWorkflow:
+    """Its identifier is the fix's."""
+
+    @workflow.init
+    def __init__(self, run: FixRun) -> None:
+        self._ticket = run.ticket
+        self._limits = run.limits
+        self._session = run.session
+        self._heard = run.heard
+        self._looked = 0
+
+    @workflow.signal(name=HINT)
+    def decided(self) -> None:
+        """A person has decided, perhaps. It may come often, or too early: the record is asked."""
+        self._heard += 1
+
+    @workflow.run
+    async def run(self, _run: FixRun) -> Standing:
+        """To the fix's end, a person's word included."""
+        try:
+            while True:
+                standing = await self._to_an_end()
+                if standing.outcome != ESCALATED or not await self._person_lets_go_on():
+                    return standing
+        except (asyncio.CancelledError, ActivityError) as error:
+            if is_cancelled_exception(error):
+                await self._close()
+            raise
+
+    async def _to_an_end(self) -> Standing:
+        """The end, delivered. Raises ApplicationError where nobody could go on with the fix."""
+        openings, problem = 0, None
+        while openings < self._limits.max_openings:
+            try:
+                if self._session is None:
+                    self._session = await self._opened()
+                while (standing := await self._one_more(self._session)) is not None:
+                    openings = 0
+                    if standing.delivered:
+                        await self._close()
+                        return standing
+                    self._session = Session(self._session.name, self._session.queue, standing)
+                    self._continue_as_new_if_long()
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                problem = _problem_of(error)
+                if problem.type not in _PASSING and problem.non_retryable:
+                    raise problem from error
+                openings += problem.type not in _PASSING
+                self._session = None
+                pause = min(self._limits.backoff_s * 2**openings, _MAX_BACKOFF_S)
+                await workflow.sleep(timedelta(seconds=pause))
+        raise ApplicationError(
+            f"The fix was opened {openings} times in a row without one more step: {problem}",
+            type="gave-up",
+            non_retryable=True,
+        ) from problem
+
+    async def _opened(self) -> Session:
+        limits = self._limits
+        opened: Session = await workflow.execute_activity(
+            OPEN,
+            self._ticket,
+            result_type=Session,
+            schedule_to_start_timeout=timedelta(seconds=limits.room_s),
+            start_to_close_timeout=timedelta(seconds=limits.open_s),
+            heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            retry_policy=_ONCE,
+        )
+        return opened
+
+    async def _one_more(self, session: Session) -> Standing:
+        """The next step, or the delivery behind the last."""
+        following = session.standing.next
+        order = StepOrder(self._ticket, session.name, following)
+        return await self._ask(DELIVER if following is None else STEP, order, session.queue)
+
+    async def _ask(self, what: str, order: StepOrder, queue: str) -> Standing:
+        limits = self._limits
+        standing: Standing = await workflow.execute_activity(
+            what,
+            order,
+            result_type=Standing,
+            task_queue=queue,
+            summary=order.step.name if order.step else what,
+            schedule_to_start_timeout=timedelta(seconds=limits.pickup_s),
+            start_to_close_timeout=timedelta(seconds=limits.step_s),
+            heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            retry_policy=_ONCE,
+        )
+        return standing
+
+    async def _close(self) -> None:
+        """Its process ends now, and not when the worker notices that nobody asks it for anything."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            await self._ask(CLOSE, StepOrder(self._ticket, session.name), session.queue)
+        except ActivityError:
+            workflow.logger.info("nobody has it open any more")
+
+    async def _person_lets_go_on(self) -> bool:
+        """Waits for a hint, then asks the record. False: it was decided for good."""
+        workflow.upsert_memo({"phase": "waiting"})
+        while True:
+            await workflow.wait_condition(lambda: self._heard > self._looked)
+            self._continue_as_new_if_long()
+            self._looked = self._heard
+            decided = await self._look()
+            if decided.is_over:
+                return False
+            if decided.goes_on:
+                workflow.upsert_memo({"phase": "active"})
+                return True
+
+    async def _look(self) -> Decided:
+        try:
+            decided: Decided = await workflow.execute_activity(
+                LOOK,
+                self._ticket,
+                result_type=Decided,
+                task_queue=f"{workflow.info().task_queue}{LOOKS}",
+                start_to_close_timeout=_LOOK_S,
+                retry_policy=_LOOKS,
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return Decided()  # the hint comes again
+        return decided
+
+    def _continue_as_new_if_long(self) -> None:
+        info = workflow.info()
+        is_long = info.get_current_history_length() >= self._limits.history
+        if not (is_long or info.is_continue_as_new_suggested()):
+            return
+        unseen = self._heard - self._looked
+        workflow.continue_as_new(FixRun(self._ticket, self._limits, self._session, unseen))
+
+
+def _problem_of(error: ActivityError) -> ApplicationError:
+    """Why the activity failed. A worker that is lost is nobody's fault, so the fix is opened again."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return cause
+    kind = cause.type.name if isinstance(cause, TimedOutError) and cause.type else "lost"
+    return ApplicationError(f"No word from the worker ({kind}).", type=SESSION_OVER)

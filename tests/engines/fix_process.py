@@ -1,0 +1,19 @@
+"""The process of one fix of a scenario: ``python -m tests.engines.fix_process``."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fallback_tier.engines.sessions.serving import serve_standard_input
+from fallback_tier.fix.opened import OpenFix
+from tests.engines.scenario import scenario_of
+
+
+@contextmanager
+def opened(order: bytes) -> Iterator[OpenFix]:
+    scenario, fix_id = scenario_of(order)
+    with scenario.opened(fix_id) as fix:
+        yield fix
+
+
+if __name__ == "__main__":
+    serve_standard_input(opened)

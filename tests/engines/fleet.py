@@ -1,0 +1,104 @@
+"""A scenario with a server, workers and a client: started, killed, started again."""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fallback_tier.engines.sessions.messages import Ticket
+from fallback_tier.engines.temporal.client import FixWorkflows
+from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.messages import Limits
+from tests.engines.scenario import EngineScenario
+from tests.waiting import becomes, next_line
+
+ROOT = Path(__file__).parents[2]
+
+#: A lost worker is noticed soon, and nothing that lives is taken for lost on a busy machine.
+QUICK = Limits(heartbeat_s=10.0, pickup_s=30.0, backoff_s=0.2, max_openings=20)
+
+
+@dataclass
+class Fleet:
+    """Of one scenario, on a queue of its own."""
+
+    scenario: EngineScenario
+    cluster: Cluster
+    limits: Limits = QUICK
+    workers: "dict[str, subprocess.Popen[str]]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = FixWorkflows(self.cluster, self.limits)
+
+    def start(self, *fix_ids: str) -> None:
+        for fix_id in fix_ids:
+            self.client.start(Ticket(fix_id, "0" * 64))
+
+    def worker(self, host: str = "one", build: str | None = None) -> "subprocess.Popen[str]":
+        """Start it, and wait until it works."""
+        scenario, cluster = self.scenario, self.cluster
+        words = [str(scenario.root), cluster.address, cluster.queue, host, scenario.database or ""]
+        with (scenario.root / f"worker-{host}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.engines.worker", *words, *([build] if build else [])],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+            )
+        self.workers[host] = process
+        assert next_line(process) == "ready\n"
+        return process
+
+    def keep_working(self, host: str = "one") -> bool:
+        """Start a worker again that was killed; True: it was."""
+        process = self.workers[host]
+        if process.poll() is None:
+            return False
+        if process.stdout:
+            process.stdout.close()
+        self.worker(host)
+        return True
+
+    def phase(self, fix_id: str) -> str:
+        return self.client.state(fix_id).phase
+
+    def reach(self, phase: str, fix_ids: Iterable[str]) -> None:
+        """Wait until each is in this phase; workers that die meanwhile are started again."""
+        for fix_id in fix_ids:
+
+            def is_there(fix_id: str = fix_id) -> bool:
+                for host in tuple(self.workers):
+                    self.keep_working(host)
+                found = self.client.state(fix_id)
+                assert found.phase != "failed" or phase == "failed", found
+                return found.phase == phase
+
+            becomes(is_there, f"{fix_id} is {phase}")
+
+    def close(self) -> None:
+        for process in self.workers.values():
+            process.terminate()
+        for process in self.workers.values():
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout:
+                process.stdout.close()
+        self.client.close()
+
+
+@contextmanager
+def fleet_on(
+    address: str, root: Path, queue: str, *, database: str | None = None, limits: Limits = QUICK
+) -> Iterator[Fleet]:
+    root.mkdir(parents=True, exist_ok=True)
+    fleet = Fleet(EngineScenario(root, database), Cluster(address=address, queue=queue), limits)
+    try:
+        yield fleet
+    finally:
+        fleet.close()

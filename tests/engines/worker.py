@@ -1,0 +1,35 @@
+"""A worker for a scenario: ``python -m tests.engines.worker ROOT ADDRESS QUEUE HOST [RECORD [BUILD]]``."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from fallback_tier.engines.sessions.messages import Ticket
+from fallback_tier.engines.sessions.process import FixProcess, start_process
+from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
+from tests.engines.scenario import EngineScenario
+
+_COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
+
+
+async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
+    async def launch(ticket: Ticket) -> FixProcess:
+        log = scenario.root / "logs" / ticket.fix_id
+        return await start_process(_COMMAND, scenario.order(ticket.fix_id), log, Path.cwd())
+
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await run_worker(
+        settings, launch, scenario.reading, ended, ready=lambda: print("ready", flush=True)
+    )
+
+
+if __name__ == "__main__":
+    root, address, queue, host, *rest = sys.argv[1:]
+    database = rest[0] if rest and rest[0] else None
+    build = rest[1] if len(rest) > 1 else None
+    cluster = Cluster(address=address, queue=queue)
+    settings = WorkerSettings(cluster=cluster, fixes=2, host=host, build=build)
+    asyncio.run(work(EngineScenario(Path(root), database), settings))

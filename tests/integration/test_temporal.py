@@ -1,0 +1,146 @@
+"""Fixes as Temporal workflows: a real server, real workers, a process a fix (ADR-0086)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engines.fixtures import temporal_server  # noqa: F401 (a fixture)
+from tests.engines.fleet import QUICK, Fleet, fleet_on
+from tests.engines.scenario import EngineScenario
+from tests.waiting import becomes
+
+
+@pytest.fixture
+def fleet(temporal_server: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:  # noqa: F811
+    with fleet_on(temporal_server, tmp_path / "fleet", request.node.name) as made:
+        yield made
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> EngineScenario:
+    """The same stories by the plain loop."""
+    return EngineScenario(tmp_path / "loop")
+
+
+def test_it_leaves_the_plain_loops_trails(fleet: Fleet, loop: EngineScenario) -> None:
+    names = [fleet.scenario.add(name) for name in ("short", "long")]
+    fleet.worker()
+    fleet.start(*names)
+    fleet.reach("ended", names)
+    for name in names:
+        loop.by_the_loop(loop.add("like", name))
+        assert fleet.scenario.kinds(name) == loop.kinds(name)
+    fleet.scenario.check()
+
+
+def test_a_killed_worker_is_taken_over_by_another(fleet: Fleet, loop: EngineScenario) -> None:
+    """At an event in the midst of it; what is on record is not done again."""
+    name = fleet.scenario.add("short")
+    loop.by_the_loop(loop.add("like", name))
+    fleet.scenario.kill_at(name, 1, 8, before=False, worker=True)
+    fleet.worker("one")
+    fleet.start(name)
+    becomes(lambda: fleet.workers["one"].poll() is not None, "the first worker is dead")
+    fleet.workers.pop("one").stdout.close()  # type: ignore[union-attr]
+    fleet.worker("two")
+    fleet.reach("ended", [name])
+    assert fleet.scenario.counted(name)["FixResumed"] == 1
+    assert fleet.scenario.kept(name) == loop.kept(name)
+    fleet.scenario.check()
+
+
+def test_a_person_is_waited_for_and_wakes_it(fleet: Fleet) -> None:
+    """Whoever decides knows nothing of Temporal: the worker follows the record."""
+    name = fleet.scenario.add("asks")
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("waiting", [name])
+    becomes(lambda: not _fix_processes(fleet), "no process waits")
+    fleet.scenario.decide(name)
+    fleet.reach("ended", [name])
+    assert fleet.scenario.kinds(name)[-2:] == ["FixVerified", "PatchDelivered"]
+    fleet.scenario.check()
+
+
+def test_a_decision_made_while_nobody_works_is_not_lost(fleet: Fleet) -> None:
+    name = fleet.scenario.add("asks")
+    worker = fleet.worker()
+    fleet.start(name)
+    fleet.reach("waiting", [name])
+    worker.kill()
+    worker.wait()
+    fleet.scenario.decide(name)
+    assert fleet.phase(name) == "waiting"
+    fleet.reach("ended", [name])
+    assert "FixVerified" in fleet.scenario.kinds(name)
+
+
+def test_a_cancelled_fix_is_over_and_can_be_gone_on_with(
+    fleet: Fleet, loop: EngineScenario
+) -> None:
+    name = fleet.scenario.add("short")
+    loop.by_the_loop(loop.add("like", name))
+    fleet.scenario.hold_model(name)
+    fleet.worker()
+    fleet.start(name)
+    becomes(lambda: "ModelCalled" in fleet.scenario.kinds_so_far(name), "the model is asked")
+    fleet.client.cancel(name)
+    fleet.reach("cancelled", [name])
+    becomes(lambda: not _fix_processes(fleet), "its process has ended")
+    fleet.scenario.let_model_answer(name)
+    fleet.start(name)
+    fleet.reach("ended", [name])
+    assert fleet.scenario.counted(name)["FixResumed"] == 1
+    assert fleet.scenario.counted(name)["FixVerified"] == 1
+    fleet.scenario.check()
+
+
+def test_bad_input_fails_with_its_reason(fleet: Fleet) -> None:
+    """No other worker would find anything else."""
+    name = fleet.scenario.add("short")
+    (fleet.scenario.repo(name) / "app.py").write_text("changed\n")
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("failed", [name])
+    found = fleet.client.state(name)
+    assert found.code == "repository"
+    assert "changes" in found.sentence
+
+
+def test_a_fix_that_kills_every_worker_is_given_up(fleet: Fleet) -> None:
+    name = fleet.scenario.add("short")
+    for number in range(1, 9):
+        fleet.scenario.kill_at(name, number, 1, before=True, worker=False)
+    fleet.client.limits = replace(QUICK, max_openings=3)
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("failed", [name])
+    assert fleet.client.state(name).code == "gave-up"
+    assert not fleet.scenario.kinds_so_far(name)
+
+
+def test_an_unknown_fix_is_unknown_and_nobody_minds_a_hint(fleet: Fleet) -> None:
+    assert fleet.phase("nobody") == "unknown"
+    fleet.client.hint("nobody")
+    fleet.client.cancel("nobody")
+
+
+def _fix_processes(fleet: Fleet) -> list[str]:
+    """Of this scenario."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        parent = place.parent
+        try:
+            words = (parent / "cmdline").read_bytes()
+            status = (parent / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if b"tests.engines.fix_process" in words and int(status[1]) in _pids(fleet):
+            found.append(parent.name)
+    return found
+
+
+def _pids(fleet: Fleet) -> set[int]:
+    return {process.pid for process in fleet.workers.values()}
