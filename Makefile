@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-portal hostile-http load-http record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -17,6 +17,7 @@ help:
 	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
 	@echo "make load-http   rates, latencies, memory and followers of the service under load (half an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
+	@echo "make hostile-fleet   kill -9 of workers, fixes, Temporal and PostgreSQL under a fleet (ARGS='--minutes N')"
 	@echo "make hostile-portal   others' lists of XSS lines through every page of the portal, in a real browser"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"
@@ -89,6 +90,9 @@ load-http: setup
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
 	$(BIN)/python -m tests.hostile.audit $(ARGS)
+
+hostile-fleet: setup
+	$(BIN)/python -m tests.hostile.fleet --report $(ARGS)
 
 # The portal in a real Chromium: LINES=200 for fewer.
 hostile-portal: setup

@@ -101,6 +101,13 @@ class EngineScenario:
 
     root: Path
     database: str | None = None
+    #: Machines share the record and its evidence, and nothing else: each has its own locks and worktrees.
+    host: str | None = None
+
+    @property
+    def work(self) -> Path:
+        """The state folder of this machine."""
+        return self.state if self.host is None else self.root / "hosts" / self.host
 
     @property
     def state(self) -> Path:
@@ -124,7 +131,12 @@ class EngineScenario:
 
     def order(self, fix_id: str) -> bytes:
         """What a fix's process is given."""
-        found = {"root": str(self.root), "database": self.database, "fix_id": fix_id}
+        found = {
+            "root": str(self.root),
+            "database": self.database,
+            "host": self.host,
+            "fix_id": fix_id,
+        }
         return json.dumps(found).encode()
 
     # --- Kills -----------------------------------------------------------------------------------
@@ -179,7 +191,7 @@ class EngineScenario:
             plugins=plugins, retriever=None, leaf=leaf, audit=audit, evidence=evidence
         )
         configuration = Configuration(
-            state_dir=self.state, sandbox_waiver="a test", record=self.record
+            state_dir=self.work, sandbox_waiver="a test", record=self.record
         )
         clients = SubprocessClients()
         try:
@@ -267,4 +279,5 @@ class EngineScenario:
 def scenario_of(order: bytes) -> tuple[EngineScenario, str]:
     """Whose fix a process is given."""
     found = json.loads(order)
-    return EngineScenario(Path(found["root"]), found["database"]), found["fix_id"]
+    scenario = EngineScenario(Path(found["root"]), found["database"], found["host"])
+    return scenario, found["fix_id"]

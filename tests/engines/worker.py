@@ -32,4 +32,5 @@ if __name__ == "__main__":
     build = rest[1] if len(rest) > 1 else None
     cluster = Cluster(address=address, queue=queue)
     settings = WorkerSettings(cluster=cluster, fixes=2, host=host, build=build)
-    asyncio.run(work(EngineScenario(Path(root), database), settings))
+    machine = host if "apart" in host else None
+    asyncio.run(work(EngineScenario(Path(root), database, machine), settings))
