@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
+.PHONY: help setup test test-all lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos bench bench-setup bench-smoke bench-audit-memory bench-fleet fleet-simulation hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -13,6 +13,8 @@ help:
 	@echo "make test-all   the same, with every one of many alike"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
+	@echo "make bench-fleet   what engines add to a fix, memory over a thousand, where one chain saturates"
+	@echo "make fleet-simulation   small fixes, what a simulation makes of them, and the run that it predicts"
 	@echo "make hostile   the slow campaigns: hostile answers, patches, texts, code (an hour)"
 	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
 	@echo "make load-http   rates, latencies, memory and followers of the service under load (half an hour)"
@@ -141,6 +143,16 @@ eval-repos: setup
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup
 	$(BIN)/python -m tests.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
+
+bench-fleet: setup
+	$(BIN)/python -m tests.bench.fleet $(ARGS)
+
+FLEET := bench-results/fleet
+fleet-simulation: setup
+	$(BIN)/python -m tests.fleet_simulation measure --folder $(FLEET)
+	$(BIN)/python -m tests.fleet_simulation predict --folder $(FLEET)
+	for workers in 1 2 4; do $(BIN)/python -m tests.fleet_simulation run --workers $$workers --folder $(FLEET) || exit; done
+	$(BIN)/python -m tests.fleet_simulation.scale $(FLEET)
 
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null

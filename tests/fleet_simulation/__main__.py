@@ -20,7 +20,7 @@ WORKERS = (1, 2, 4)
 CORES = 2
 
 
-def measured(folder: Path) -> None:
+def measure(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         (folder / "measured.json").write_text(json.dumps(small_fixes.run(Path(place), MEASURED, 1)))
 
@@ -40,13 +40,15 @@ def as_kind(fix: dict[str, Any]) -> Fix:
 
 def others(found: dict[str, Any]) -> float:
     """How many others wanted a core while it was measured, from how long its own work took."""
-    wall = sum(step["wall"] - step["record"] for fix in found["fixes"] for step in fix["steps"])
-    cpu = sum(step["cpu"] for fix in found["fixes"] for step in fix["steps"])
+    wall: float = sum(
+        step["wall"] - step["record"] for fix in found["fixes"] for step in fix["steps"]
+    )
+    cpu: float = sum(step["cpu"] for fix in found["fixes"] for step in fix["steps"])
     waited = wall - small_fixes.MODEL_S * len(found["fixes"])
     return max(0.0, CORES * waited / cpu - 1)
 
 
-def predicted(folder: Path) -> None:
+def predict(folder: Path) -> None:
     found = json.loads((folder / "measured.json").read_text())
     kinds, machine = [as_kind(fix) for fix in found["fixes"]], Machine(CORES, others(found))
     made = {
@@ -73,24 +75,23 @@ def seconds(fix: dict[str, Any]) -> float:
     return float(sum(step["wall"] for step in fix["steps"]))
 
 
-def ran(folder: Path, workers: int) -> None:
+def ran(folder: Path, workers: int, budget_s: float) -> None:
+    """The error is of the seconds a fix: a run that its budget ended has made fewer than were predicted."""
     with tempfile.TemporaryDirectory() as place:
-        found = small_fixes.run(Path(place), PREDICTED, workers)
+        found = small_fixes.run(Path(place), PREDICTED, workers, budget_s)
     said = json.loads((folder / "prediction.json").read_text())
     promised = next(one["seconds"] for one in said["predictions"] if one["workers"] == workers)
-    halves = [found["fixes"][: PREDICTED // 2], found["fixes"][PREDICTED // 2 :]]
+    took = found["seconds"] / found["count"]
+    cores = [sum(step["cpu"] for step in fix["steps"]) for fix in found["fixes"]]
     row = {
         "workers": workers,
-        "predicted_s": promised,
+        "fixes": found["count"],
         "seconds": round(found["seconds"], 1),
-        "error": round(promised / found["seconds"] - 1, 3),
+        "predicted_ms_a_fix": round(promised),
+        "ms_a_fix": round(took * 1_000),
+        "error": round(promised / PREDICTED / took - 1, 3),
         "load": found["load"],
-        "peak_kib_first_half": max(fix["peak_kib"] for fix in halves[0]),
-        "peak_kib": max(fix["peak_kib"] for fix in found["fixes"]),
-        "cores_seconds_a_fix": round(
-            statistics.mean(sum(s["cpu"] for s in fix["steps"]) for fix in found["fixes"]), 3
-        ),
-        "others_that_wanted_a_core": None if workers > 1 else round(others(found), 2),
+        "cores_seconds_a_fix": round(statistics.mean(cores), 3),
     }
     (folder / f"run-{workers}.json").write_text(json.dumps(row, indent=1) + "\n")
     print(json.dumps(row))
@@ -101,15 +102,16 @@ def main() -> None:
     parser.add_argument("what", choices=["measure", "predict", "run"])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--workers", type=int, choices=WORKERS, default=1)
+    parser.add_argument("--seconds", type=float, default=small_fixes.TIMEOUT_S, help="of a run")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     match given.what:
         case "measure":
-            measured(given.folder)
+            measure(given.folder)
         case "predict":
-            predicted(given.folder)
+            predict(given.folder)
         case _:
-            ran(given.folder, given.workers)
+            ran(given.folder, given.workers, given.seconds)
 
 
 if __name__ == "__main__":
