@@ -39,8 +39,8 @@ PAIRS = 40
 #: What an engine may add to a fix of a minute: one hundredth.
 LIMIT_MS = 600.0
 
-#: Fixes after which memory must not have grown; the first hundreds fill caches.
-FIXES, WARM = 1_000, 200
+#: Fixes of a run, and those whose events fill SQLite's caches first (2 MB a connection).
+FIXES, WARM = 2_000, 1_000
 
 #: How much more an engine may hold after each fix. A leak of one fix's state is a hundred times this.
 LIMIT_KIB_A_FIX = 1.0
