@@ -2,7 +2,7 @@
 
 import argparse
 
-from fallback_tier.cli.arguments import add_json, add_record
+from fallback_tier.cli.arguments import add_json, add_record, add_state
 from fallback_tier.cli.exit_codes import epilog
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
@@ -28,6 +28,14 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     example = verbs.add_parser("example", help="make a folder with a small campaign to try")
     example.add_argument("folder", metavar="DIR", help="a folder that is not there yet")
     example.set_defaults(handler="fallback_tier.demo.campaign:run")
+    dev = verbs.add_parser(
+        "dev",
+        help="start a Temporal server on this machine, to try the engine (loopback, one file)",
+        epilog=epilog(),
+    )
+    dev.add_argument("--port", type=int, default=7233, metavar="N", help="default: 7233")
+    add_state(dev)
+    dev.set_defaults(handler="fallback_tier.cli.worker.command:dev")
     status = _verb(verbs, "status", "show campaigns, or one with its fixes", "commands:status")
     status.add_argument("campaign", nargs="?", metavar="NAME", help="default: a line for each")
     status.add_argument("--follow", action="store_true", help="until it is over, or Ctrl-C")

@@ -16,7 +16,7 @@ from fallback_tier.cli.fleet.showing import Watching, plan_document, show_plan, 
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.files.entries import say_nothing
-from fallback_tier.fleet.campaign import Campaign, EngineKind, read_campaign
+from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable, read_campaign
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.local.job import FleetSecrets, Place
@@ -27,6 +27,7 @@ from fallback_tier.fleet.running import Runner, alone
 from fallback_tier.fleet.store.store import FleetStore, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire
+from fallback_tier.wiring.trail import open_evidence
 from fallback_tier.workers.checkouts import Checkouts
 
 
@@ -63,11 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine:
     """The one that the campaign names. Raises CampaignError, ConfigurationError."""
-    if campaign.engine.kind is EngineKind.TEMPORAL:
-        raise CampaignError(
-            "engine.kind: this version runs campaigns by the local engine alone.",
-            next_step='Leave [engine] out, or write kind = "local".',
-        )
     found = keys(campaign.model.base_url, campaign.model.judge_base_url)
     settings, url = record(arguments), store_url(arguments)
     secrets = FleetSecrets(
@@ -82,7 +78,27 @@ def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine
         fix_s=campaign.limits.fix_s,
     )
     _check(campaign, place, secrets)
+    if campaign.engine.kind is EngineKind.TEMPORAL:
+        return _temporal(campaign.engine, place)
     return LocalEngine(place, secrets, at_once=campaign.limits.fixes_per_host)
+
+
+def _temporal(engine: EngineTable, place: Place) -> FleetEngine:
+    from fallback_tier.cli.worker.command import check_extra
+
+    check_extra()
+    from fallback_tier.engines.temporal.client import FixWorkflows
+    from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster
+    from fallback_tier.engines.temporal.engine import TemporalEngine
+
+    cluster = Cluster(
+        address=engine.address or ADDRESS,
+        namespace=engine.namespace,
+        ca=engine.tls_ca,
+        cert=engine.tls_cert,
+        key=engine.tls_key,
+    )
+    return TemporalEngine(FixWorkflows(cluster), open_evidence(place.state_dir, place.record))
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

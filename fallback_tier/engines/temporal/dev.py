@@ -68,6 +68,9 @@ class DevServer:
         self.process.wait()
         if self.process.stdin is not None:
             self.process.stdin.close()
+        until = time.monotonic() + GRACE_S
+        while not _is_free(self.port) and time.monotonic() < until:
+            time.sleep(_LOOK_S)  # the keeper is gone; the system still takes the server apart
 
 
 def server_binary() -> Path:
@@ -143,15 +146,21 @@ def _wait(server: DevServer, log: Path) -> None:
 
 
 def _check_free(port: int) -> None:
+    if not _is_free(port):
+        raise ConfigurationError(
+            f"Port {port} of {LOOPBACK} is taken.",
+            next_step="A server may be running there already; or choose another with --port.",
+        )
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind((LOOPBACK, port))
-        except OSError as error:
-            raise ConfigurationError(
-                f"Port {port} is taken: {error.strerror}.",
-                next_step="A server may be running there already; or choose another with --port.",
-            ) from error
+        except OSError:
+            return False
+        return True
 
 
 def free_port() -> int:

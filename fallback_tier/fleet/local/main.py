@@ -12,10 +12,10 @@ from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.locks import hold
 from fallback_tier.fix.delivery import Delivery
-from fallback_tier.fix.fixer import is_on_record, open_fixer
+from fallback_tier.fix.fixer import Fixer, is_on_record, open_fixer
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.limiter import StoreLimiter
-from fallback_tier.fleet.local.job import Job, Place, leave_word
+from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
@@ -81,23 +81,40 @@ def work(job: Job) -> None:
 
 def run(job: Job) -> None:
     """The fix itself. Raises FallbackError."""
-    order, place = job.order, job.place
+    order = job.order
+    place = job.place.model_copy(update={"record": job.record()})
+    with fixer_for(order, place, job.secrets) as (fixer, given, repository, delivery):
+        if is_on_record(fixer.services.audit, order.fix_id):
+            kept = delivery.model_copy(update={"report": None})
+            fixer.resume(order.fix_id, repository=repository, delivery=kept)
+        else:
+            fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
+
+
+@contextmanager
+def fixer_for(
+    order: FixOrder, place: Place, keys: FleetSecrets
+) -> Iterator[tuple[Fixer, AdvisorySet, Path, Delivery]]:
+    """What an order is fixed with: its advisory, a checkout at its commit, and where its patch goes.
+
+    ``place.record``: with its database's address. Raises FallbackError.
+    """
     clients, _ = clients_and_plugins()
     checkouts = Checkouts(place.state_dir, clients, place.home)
     advisory = parse_advisory(json.dumps(order.advisory).encode(), "the campaign")
     given = AdvisorySet(advisories=(advisory,))
-    secrets = tuple(value for _, value in job.secrets if value is not None)
+    secrets = tuple(value for _, value in keys if value is not None)
     configured = order.configured(
         place.state_dir,
-        job.record(),
-        api_key=job.secrets.api_key,
-        judge_api_key=job.secrets.judge_api_key,
+        place.record,
+        api_key=keys.api_key,
+        judge_api_key=keys.judge_api_key,
         secrets=secrets,
     )
     with ExitStack() as stack:
         limiter = None
         if order.provider is not None:
-            url = job.secrets.store
+            url = keys.store
             store = open_store(place.state_dir, None if url is None else url.get_secret_value())
             limiter = StoreLimiter(stack.enter_context(store).tables, order.provider)
         repository = stack.enter_context(_checkout(order, place, checkouts))
@@ -105,12 +122,12 @@ def run(job: Job) -> None:
         for path in (order.output, order.report):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-        kept = Delivery(dry_run=True, output=order.output)
-        if is_on_record(fixer.services.audit, order.fix_id):
-            fixer.resume(order.fix_id, repository=repository, delivery=kept)
-        else:
-            delivery = kept.model_copy(update={"report": order.report})
-            fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
+        yield (
+            fixer,
+            given,
+            repository,
+            Delivery(dry_run=True, output=order.output, report=order.report),
+        )
 
 
 @contextmanager

@@ -101,8 +101,8 @@ def _finish(world: World, row: Row, fleet: Fleet, names: list[str]) -> None:
 def _process_kills(world: World, row: Row, *, worker: bool, database: bool) -> None:
     with ExitStack() as opened:
         fleet = _fleet(world, opened, database=database)
-        names = _add(fleet, "short", "long")
-        planned = 1 if worker else 4
+        names = _add(fleet, "short", "long", "long")
+        planned = 3 if worker else 6
         for name in names:
             _plan_kills(world, fleet, name, planned, worker=worker)
         fleet.worker()

@@ -1,0 +1,1 @@
+"""``fallback-tier worker``: this machine takes fixes of campaigns on Temporal."""

@@ -1,0 +1,125 @@
+"""``fallback-tier worker``: from options and environment to a worker that takes fixes."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.options import JUDGE_KEY, OTHER_KEY, PROVIDER_KEY, record, state_dir
+from fallback_tier.errors import ConfigurationError, ToolMissingError
+
+#: A campaign's own limit on a fix's time counts for its local engine; here each step has one.
+_FIX_S = 86_400.0
+
+#: Between two looks at whether the server lives (seconds).
+_LOOK_S = 0.5
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Work until a signal ends it."""
+    check_extra()
+    if arguments.fixes < 1:
+        raise ConfigurationError(
+            f"--fixes {arguments.fixes}: a worker takes at least one.",
+            next_step="Give how many fixes this machine may run at once.",
+        )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_work(arguments))
+    return exit_codes.OK
+
+
+def check_extra() -> None:
+    """Raises ToolMissingError where the SDK is not installed."""
+    try:
+        import_module("temporalio")
+    except ModuleNotFoundError as error:
+        raise ToolMissingError(
+            "A worker needs temporalio, which is not installed.",
+            next_step="pip install 'fallback-tier[temporal]'",
+        ) from error
+
+
+async def _work(arguments: argparse.Namespace) -> None:
+    from fallback_tier.cli.fleet.opening import store_url
+    from fallback_tier.engines.sessions.messages import Ticket
+    from fallback_tier.engines.sessions.process import FixProcess, start_process
+    from fallback_tier.engines.temporal.connecting import Cluster
+    from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
+    from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
+    from fallback_tier.fleet.local.job import Place
+    from fallback_tier.wiring.trail import TrailReader, open_trail, read_trail
+
+    cluster = Cluster(
+        address=arguments.temporal,
+        namespace=arguments.namespace,
+        ca=_path(arguments.tls_ca),
+        cert=_path(arguments.tls_cert),
+        key=_path(arguments.tls_key),
+    )
+    settings = WorkerSettings(
+        cluster=cluster, fixes=arguments.fixes, host=arguments.host, build=arguments.build
+    )
+    kept, place, url = record(arguments), state_dir(arguments), store_url(arguments)
+    keys = WorkerKeys(
+        provider=_secret(os.environ.get(PROVIDER_KEY)),
+        other=_secret(os.environ.get(OTHER_KEY)),
+        judge=_secret(os.environ.get(JUDGE_KEY)),
+        database=kept.database,
+        store=_secret(url),
+    )
+    at = Place(state_dir=place, record=kept, fix_s=_FIX_S)
+    open_trail(place, kept).close()  # made once, before processes would at the same time
+
+    async def launch(ticket: Ticket) -> FixProcess:
+        command = (sys.executable, "-I", "-m", "fallback_tier.engines.temporal.fix_process")
+        log = at.home / "workers" / f"{ticket.fix_id}.log"
+        return await start_process(command, job_for(ticket, at, keys).to_line(), log, place)
+
+    @contextmanager
+    def reading() -> Iterator[TrailReader]:
+        with closing(read_trail(place, kept)) as reader:
+            yield reader
+
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    where = f"{cluster.address}, up to {settings.fixes} fixes at once, as {settings.own_queue}"
+    await run_worker(settings, launch, reading, ended, ready=lambda: _say(f"working: {where}"))
+
+
+def dev(arguments: argparse.Namespace) -> int:
+    """``fleet dev``: a Temporal server of one's own, until a signal ends it."""
+    from fallback_tier.engines.temporal.dev import dev_server
+
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with dev_server(state_dir(arguments) / "fleet" / "temporal", arguments.port) as server:
+        _say(f"Temporal at {server.address}: `fallback-tier worker --temporal {server.address}`")
+        while not ended.wait(_LOOK_S) and server.process.poll() is None:
+            pass
+    return exit_codes.OK if ended.is_set() else exit_codes.ENVIRONMENT
+
+
+def _path(given: str | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _secret(given: str | None) -> SecretStr | None:
+    return SecretStr(given) if given else None
+
+
+def _say(line: str) -> None:
+    """At once: who started it waits for this."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,81 @@
+"""The process of one fix of a campaign, as a Temporal worker starts it: ``python -m`` this module.
+
+Its order, with keys in it, is the first line of its standard input.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+
+from fallback_audit.evidence.documents import get_document
+from fallback_audit.frozen import Frozen
+from fallback_tier.engines.sessions.messages import Ticket
+from fallback_tier.engines.sessions.serving import serve_standard_input
+from fallback_tier.fix.opened import OpenFix
+from fallback_tier.fleet.local.job import FleetSecrets, Place
+from fallback_tier.fleet.local.main import fixer_for
+from fallback_tier.fleet.order import FixOrder
+from fallback_tier.wiring.trail import open_evidence
+
+
+class WorkerKeys(Frozen):
+    """What a worker has in its environment. ``provider``: of the default model server; ``other``: of any
+    other one that an order names; ``judge``: of the judge's."""
+
+    provider: SecretStr | None = None
+    other: SecretStr | None = None
+    judge: SecretStr | None = None
+    database: SecretStr | None = None
+    store: SecretStr | None = None
+
+    def for_order(self, order: FixOrder) -> FleetSecrets:
+        """Those that this order's model servers are sent."""
+        told = order.configuration
+        return FleetSecrets(
+            api_key=self.other if told.get("base_url") else self.provider,
+            judge_api_key=self.judge if told.get("judge_base_url") else self.provider,
+            database=self.database,
+            store=self.store,
+        )
+
+
+class Job(Frozen):
+    """One fix for its process."""
+
+    fix_id: str
+    order_sha256: str
+    place: Place
+    keys: WorkerKeys
+
+    def to_line(self) -> bytes:
+        """Its bytes, keys in them: they go through a pipe, and stand in no argument or file."""
+        plain = self.model_dump(
+            mode="json", exclude={"keys": True, "place": {"record": {"database"}}}
+        )
+        revealed = {name: it.get_secret_value() for name, it in self.keys if it is not None}
+        return json.dumps(plain | {"keys": revealed}).encode()
+
+
+def job_for(ticket: Ticket, place: Place, keys: WorkerKeys) -> Job:
+    """What the process of this ticket's fix is given."""
+    return Job(fix_id=ticket.fix_id, order_sha256=ticket.order_sha256, place=place, keys=keys)
+
+
+@contextmanager
+def opened(line: bytes) -> Iterator[OpenFix]:
+    """The fix that is ordered, begun or gone on with. Raises FallbackError."""
+    job = Job.model_validate_json(line)
+    record = job.place.record.model_copy(update={"database": job.keys.database})
+    order = get_document(open_evidence(job.place.state_dir, record), FixOrder, job.order_sha256)
+    place = job.place.model_copy(update={"record": record})
+    with (
+        fixer_for(order, place, job.keys.for_order(order)) as (fixer, given, repository, delivery),
+        fixer.open(given, repository, fix_id=order.fix_id, delivery=delivery) as fix,
+    ):
+        yield fix
+
+
+if __name__ == "__main__":
+    serve_standard_input(opened)
