@@ -96,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     what = "run campaigns: many advisories in many repositories"
     commands.add_parser("fleet", help=what, verbs=_later("fleet.parser"))
     what = "take fixes of campaigns on Temporal"
-    commands.add_parser("worker", help=what, verbs=_later("worker.parser"))
+    commands.add_parser("worker", help=what, verbs=_later("fleet.worker_parser"))
     what = "serve fixes over HTTP"
     commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
     what = "manage the API keys of the service"

@@ -35,7 +35,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     )
     dev.add_argument("--port", type=int, default=7233, metavar="N", help="default: 7233")
     add_state(dev)
-    dev.set_defaults(handler="fallback_tier.cli.worker.command:dev")
+    dev.set_defaults(handler="fallback_tier.cli.fleet.working:dev")
     status = _verb(verbs, "status", "show campaigns, or one with its fixes", "commands:status")
     status.add_argument("campaign", nargs="?", metavar="NAME", help="default: a line for each")
     status.add_argument("--follow", action="store_true", help="until it is over, or Ctrl-C")

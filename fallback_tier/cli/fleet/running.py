@@ -13,6 +13,7 @@ from rich.console import Console
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fleet.opening import opened, store_url
 from fallback_tier.cli.fleet.showing import Watching, plan_document, show_plan, status_document
+from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.files.entries import say_nothing
@@ -84,8 +85,6 @@ def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine
 
 
 def _temporal(engine: EngineTable, place: Place) -> FleetEngine:
-    from fallback_tier.cli.worker.command import check_extra
-
     check_extra()
     from fallback_tier.engines.temporal.client import FixWorkflows
     from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster

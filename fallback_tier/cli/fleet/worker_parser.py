@@ -36,7 +36,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fleet-store", metavar="URL", help="where provider limits are shared (as for fleet run)"
     )
-    parser.set_defaults(handler="fallback_tier.cli.worker.command:run")
+    parser.set_defaults(handler="fallback_tier.cli.fleet.working:run")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:

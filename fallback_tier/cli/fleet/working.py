@@ -1,4 +1,4 @@
-"""``fallback-tier worker``: from options and environment to a worker that takes fixes."""
+"""``worker`` and ``fleet dev``: a worker that takes fixes on Temporal, and a server to try it."""
 
 import argparse
 import asyncio
@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fleet.opening import store_url
 from fallback_tier.cli.options import JUDGE_KEY, OTHER_KEY, PROVIDER_KEY, record, state_dir
 from fallback_tier.errors import ConfigurationError, ToolMissingError
 
@@ -49,7 +50,6 @@ def check_extra() -> None:
 
 
 async def _work(arguments: argparse.Namespace) -> None:
-    from fallback_tier.cli.fleet.opening import store_url
     from fallback_tier.engines.sessions.messages import Ticket
     from fallback_tier.engines.sessions.process import FixProcess, start_process
     from fallback_tier.engines.temporal.connecting import Cluster

@@ -1,1 +1,0 @@
-"""``fallback-tier worker``: this machine takes fixes of campaigns on Temporal."""
