@@ -11,8 +11,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.engines.langgraph.fix import FixGraph
-from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.errors import ConfigurationError, InputError, SandboxError
 from fallback_tier.fix import Fixer
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.review import Signature, approve, reject, reopen
 from fallback_tier.wiring import Services
@@ -115,6 +116,28 @@ def test_a_fix_that_others_went_on_with_is_taken_as_it_is(asking: CrashScenario)
         end = graph.run(FIX, hint="go on")
     assert (end.outcome, end.waits) == ("verified", False)
     assert kinds(asking) == before
+
+
+def test_a_step_that_raises_lets_go_of_the_fix(tmp_path: Path) -> None:
+    """So that another process, or this one, goes on by the trail."""
+    scenario = CrashScenario(tmp_path / "scenario")
+    failing = [SandboxError("It is gone.", next_step="Look.")]
+
+    def judge(_context: GateContext) -> bool:
+        if failing:
+            raise failing.pop()
+        return True
+
+    scenario.gates = (RuleGate(judge),)
+    with opened(scenario) as (graph, _):
+        with pytest.raises(SandboxError):
+            graph.run(FIX)
+        with holding(scenario.state, FIX):
+            """It is nobody's."""
+        end = graph.run(FIX)
+    assert (end.outcome, end.delivered) == ("verified", True)
+    assert kinds(scenario).count("FixResumed") == 1
+    scenario.check()
 
 
 def test_a_graph_without_a_checkpointer_is_a_part_of_another(asking: CrashScenario) -> None:
