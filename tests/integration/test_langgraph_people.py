@@ -70,6 +70,7 @@ def test_a_hint_without_a_decision_wakes_nobody(asking: CrashScenario, hint: obj
     before = kinds(asking)
     for _ in range(3):
         with opened(asking) as (graph, _services):
+            graph._opening = lambda _: pytest.fail("the fix was opened")
             assert graph.run(FIX, hint=hint).waits
     assert kinds(asking) == before
 
