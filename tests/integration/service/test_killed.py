@@ -161,7 +161,7 @@ def test_a_cancelled_fix_leaves_no_process_and_goes_on_when_asked(
 
 def test_a_fix_whose_service_has_died_takes_no_longer_either(tmp_path: Path, config: str) -> None:
     """The limit is kept by the worker, and what it says is there for the next service."""
-    limited = config.replace("concurrent_fixes = 2", "fix_s = 8").replace('"3"', '"600"')
+    limited = config.replace("concurrent_fixes = 2", "fix_s = 15").replace('"3"', '"600"')
     state = tmp_path / "state"
     with served(state, limited) as first:
         fix_id = submitted(first, 0)

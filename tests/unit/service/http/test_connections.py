@@ -66,9 +66,9 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse(f"{len(body)}")(scope, receive, send)
 
 
-async def _talk(*pieces: bytes) -> bytes:
-    """What a server with short limits answers to these, sent one after the other with a pause."""
-    limits = Limits(headers_s=0.6, request_s=0.6)
+async def _talk(*pieces: bytes, limit_s: float = 0.6) -> bytes:
+    """What a server with this limit answers to these, sent one after the other with a pause."""
+    limits = Limits(headers_s=limit_s, request_s=limit_s)
     with door(Room(10, 5)) as place:
         config = uvicorn.Config(
             _app, http=timed_protocol(limits), lifespan="off", log_level="critical"
@@ -121,6 +121,6 @@ def test_a_request_that_trickles_in_is_cut_off(pieces: tuple[bytes, ...]) -> Non
 
 def test_what_comes_in_time_is_answered_and_the_next_may_wait() -> None:
     request = HEAD + b"Connection: close\r\n\r\nabcd"
-    pause = [b""] * 5
-    answer = asyncio.run(_talk(HEAD + b"\r\nab", b"cd", *pause, request))
+    pause = [b""] * 20
+    answer = asyncio.run(_talk(HEAD + b"\r\nab", b"cd", *pause, request, limit_s=3))
     assert answer.count(b"HTTP/1.1 200") == 2
