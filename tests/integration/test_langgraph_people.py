@@ -53,9 +53,9 @@ def asking(tmp_path: Path) -> CrashScenario:
         assert (end.outcome, end.waits, end.answer) == ("escalated", True, None)
         state = graph.graph.get_state({"configurable": {"thread_id": FIX}})
         assert state.next == ("person",)
-        # Of the question only identifiers and the reason, which the trail has as well.
+        # Of the question only identifiers, a number and the reason, which the trail has as well.
         (asked,) = state.interrupts
-        assert set(asked.value) == {"fix_id", "gate_transition_id", "reason"}
+        assert set(asked.value) == {"fix_id", "gate_transition_id", "attempt", "reason"}
         with holding(scenario.state, FIX):
             """It is nobody's while it waits."""
     return scenario

@@ -22,7 +22,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader
 from fallback_tier.engines.langgraph.people import answer_to, question_of
 from fallback_tier.engines.langgraph.strict import strictly
-from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.errors import ConfigurationError, InputError, UnansweredError
 from fallback_tier.fix.ends import OneFix
 from fallback_tier.gates.result import FixResult, WithPatch
 from fallback_tier.gates.steps import FixState, StepKey
@@ -146,29 +146,46 @@ class FixGraph:
         graph.add_node("person", self._person)
         graph.add_edge(START, "begin")
         for node in ("begin", *kinds):
-            graph.add_conditional_edges(node, _following, [*kinds, "deliver"])
+            graph.add_conditional_edges(node, _following, [*kinds, "deliver", "person"])
         graph.add_conditional_edges("deliver", _following, ["person", END])
         graph.add_conditional_edges("person", _following, ["begin", END])
         return graph.compile(checkpointer=checkpointer)
 
     def _begin(self, state: FixFacts) -> FixFacts:
-        with self._in_hand(state) as fix:
-            return _facts(fix)
+        return self._taking("")(state)
 
     def _taking(self, kind: str) -> "_Node":
         def take(state: FixFacts) -> FixFacts:
-            with self._in_hand(state) as fix:
-                key = fix.next()
-                if key is not None and _node_of(key) == kind:
-                    fix.step(key)
-                return _facts(fix)
+            try:
+                with self._in_hand(state) as fix:
+                    key = fix.next()
+                    if key is not None and _node_of(key) == kind:
+                        fix.step(key)
+                    return _facts(fix)
+            except UnansweredError:
+                return self._asking(state["fix_id"])
 
         return take
 
+    def _asking(self, fix_id: str) -> FixFacts:
+        """It stopped at its budget before this process had it, so it can't be opened: as ``deliver`` leaves
+        such a fix."""
+        asked = question_of(self._trail, fix_id)
+        return {
+            "attempt": 0 if asked is None else asked.attempt,
+            "next": "person",
+            "patch_sha256": "",
+            "outcome": "escalated",
+            "delivered": False,
+        }
+
     def _deliver(self, state: FixFacts) -> FixFacts:
         """The last act of a fix that has ended; then it is let go of, before anybody is waited for."""
-        with self._in_hand(state) as fix:
-            end = fix.deliver()
+        try:
+            with self._in_hand(state) as fix:
+                end = fix.deliver()
+        except UnansweredError:
+            return self._asking(state["fix_id"])
         self._let_go(state["fix_id"])
         waits = question_of(self._trail, state["fix_id"]) is not None
         return {

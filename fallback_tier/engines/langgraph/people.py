@@ -12,6 +12,7 @@ class Question(Frozen):
 
     fix_id: str
     gate_transition_id: str
+    attempt: int
     reason: EscalationReason
 
 
@@ -25,6 +26,7 @@ def question_of(trail: AuditReader, fix_id: str) -> Question | None:
     return Question(
         fix_id=fix_id,
         gate_transition_id=current.scope.gate_transition_id,
+        attempt=end.attempt,
         reason=end.reason,
     )
 

@@ -1,19 +1,24 @@
 """What a node does where its checkpoint lags behind the trail; whole fixes are in the integration tests."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.events import FixEscalated, FixStarted, TransitionReopened
+from fallback_audit.ports import Scope
+from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.engines.langgraph.fix import FixGraph
+from fallback_tier.errors import UnansweredError
 from fallback_tier.fix.ends import OneFix
 from fallback_tier.gates.result import FixResult, RefusedFix
 from fallback_tier.gates.steps import FixState, StepKey
 from tests.fakes.audit import MemoryAudit
+
+SCOPE = Scope(fix_id="fix", gate_transition_id="gate")
 
 END = RefusedFix(
     fix_id="fix",
@@ -74,11 +79,8 @@ class NoQuestions(MemoryAudit):
 
     def __init__(self) -> None:
         super().__init__()
-        from fallback_audit.events import FixStarted
-        from fallback_audit.ports import Scope
-
         self.append(
-            Scope(fix_id="fix", gate_transition_id="gate"),
+            SCOPE,
             FixStarted(
                 advisory_id="A",
                 repository="r",
@@ -119,3 +121,28 @@ def test_a_node_whose_step_is_on_record_takes_none_and_says_what_follows() -> No
     with FixGraph(Opened(fix), NoQuestions(), saver) as graph:
         assert visited(graph, None, PLACE)[:2] == [("gate", "attempt"), ("attempt", "decide")]
     assert fix.taken == ["attempt", "decide"]
+
+
+def test_a_fix_that_stopped_at_its_budget_waits_where_it_cannot_be_opened() -> None:
+    """Its process died behind the escalation, before the checkpoint: nobody has raised the budget yet."""
+    trail = NoQuestions()
+    trail.append(
+        SCOPE,
+        FixEscalated(attempt=2, reason=EscalationReason.BUDGET_EXHAUSTED, question="Raise it?"),
+    )
+
+    def unopened(_fix_id: str) -> AbstractContextManager[FakeFix]:
+        raise UnansweredError("It stopped at its budget.", next_step="Raise it.")
+
+    saver = InMemorySaver()
+    with FixGraph(unopened, trail, saver) as graph:
+        graph.graph.update_state(PLACE, {"fix_id": "fix", "next": "decide"}, as_node="gate")
+        for _ in range(2):
+            end = graph.run("fix")
+            assert (end.outcome, end.attempts, end.waits) == ("escalated", 2, True)
+    trail.append(
+        SCOPE,
+        TransitionReopened(by="person:ada", reason="again", opens="gate-2"),
+    )
+    with FixGraph(Opened(FakeFix(["decide"])), trail, saver) as graph:
+        assert graph.run("fix").outcome == "refused"
