@@ -76,7 +76,7 @@ def waited(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
     while not holds(last := ask()):
         if time.monotonic() > until:
             raise TimeoutError(f"after {PATIENCE_S:.0f} s still {last}")
-        time.sleep(0.05)
+        time.sleep(0.2)  # a key may ask 600 times a minute
     return last
 
 

@@ -21,7 +21,7 @@ from fallback_tier.service.http import (
     routes_session,
 )
 from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
-from fallback_tier.service.http.building import build_models
+from fallback_tier.service.http.building import build_models, build_routes
 from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.http.sessions import COOKIE, COOKIE_TLS, Sessions
@@ -101,6 +101,7 @@ def create_app(
         app.include_router(router)
     if pages is not None:
         pages.mount(app)
+    build_routes(app)
     build_models()
     return app
 

@@ -9,8 +9,10 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from fallback_tier.service.http import building
 
 SCRIPT = """
+import gc
 import tempfile
 from pathlib import Path
+from pydantic import TypeAdapter
 from fallback_audit.frozen import Frozen
 from fallback_tier.service.http import building
 from tests.service.scenario import service_scenario
@@ -20,15 +22,22 @@ def below(model):
         yield one
         yield from below(one)
 
+def adapters():
+    return {id(one) for one in gc.get_objects() if isinstance(one, TypeAdapter)}
+
 def unbuilt():
     return [one.__name__ for one in below(Frozen) if not one.__pydantic_complete__]
 
 assert len(unbuilt()) > 50
 assert building.unbuilt_adapters()
 with tempfile.TemporaryDirectory() as place, service_scenario(Path(place)) as service:
-    service.client()
+    client = service.client()
     assert unbuilt() == []
     assert building.unbuilt_adapters() == []
+    there = adapters()
+    for path in ("/v1/fixes", "/v1/reviews/x", "/v1/audit/events", "/v1/session", "/nowhere"):
+        client.get(path)
+    assert adapters() - there == set()
 """
 
 
