@@ -1,12 +1,15 @@
 """What an engine is given to run one fix: all that a worker anywhere needs, and no key."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.policies import ProviderLimits
+from fallback_tier.fleet.store.reading import Ordered
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
@@ -54,3 +57,23 @@ class FixOrder(Frozen):
                 "gates": self.source.gates,
             }
         )
+
+
+def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
+    """The order of a fix, by what was planned and how the campaign stands now."""
+    fix, delivery = ordered.fix, campaign.delivery
+    below = f"{fix.repository}/{fix.fix_id}"
+    return FixOrder(
+        fix_id=fix.fix_id,
+        campaign=fix.campaign,
+        repository=fix.repository,
+        source=RepositorySettings.model_validate_json(ordered.source),
+        base_commit=ordered.base_commit,
+        advisory_id=fix.advisory_id,
+        advisory=json.loads(ordered.advisory),
+        ecosystem=fix.ecosystem,
+        configuration=campaign.configuration().recorded(),
+        output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
+        report=None if delivery.reports is None else delivery.reports / below,
+        provider=campaign.provider_limits(),
+    )

@@ -32,6 +32,9 @@ NOT_SHOWN = "not_shown"
 IN_PART = "in_part"
 APPROVED = "approved"
 
+#: What lets an escalated fix go on, or ends it for good.
+_DECISIONS = frozenset(kind.__name__ for kind in (ReviewDecided, TransitionReopened, BudgetRaised))
+
 
 class FleetRecord:
     """The record of a state folder, or the database's, opened when it is there. ``close`` it at the end."""
@@ -40,6 +43,7 @@ class FleetRecord:
         self._state_dir = state_dir
         self._settings = settings
         self._reader: TrailReader | None = None
+        self._read = 0
 
     def __call__(self, fix_id: str) -> FixFacts | None:
         """None: it is not on record. Raises AuditStoreError; the next call opens the store anew."""
@@ -52,6 +56,21 @@ class FleetRecord:
         except AuditStoreError:
             self.close()
             raise
+
+    def decided(self) -> frozenset[str]:
+        """The fixes about which a person has decided something since the last call; at the first, ever.
+        Raises AuditStoreError: then the next call tells the same again."""
+        if self._reader is None:
+            self._reader = open_record(self._state_dir, self._settings)
+        if self._reader is None:
+            return frozenset()
+        try:
+            found = [*self._reader.events(kinds=_DECISIONS, after=self._read)]
+        except AuditStoreError:
+            self.close()
+            raise
+        self._read = found[-1].seq if found else self._read
+        return frozenset(it.scope.fix_id for it in found)
 
     def close(self) -> None:
         """Idempotent."""

@@ -4,7 +4,6 @@ Nothing of it is in memory alone: a runner that is killed is followed by another
 finds its fixes in the store, their workers by the engine, and how they ended in the record.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +14,18 @@ from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.store.reading import MAX_PAGE, Ordered
+from fallback_tier.fleet.store.reading import MAX_PAGE
 from fallback_tier.fleet.store.store import FleetStore
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.problem import Problem, problem_of
-from fallback_tier.workers.repositories import RepositorySettings
 
-#: Between two looks (seconds).
-TICK_S = 0.5
+#: Between two looks (seconds), and more for each fix that runs: a thousand are asked about every 20 s.
+TICK_S, TICK_OF_ONE_S = 0.5, 0.02
+
+#: Between two looks at what running fixes have used (seconds).
+PROGRESS_S = 5.0
 
 #: Between two looks at escalated fixes: has a person decided? A person needs longer than that.
 DECISIONS_S = 2.0
@@ -41,6 +42,13 @@ _PASSING = frozenset({"fleet_store", "audit_store"})
 #: Reads a fix's trail; None: it is not on record.
 Facts = Callable[[str], FixFacts | None]
 
+#: The fixes about which somebody has decided since it was asked the last time; None: anybody may have.
+Decided = Callable[[], frozenset[str] | None]
+
+
+def anybody() -> None:
+    """Whoever doesn't know which fixes were decided."""
+
 
 class Runner:
     """Runs one campaign with one engine. ``holder``: who this is, the same for who follows it."""
@@ -53,6 +61,7 @@ class Runner:
         facts: Facts,
         *,
         holder: str,
+        decided: Decided = anybody,
         sleep: Callable[[float], None] = time.sleep,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
@@ -61,9 +70,11 @@ class Runner:
         self._engine = engine
         self._facts = facts
         self._holder = holder
+        self._decided = decided
         self._sleep = sleep
         self._on_change = on_change
         self._decisions_at = 0.0
+        self._progress_at = 0.0
 
     def run(self) -> CampaignState:
         """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
@@ -71,7 +82,7 @@ class Runner:
         try:
             while not self.step():
                 self._on_change()
-                self._sleep(TICK_S)
+                self._sleep(max(TICK_S, TICK_OF_ONE_S * len(self._running())))
         finally:
             self._leave()
             self._on_change()
@@ -84,9 +95,12 @@ class Runner:
         store.take_over(name, self._holder)
         state = store.campaign(name).state
         running = self._running()
+        closely = store.clock() >= self._progress_at
+        if closely:
+            self._progress_at = store.clock() + PROGRESS_S
         for fix in running:
             if fix.holder == self._holder:
-                self._look(fix, cancelling=state is CampaignState.CANCELLED)
+                self._look(fix, closely, cancelling=state is CampaignState.CANCELLED)
         self._look_at_decisions()
         if state is CampaignState.RUNNING:
             self._start()
@@ -138,10 +152,12 @@ class Runner:
 
     # --- Looking ----------------------------------------------------------------------------------
 
-    def _look(self, fix: FleetFix, *, cancelling: bool) -> None:
+    def _look(self, fix: FleetFix, closely: bool, *, cancelling: bool) -> None:
         if cancelling:
             self._engine.cancel(fix.fix_id)
         found = self._engine.state(fix.fix_id)
+        if found.phase is Phase.ACTIVE and not closely:
+            return
         facts = self._facts(fix.fix_id) or FixFacts()
         match found.phase:
             case Phase.ACTIVE:
@@ -183,7 +199,8 @@ class Runner:
         if now < self._decisions_at:
             return
         self._decisions_at = now + DECISIONS_S
-        refresh(self._store, self._campaign.name, self._facts, self._engine)
+        name, only = self._campaign.name, self._decided()
+        refresh(self._store, name, self._facts, engine=self._engine, only=only)
 
     def _leave(self) -> None:
         """Workers of this process have ended: their fixes wait for the next runner, and their take does
@@ -202,10 +219,17 @@ class Runner:
         self._store.release(self._campaign.name, self._holder)
 
 
-def refresh(store: FleetStore, name: str, facts: Facts, engine: FleetEngine | None = None) -> int:
-    """Escalated fixes as the record has them now; returns how many go on."""
+def refresh(
+    store: FleetStore,
+    name: str,
+    facts: Facts,
+    *,
+    engine: FleetEngine | None = None,
+    only: frozenset[str] | None = None,
+) -> int:
+    """Escalated fixes (``only`` these of them) as the record has them now; returns how many go on."""
     go_on = 0
-    for fix in store.fixes(name, state=FixState.ESCALATED):
+    for fix in _escalated(store, name, only):
         now = facts(fix.fix_id)
         if now is None or (now.state is FixState.ESCALATED and now.why == fix.why):
             continue
@@ -218,24 +242,17 @@ def refresh(store: FleetStore, name: str, facts: Facts, engine: FleetEngine | No
     return go_on
 
 
-def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
-    """The order of a fix, by what was planned and how the campaign stands now."""
-    fix, delivery = ordered.fix, campaign.delivery
-    below = f"{fix.repository}/{fix.fix_id}"
-    return FixOrder(
-        fix_id=fix.fix_id,
-        campaign=fix.campaign,
-        repository=fix.repository,
-        source=RepositorySettings.model_validate_json(ordered.source),
-        base_commit=ordered.base_commit,
-        advisory_id=fix.advisory_id,
-        advisory=json.loads(ordered.advisory),
-        ecosystem=fix.ecosystem,
-        configuration=campaign.configuration().recorded(),
-        output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
-        report=None if delivery.reports is None else delivery.reports / below,
-        provider=campaign.provider_limits(),
-    )
+def _escalated(store: FleetStore, name: str, only: frozenset[str] | None) -> Iterator[FleetFix]:
+    if only is None:
+        after = -1
+        while page := store.fixes(name, state=FixState.ESCALATED, after=after):
+            after = page[-1].number
+            yield from page
+        return
+    for fix_id in sorted(only):
+        fix = store.fix(fix_id)
+        if fix is not None and fix.campaign == name and fix.state is FixState.ESCALATED:
+            yield fix
 
 
 @contextmanager

@@ -6,16 +6,21 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.demo.projects import copy_project
+from fallback_tier.fleet.model import FixState
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.wiring import RecordSettings
+from fallback_tier.wiring.trail import read_trail
 from tests.waiting import PATIENCE_S, becomes
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -105,6 +110,9 @@ def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> N
     becomes(lambda: len([*locks.glob("*.lock")]) == 2, "two workers are at work")
     os.kill(first.pid, signal.SIGKILL)
     first.wait(PATIENCE_S)
+    worker, _ = sorted(locks.glob("*.lock"))
+    becomes(worker.read_text, "the worker has said who it is")
+    os.kill(int(worker.read_text()), signal.SIGKILL)
 
     said = asked(run(place), code=8)
     assert "going on (4 fixes, running)" in said
@@ -113,6 +121,9 @@ def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> N
     assert [fix["state"] for fix in found["fixes"]] == ["partly"] * 4
     assert [fix["why"] for fix in found["fixes"]] == ["not_shown"] * 4
     assert starts(place) == {fix["fix_id"]: 1 for fix in found["fixes"]}
+    takes = {fix["fix_id"]: fix["takes"] for fix in found["fixes"]}
+    assert takes[worker.stem] == 2
+    assert sorted(takes.values()) == [1, 1, 1, 2]
     assert len([*(place / "patches").glob("*/*.patch")]) == 4
 
     # Made once for all advisories of a repository: its base tree. The two have the same content, so
@@ -165,3 +176,32 @@ def test_a_cancelled_campaign_ends_its_workers(place: Path) -> None:
     said = asked(command(place, "resume", "spring"))
     assert "4 fixes are queued again" in said
     assert status(place)["counts"]["queued"] == 4
+
+
+def test_two_machines_share_a_list_and_run_nothing_twice(place: Path, postgres_url: str) -> None:
+    """Each with a state folder of its own, list and record in PostgreSQL."""
+    stores = ["--fleet-store", f"{postgres_url}_list", "--audit-store", postgres_url]
+    text = CAMPAIGN.replace("fixes_per_host = 2", "fixes_per_host = 1")
+    (place / "CAMPAIGN.toml").write_text(text)
+    base = [str(SCRIPT), "fleet", "run", str(place / "CAMPAIGN.toml"), *stores]
+    machines = [
+        subprocess.Popen(
+            [*base, "--keys", str(place / "keys"), "--state-dir", str(place / name)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in ("one", "other")
+    ]
+    said = [machine.communicate(timeout=PATIENCE_S)[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [8, 8], said
+    record = RecordSettings(database=SecretStr(postgres_url), keys=place / "keys")
+    with (
+        open_store(place, f"{postgres_url}_list") as store,
+        closing(read_trail(place, record)) as trail,
+    ):
+        fixes = store.fixes("spring")
+        begun = Counter(it.scope.fix_id for it in trail.events(kinds=frozenset({"FixStarted"})))
+    assert [one.state for one in fixes] == [FixState.PARTLY] * 4
+    assert begun == {one.fix_id: 1 for one in fixes}
+    assert [one.takes for one in fixes] == [1] * 4

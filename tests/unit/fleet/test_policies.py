@@ -13,6 +13,7 @@ from fallback_tier.fleet.policies import (
     Candidate,
     ProviderLimits,
     StartLimits,
+    cap_of,
     in_order,
     may_start,
     overloaded,
@@ -194,3 +195,11 @@ def test_an_overload_holds_all_back_longer_each_time(times: int) -> None:
     assert refused.strikes == times
     answered = settle(bucket, limits, reserved=100, used=1, now=now)
     assert answered.strikes == 0
+
+
+def test_a_cap_that_a_person_raised_counts() -> None:
+    limits = StartLimits(fixes_at_once=1, cap=20, fix_cap=5)
+    assert cap_of(fix(0, cap=9), limits) == 9
+    assert cap_of(fix(0, cap=3), limits) == 5
+    assert may_start([fix(0, cap=9)], [], 12, limits, 0.0) == []
+    assert may_start([fix(0)], [], 12, limits, 0.0) == [fix(0)]

@@ -1,13 +1,17 @@
 """What the record says of a fix, as the list has it."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from fallback_audit.events import AuditEvent, BudgetRaised, ReviewDecided, TransitionReopened
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.fleet.model import FixState
-from fallback_tier.fleet.record import APPROVED, NOT_SHOWN, facts_of
+from fallback_tier.fleet.record import APPROVED, NOT_SHOWN, FleetRecord, facts_of
+from fallback_tier.wiring import RecordSettings, audit_db
 from tests.fakes.audit import MemoryAudit
 from tests.unit.audit import trails
 
@@ -84,3 +88,20 @@ def test_a_cap_that_a_person_raised_is_known() -> None:
 
 def test_what_nobody_has_begun_is_not_on_record() -> None:
     assert facts_of(MemoryAudit(), "fix-1") is None
+
+
+def test_who_was_decided_about_is_told_once(tmp_path: Path) -> None:
+    settings = RecordSettings(keys=tmp_path / "keys")
+    with closing(FleetRecord(tmp_path, settings)) as record:
+        assert record.decided() == frozenset()  # there is no record yet
+        assert record("fix-1") is None
+        with closing(SqliteAuditStore(audit_db(tmp_path))) as audit:
+            for event in trails.cap_reached():
+                audit.append(trails.SCOPE, event)
+            assert record.decided() == frozenset()
+            audit.append(trails.SCOPE, TransitionReopened(opens="gate-2", by=BY, reason=WHY))
+            assert record.decided() == {trails.SCOPE.fix_id}
+            assert record.decided() == frozenset()
+            facts = record(trails.SCOPE.fix_id)
+        assert facts is not None
+        assert facts.state is None

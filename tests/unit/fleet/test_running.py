@@ -10,7 +10,7 @@ from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
-from fallback_tier.fleet.running import MAX_TAKES, Runner, alone
+from fallback_tier.fleet.running import MAX_TAKES, Runner, alone, refresh
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.workers.problem import Problem
 from tests.unit.fleet.made import NAME, fix, planned
@@ -238,3 +238,15 @@ def test_there_is_one_runner_a_state_folder(tmp_path: Path) -> None:
         pass
     with alone(tmp_path):
         pass
+
+
+def test_only_what_was_decided_is_looked_at(bench: Bench) -> None:
+    bench.runner.step()
+    bench.record |= {"fix-0": ESCALATED, "fix-1": ESCALATED}
+    for name in ("fix-0", "fix-1"):
+        bench.say(name, Phase.WAITING)
+    bench.engine.room = 0
+    bench.runner.step()
+    bench.record |= {"fix-0": FIXED, "fix-1": FIXED}
+    refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-1", "fix-2", "fix-9"}))
+    assert bench.states() == ["escalated", "fixed", "queued"]
