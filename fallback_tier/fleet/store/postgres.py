@@ -30,6 +30,9 @@ STATEMENT_TIMEOUT_MS = 60_000
 #: A writer that says nothing any more lets the others go on after this time (milliseconds).
 IDLE_TIMEOUT_MS = 20_000
 
+#: Writers of a schema take turns, to the end of the transaction.
+_TURNS = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+
 _Connection: TypeAlias = "psycopg.Connection[DictRow]"
 
 
@@ -93,9 +96,7 @@ class PostgresTables:
         with self._lock, self._explained():
             connection = self._connected()
             with connection.transaction():
-                connection.execute(
-                    "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,)
-                )
+                connection.execute(_TURNS, (self._schema,))
                 yield _Session(connection)
 
     def _connected(self) -> _Connection:
@@ -122,11 +123,11 @@ class PostgresTables:
             for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
                 limit = STATEMENT_TIMEOUT_MS if setting[0] == "s" else IDLE_TIMEOUT_MS
                 connection.execute("SELECT set_config(%s, %s, false)", (setting, str(limit)))
-            there = connection.execute(
-                "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)
-            ).fetchone()
-            if there is None:
-                connection.execute(composing.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
+            there = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+            with connection.transaction():  # "IF NOT EXISTS" alone fails where two come at once
+                connection.execute(_TURNS, (self._schema,))
+                if connection.execute(there, (self._schema,)).fetchone() is None:
+                    connection.execute(composing.SQL("CREATE SCHEMA {}").format(schema))
             connection.execute(composing.SQL("SET search_path TO {}, pg_temp").format(schema))
         except BaseException:
             connection.close()

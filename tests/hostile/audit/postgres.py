@@ -23,6 +23,7 @@ class Killable:
         self._keepers: list[
             subprocess.Popen[bytes]
         ] = []  # each removes the server's folder when it is closed
+        self._doomed: list[int] = []
 
     def url(self, schema: str) -> str:
         return f"{self._server.url()}&schema={schema}"
@@ -32,9 +33,11 @@ class Killable:
             connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
     def kill_a_backend(self) -> None:
-        """kill -9 of one process that serves a client: the server drops all of them, and recovers."""
+        """kill -9 of one process that serves a client: the server ends all of its own, and recovers."""
         backends = self._children(lambda title: "postgres: postgres" in title)
         if backends:
+            # The server answers on until it has noticed, and then ends what it has just begun.
+            self._doomed = self._children(lambda title: True)
             _kill(backends[0])
 
     def kill_server(self) -> None:
@@ -59,6 +62,9 @@ class Killable:
 
     def wait_until_it_answers(self) -> None:
         """Until it answers again, after ``kill_a_backend``."""
+        for pid in self._doomed:
+            _wait_for_end(pid)
+        self._doomed = []
         until = time.monotonic() + servers.START_TIMEOUT_S
         while True:
             try:

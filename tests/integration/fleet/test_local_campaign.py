@@ -97,6 +97,11 @@ def starts(place: Path) -> Counter[str]:
         reader.close()
 
 
+def at_work(locks: Path) -> list[Path]:
+    """The locks of workers that have said who they are."""
+    return sorted(it for it in locks.glob("*.lock") if it.stat().st_size)
+
+
 def folders(place: Path) -> int:
     return sum(it.is_dir() for it in place.iterdir())
 
@@ -107,11 +112,10 @@ def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> N
     )
     state = place / "state"
     locks = state / "fleet" / "workers"
-    becomes(lambda: len([*locks.glob("*.lock")]) == 2, "two workers are at work")
+    becomes(lambda: len(at_work(locks)) == 2, "two workers have said who they are")
     os.kill(first.pid, signal.SIGKILL)
     first.wait(PATIENCE_S)
-    worker, _ = sorted(locks.glob("*.lock"))
-    becomes(worker.read_text, "the worker has said who it is")
+    worker = at_work(locks)[0]
     os.kill(int(worker.read_text()), signal.SIGKILL)
 
     said = asked(run(place), code=8)

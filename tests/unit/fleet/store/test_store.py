@@ -94,6 +94,11 @@ def test_two_runners_never_start_the_same(store: FleetStore, opened: Opened) -> 
     assert sorted(claimed) == [one.fix_id for one in ONE_EACH]
 
 
+def test_several_may_open_it_first(opened: Opened) -> None:
+    at_once([opened] * 6)
+    assert opened().campaigns() == ()
+
+
 def test_an_end_is_told_once_and_by_its_holder(store: FleetStore) -> None:
     store.create(planned(ONE_EACH))
     store.claim(NAME, "one", LIMITS)
