@@ -58,6 +58,7 @@ class OpenFix:
         self._repo = repo
         self._steps: FixSteps | None = None
         self._how: Deliver = deliver
+        self._delivered: OneFix | None = None
         self.state = FixState()
         #: Who watches, and the worktree: until it is delivered.
         self.working = ExitStack()
@@ -94,8 +95,14 @@ class OpenFix:
     def deliver(self) -> OneFix:
         """After the last step: put the patch, where there is one, where it was asked for.
 
-        What is on record as delivered is not delivered again. Raises what delivering raises.
+        What is on record as delivered is not delivered again, nor what this object has delivered. Raises
+        what delivering raises.
         """
+        if self._delivered is None:
+            self._delivered = self._deliver()
+        return self._delivered
+
+    def _deliver(self) -> OneFix:
         asked, result = self._asked, self._ended_with()
         self.working.close()
         if not isinstance(result, WithPatch):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,8 +251,11 @@ def _is_of(place: Path, server: Server) -> bool:
     return (place / "cwd").resolve() == (server.place / "data").resolve()
 
 
-def campaign(minutes: float, seed: int, only: str | None) -> list[Row]:
-    """Rounds of each kind in turn, until the time is over; every kind is had once."""
+def campaign(
+    minutes: float, seed: int, only: str | None, keep: Callable[[list[Row]], None]
+) -> list[Row]:
+    """Rounds of each kind in turn, until the time is over; every kind is had once. ``keep`` is given the
+    rows after each round: one that is cut off has its figures."""
     rows = {kind: Row((kind.__doc__ or "").strip()) for kind in KINDS}
     until = time.monotonic() + minutes * 60
     with ExitStack() as opened:
@@ -275,9 +278,14 @@ def campaign(minutes: float, seed: int, only: str | None) -> list[Row]:
                 kind(world, rows[kind])
                 rounds += 1
                 _tell(rows[kind])
+                keep(_had(rows.values()))
         finally:
             world.server.stop()
-    return [row for row in rows.values() if row.faults]
+    return _had(rows.values())
+
+
+def _had(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.faults]
 
 
 def _tell(row: Row) -> None:
@@ -305,9 +313,12 @@ def main() -> None:
     parser.add_argument("--only", choices=[kind.__name__ for kind in KINDS])
     parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
-    rows = campaign(given.minutes, given.seed, given.only)
-    if given.report:
-        REPORT.write_text(report(rows, given.seed))
+
+    def keep(rows: list[Row]) -> None:
+        if given.report:
+            REPORT.write_text(report(rows, given.seed))
+
+    rows = campaign(given.minutes, given.seed, given.only, keep)
     if not all(row.ok for row in rows):
         sys.exit(1)
 

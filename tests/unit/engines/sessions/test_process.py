@@ -1,0 +1,126 @@
+"""A fix's process: asked for steps over pipes, ended with whoever asks (ADR-0086)."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.engines.sessions.messages import Request, Standing, Step
+from fallback_tier.engines.sessions.process import FixProcess, SessionOverError, start_process
+from tests.engines.scenario import EngineScenario
+
+ROOT = Path(__file__).parents[4]
+COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
+
+
+def _with_process(
+    scenario: EngineScenario, name: str, work: Callable[[FixProcess], Awaitable[None]]
+) -> None:
+    async def run() -> None:
+        log = scenario.root / "log"
+        process = await start_process(COMMAND, scenario.order(name), log, ROOT)
+        try:
+            await work(process)
+        finally:
+            await process.end()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> EngineScenario:
+    return EngineScenario(tmp_path)
+
+
+def test_a_step_that_does_not_follow_is_not_taken(scenario: EngineScenario) -> None:
+    """It was taken before, and whoever asked has not heard."""
+    name = scenario.add("short")
+
+    async def work(process: FixProcess) -> None:
+        opened = await process.heard()
+        assert opened.next == Step(1, "attempt")
+        first = await process.ask(Request("step", opened.next))
+        assert first.next == Step(1, "isolate")
+        recorded = scenario.kinds(name)
+        assert await process.ask(Request("step", opened.next)) == first
+        assert scenario.kinds(name) == recorded
+        assert (await process.ask(Request("deliver"))).delivered is False
+
+    _with_process(scenario, name, work)
+    assert scenario.kinds(name)[-1] == "PatchProposed"
+
+
+def test_it_takes_a_fix_to_its_end_and_delivers_once(scenario: EngineScenario) -> None:
+    name = scenario.add("short")
+
+    async def work(process: FixProcess) -> None:
+        standing = await process.heard()
+        while standing.next is not None:
+            standing = await process.ask(Request("step", standing.next))
+        assert standing.outcome == "verified"
+        for _ in range(2):
+            standing = await process.ask(Request("deliver"))
+            assert standing == Standing(
+                outcome="verified", patch_sha256=standing.patch_sha256, delivered=True
+            )
+
+    _with_process(scenario, name, work)
+    assert scenario.counted(name)["PatchDelivered"] == 1
+    scenario.check()
+
+
+def test_it_ends_in_good_order_with_whoever_asks(scenario: EngineScenario) -> None:
+    """In the midst of a step: the end of its input is the end of the worker, however that died."""
+    name = scenario.add("short")
+    scenario.hold_model(name)
+
+    async def work(process: FixProcess) -> None:
+        standing = await process.heard()
+        while standing.next is not None and standing.next.attempt == 1:
+            standing = await process.ask(Request("step", standing.next))
+        asked = asyncio.create_task(process.ask(Request("step", standing.next)))
+        while "ModelCalled" not in scenario.kinds(name):
+            await asyncio.sleep(0.05)
+        assert process.process.stdin is not None
+        process.process.stdin.close()
+        with pytest.raises(SessionOverError):
+            await asked
+        await process.process.wait()
+
+    _with_process(scenario, name, work)
+    assert not list((scenario.state / "worktrees").glob("*"))
+    scenario.let_model_answer(name)
+    scenario.by_the_loop(name)
+    scenario.check()
+
+
+def test_what_another_process_has_open_is_said_so(scenario: EngineScenario) -> None:
+    name = scenario.add("short")
+
+    async def work(process: FixProcess) -> None:
+        with pytest.raises(SessionOverError) as over:
+            await process.heard()
+        assert over.value.problem is not None
+        assert over.value.problem.is_held
+
+    with scenario.opened(name):
+        _with_process(scenario, name, work)
+
+
+def test_a_process_that_is_killed_is_over(scenario: EngineScenario) -> None:
+    name = scenario.add("short")
+    scenario.kill_at(name, 1, 3, before=True, worker=False)
+
+    async def work(process: FixProcess) -> None:
+        standing = await process.heard()
+        with pytest.raises(SessionOverError) as over:
+            await process.ask(Request("step", standing.next))
+        assert over.value.problem is None
+        with pytest.raises(SessionOverError):
+            await process.ask(Request("close"))
+        assert await process.process.wait() == -9
+        await process.end()
+
+    _with_process(scenario, name, work)
