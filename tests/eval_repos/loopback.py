@@ -6,7 +6,6 @@ to the real one. ``pip-audit`` asks OSV's query interface.
 
 import gzip
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +13,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.fakes.serving import serving
 from tests.recipes_bench.versions import affecting
-from tests.waiting import joined
 
 _BULK = "/-/npm/v1/security/advisories/bulk"
 _OSV = "/v1/query"
@@ -28,17 +27,10 @@ Record = Mapping[str, Any]
 def serve_advisories(records: Sequence[Record], npm: str) -> Iterator[str]:
     """Where it listens, until the block ends. ``npm``: the real registry."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
     bound = {"records": [dict(one) for one in records], "npm": npm.rstrip("/")}
     server.RequestHandlerClass = type("_Bound", (_Handler,), bound)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        joined(thread)
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

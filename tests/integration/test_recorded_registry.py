@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha512
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
 
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import write
+from tests.fakes.serving import listening
 from tests.registry import Universe, serve
 from tests.registry.recording import DEAD, Recording, at_registry, client_environ, serve_recorded
 from tests.registry.store import (
@@ -264,10 +264,8 @@ def test_a_page_in_html_says_the_same_as_in_json(tmp_path: Path) -> None:
 @contextmanager
 def folder_server(folder: Path) -> Iterator[str]:
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with listening(handler) as address:
+        yield address
 
 
 def test_hashes() -> None:

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
 from fallback_tier.outcome import SearchReplace
 from tests.fakes.messages_server import answer
-from tests.waiting import joined
+from tests.fakes.serving import listening
 
 #: How a retry is told that it must declare what its edits reach for.
 _DECLARE = re.compile(r'"capabilities": (\[[^\]]*\])')
@@ -129,16 +129,8 @@ def serving(author: Author) -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    reported.url = f"http://127.0.0.1:{listener.server_port}"
-    thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with listening(Handler) as reported.url:
         yield reported
-    finally:
-        listener.shutdown()
-        joined(thread)
-        listener.server_close()
 
 
 def _asked(body: dict[str, Any]) -> Asked:

@@ -11,7 +11,6 @@ index is under ``/-/``, where no npm package can be.
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
+from tests.fakes.serving import serving
 from tests.registry.server import Registry
 from tests.registry.store import (
     NPM,
@@ -38,7 +38,6 @@ from tests.registry.store import (
 )
 from tests.registry.universe import Universe
 from tests.registry.upstream import Upstream
-from tests.waiting import joined
 
 #: Nothing listens there (discard): a call that goes past the loopback registry ends at once.
 DEAD = "http://127.0.0.1:9"
@@ -209,18 +208,11 @@ def serve_recorded(
     """Serve from a thread until the block ends: replay, or with ``upstream`` record."""
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        server.daemon_threads = True
         url = f"http://127.0.0.1:{server.server_port}"
         recording = Recording(url, store, Path(scratch), upstream, listed)
         server.RequestHandlerClass = type("_Bound", (_Handler,), {"recording": recording})
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
+        with serving(server):
             yield recording
-        finally:
-            server.shutdown()
-            joined(thread)
-            server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

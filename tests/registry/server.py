@@ -8,7 +8,6 @@ kept, so that a test can say what was asked.
 import hashlib
 import html
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +20,8 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
+from tests.fakes.serving import serving
 from tests.registry.universe import PypiRelease, Universe
-from tests.waiting import joined
 
 _NPM_ABBREVIATED = "application/vnd.npm.install-v1+json"
 _SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
@@ -166,19 +165,12 @@ def serve(universe: Universe, *, pause_s: float = 0.0, token: str = "") -> Itera
     """
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        server.daemon_threads = True
         registry = Registry(f"http://127.0.0.1:{server.server_port}", universe, Path(scratch))
         server.RequestHandlerClass = type(
             "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s, "token": token}
         )
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
+        with serving(server):
             yield registry
-        finally:
-            server.shutdown()
-            joined(thread)
-            server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

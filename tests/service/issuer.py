@@ -4,20 +4,19 @@ import base64
 import hashlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests.waiting import joined
+from tests.fakes.serving import listening
 
 CLIENT, SECRET = "fallback-tier", "not-a-real-secret"
 
@@ -110,13 +109,5 @@ def issuing() -> Iterator[Issuer]:
         def log_message(self, *args: object) -> None:
             """Nobody reads it."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    issuer.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with listening(Handler) as issuer.address:
         yield issuer
-    finally:
-        server.shutdown()
-        server.server_close()
-        joined(thread)

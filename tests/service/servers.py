@@ -3,7 +3,6 @@
 import os
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,8 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from tests.fakes.serving import serving
 from tests.service.tls import Certificate
-from tests.waiting import PATIENCE_S, joined
+from tests.waiting import PATIENCE_S
 
 
 @contextmanager
@@ -117,11 +117,5 @@ def _listening(handler: type[BaseHTTPRequestHandler], tls: Certificate) -> Itera
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tls.chain, tls.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield f"https://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        joined(thread)

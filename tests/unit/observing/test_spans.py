@@ -1,9 +1,8 @@
 """A fix is a trace: attempts, gates and model calls in it, by the record's own times."""
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -15,9 +14,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from fallback_audit.events import AuditEvent
 from fallback_tier.observing import spans as module
 from fallback_tier.observing.spans import Spans, spans_for, trace_id_of
+from tests.fakes.serving import listening
 from tests.unit.audit import trails
 from tests.unit.observing.observed import ObservedTrail
-from tests.waiting import joined
 
 
 def told(place: Path, events: Sequence[AuditEvent], fix: str = "fix-1") -> list[ReadableSpan]:
@@ -144,15 +143,8 @@ def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", got
-    finally:
-        server.shutdown()
-        joined(thread)
-        server.server_close()
+    with listening(Handler) as address:
+        yield address, got
 
 
 def test_they_arrive_at_an_endpoint_that_is_configured_and_else_there_are_none(

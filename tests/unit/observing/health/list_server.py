@@ -1,11 +1,10 @@
 """A server on loopback that lists models, or says that it does not."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-from tests.waiting import joined
+from tests.fakes.serving import listening
 
 
 @contextmanager
@@ -24,12 +23,5 @@ def listing_models(status: int) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        joined(thread)
-        server.server_close()
+    with listening(Handler) as address:
+        yield address, asked
