@@ -2,14 +2,11 @@
 
 import errno
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
@@ -24,10 +21,9 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.stores.sqlite import PAGE_ROWS, SqliteAuditStore, open_readonly
 from fallback_audit.stores.sqlite_errors import store_error
 from fallback_audit.verifying.verify import verify
-from tests.unit.audit import writer
 from tests.unit.audit.tamper import behind_the_triggers, build, fixed_clock, report
 from tests.unit.audit.trails import SCOPE, recipe_verified, replayed, verified_on_retry
-from tests.waiting import PATIENCE_S, at_once, next_line
+from tests.waiting import at_once
 
 EVENT = SandboxDisabled(reason="a person said so")
 
@@ -188,51 +184,6 @@ def test_readers_refuse_altered_bytes(path: Path) -> None:
         pytest.raises(AuditIntegrityError, match=r"Event 3 .* payload's bytes do not match"),
     ):
         list(reader.events())
-
-
-# --- Many processes, and kill -9 ------------------------------------------------------------------
-
-
-def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, str(writer.__file__), str(path), name, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def test_eight_processes_make_one_chain(path: Path) -> None:
-    """They also race for creation, WAL mode and migration."""
-    processes = [start_writer(path, f"writer-{number}", 50) for number in range(8)]
-    acknowledged = [process.communicate(timeout=60)[0].split() for process in processes]
-    assert [process.returncode for process in processes] == [0] * 8
-    found = report(path)
-    assert (found.events, found.integrity_problem_count) == (400, 0)
-    sequences = sorted(int(seq) for messages in acknowledged for seq in messages[::2])
-    assert sequences == list(range(1, 401))
-
-
-def test_kill_9_loses_nothing_that_was_acknowledged(path: Path) -> None:
-    acknowledged: dict[int, str] = {}
-    cycles = 20
-    writers = [start_writer(path, "killed", 100_000)]
-    for cycle in range(cycles):
-        if cycle + 1 < cycles:  # the next one starts up while this one is at work
-            writers.append(start_writer(path, "killed", 100_000))
-        victim = writers[cycle]
-        assert victim.stdout is not None
-        messages = [next_line(victim)]
-        time.sleep(0.002 * (cycle % 7))
-        os.kill(victim.pid, signal.SIGKILL)
-        messages += victim.stdout.readlines()
-        victim.wait(PATIENCE_S)
-        victim.stdout.close()
-        for line in messages:
-            if line.endswith("\n"):
-                seq, leaf = line.split()
-                acknowledged[int(seq)] = leaf
-    with closing(open_readonly(path)) as reader:
-        stored = {event.seq: event.leaf for event in reader.events()}
-        assert verify(reader, checkpoints=None).integrity_problem_count == 0
-    assert len(acknowledged) >= cycles
-    assert acknowledged.items() <= stored.items()
 
 
 # --- Faults ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def test_processes_make_one_chain(backend: Backend) -> None:
 
 def test_kill_9_loses_nothing_that_was_acknowledged(backend: Backend) -> None:
     acknowledged: dict[int, str] = {}
-    victims = [start(backend, "killed", 100_000) for _ in range(2)]
+    victims = [start(backend, "killed", 100_000) for _ in range(4)]
     for number, victim in enumerate(victims):
         assert victim.stdout is not None
         messages = [next_line(victim)]
