@@ -125,7 +125,7 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
         return
     check_same_list(campaign.name, known.digest, campaign.digest)
     store.renew_settings(campaign.name, campaign.model_dump_json(), campaign.cap, campaign.fix_cap)
-    if known.state is CampaignState.CANCELLED:
+    if known.state is CampaignState.CANCELLED and not known.counts.get(FixState.RUNNING):
         raise CampaignError(
             f"Campaign {campaign.name!r} was cancelled.",
             next_step=f"`fallback-tier fleet resume {campaign.name}`, then run it again.",
@@ -168,8 +168,8 @@ def _say_what_waits(
     queued = store.campaign(campaign.name).counts.get(FixState.QUEUED, 0)
     if queued and state is CampaignState.RUNNING:
         console.print(
-            f"{queued:,} fixes stay queued: what is left of ${campaign.limits.usd} is less than one may "
-            "use. Raise limits.usd, and run it again."
+            f"fixes that stay queued: {queued:,}. What is left of ${campaign.limits.usd} is less than one "
+            "may use: raise limits.usd, and run it again."
         )
 
 

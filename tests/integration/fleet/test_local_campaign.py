@@ -160,7 +160,7 @@ def test_money_that_is_not_there_starts_nothing(place: Path) -> None:
     paid = {"answer": PLAN, "usage": {"input_tokens": 400_000, "output_tokens": 100}}
     (place / "script.json").write_text(json.dumps([paid]))
     said = asked(run(place), code=4)
-    assert "1 fixes stay queued" in said
+    assert "fixes that stay queued: 1." in said
     with open_store(place / "state") as store:
         line = store.campaign("spring")
     assert (line.spent, line.reserved) == (400_100, 0)

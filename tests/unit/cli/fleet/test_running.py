@@ -1,0 +1,57 @@
+"""``fleet run`` of a campaign that is there: which one goes on."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fallback_tier.cli.fleet.running import _find_or_plan
+from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.policies import StartLimits
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.store import FleetStore, open_store
+from tests.unit.fleet.made import NAME, fix, planned
+
+CAMPAIGN = Campaign(
+    name=NAME,
+    advisories=(Path("/a"),),
+    repositories={"app": CampaignRepository(path=Path("/src"))},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FleetStore:
+    one = open_store(tmp_path)
+    made = planned([fix(0, "one"), fix(1, "other")])
+    one.create(made.model_copy(update={"digest": CAMPAIGN.digest}))
+    return one
+
+
+def find(store: FleetStore, campaign: Campaign, tmp_path: Path) -> None:
+    _find_or_plan(store, campaign, tmp_path, Console(quiet=True))
+
+
+def test_its_limits_are_the_files_from_now_on(store: FleetStore, tmp_path: Path) -> None:
+    limits = CAMPAIGN.limits.model_copy(update={"usd": "9", "usd_per_fix": "1"})
+    find(store, CAMPAIGN.model_copy(update={"limits": limits}), tmp_path)
+    assert (store.campaign(NAME).cap, store.campaign(NAME).fix_cap) == (9_000_000, 1_000_000)
+    assert '"usd":"9"' in store.settings(NAME)
+
+
+def test_another_list_under_its_name_is_refused(store: FleetStore, tmp_path: Path) -> None:
+    other = CAMPAIGN.model_copy(update={"advisories": (Path("/b"),)})
+    with pytest.raises(CampaignError, match="other repositories or advisories"):
+        find(store, other, tmp_path)
+
+
+def test_a_cancelled_one_goes_on_only_to_end_what_runs(store: FleetStore, tmp_path: Path) -> None:
+    """Its runner was killed before it could end its workers."""
+    store.claim(NAME, "one", StartLimits(fixes_at_once=1))
+    store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])
+    find(store, CAMPAIGN, tmp_path)
+    store.release(NAME, "one")
+    (fix_,) = [one for one in store.fixes(NAME) if one.holder == "one"]
+    store.end(fix_.fix_id, "one", FixFacts(state=FixState.CANCELLED))
+    with pytest.raises(CampaignError, match="was cancelled"):
+        find(store, CAMPAIGN, tmp_path)
