@@ -16,7 +16,6 @@ from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.store.reading import MAX_PAGE
 from fallback_tier.fleet.store.store import FleetStore
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.problem import Problem, problem_of
@@ -134,7 +133,7 @@ class Runner:
         return bool(waiting) and all(one.not_before <= now for one in waiting)
 
     def _running(self) -> tuple[FleetFix, ...]:
-        return self._store.fixes(self._campaign.name, state=FixState.RUNNING, limit=MAX_PAGE)
+        return tuple(self._store.every(self._campaign.name, FixState.RUNNING))
 
     # --- Starting ---------------------------------------------------------------------------------
 
@@ -244,10 +243,7 @@ def refresh(
 
 def _escalated(store: FleetStore, name: str, only: frozenset[str] | None) -> Iterator[FleetFix]:
     if only is None:
-        after = -1
-        while page := store.fixes(name, state=FixState.ESCALATED, after=after):
-            after = page[-1].number
-            yield from page
+        yield from store.every(name, FixState.ESCALATED)
         return
     for fix_id in sorted(only):
         fix = store.fix(fix_id)

@@ -11,7 +11,6 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fleet.opening import opened
 from fallback_tier.cli.fleet.showing import (
     Watching,
-    every,
     fixes_table,
     line_document,
     lines_table,
@@ -117,7 +116,7 @@ def report(arguments: argparse.Namespace) -> int:
     with opened(arguments) as (store, facts):
         name = arguments.campaign
         refresh(store, name, facts)
-        line, fixes = store.campaign(name), every(store, name)
+        line, fixes = store.campaign(name), list(store.every(name))
         document = report_document(line, fixes)
         if arguments.html:
             try:

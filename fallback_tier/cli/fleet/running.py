@@ -22,7 +22,7 @@ from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable, read
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.local.job import FleetSecrets, Place
-from fallback_tier.fleet.model import CampaignState, FixState, FleetFix
+from fallback_tier.fleet.model import CampaignState, FixState
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.running import Runner, alone
@@ -173,17 +173,10 @@ def _say_what_waits(
         )
 
 
-def _refused(store: FleetStore, name: str) -> Iterator[FleetFix]:
-    after = -1
-    while page := store.fixes(name, state=FixState.REFUSED, after=after):
-        after = page[-1].number
-        yield from page
-
-
 def _exit_code(store: FleetStore, name: str) -> int:
     """The worst that is left to do; what is not affected leaves nothing."""
     counts = store.campaign(name).counts
-    if all(one.why == RefusalReason.NOT_AFFECTED for one in _refused(store, name)):
+    if all(one.why == RefusalReason.NOT_AFFECTED for one in store.every(name, FixState.REFUSED)):
         counts = counts | {FixState.REFUSED: 0}
     worst = (
         (FixState.FAILED, exit_codes.ENVIRONMENT),

@@ -77,7 +77,7 @@ def status_document(reader: FleetReader, name: str) -> dict[str, Any]:
     """For machines: the campaign, and every fix."""
     return {
         **line_document(reader.campaign(name)),
-        "fixes": [*map(fix_document, every(reader, name))],
+        "fixes": [*map(fix_document, reader.every(name))],
     }
 
 
@@ -101,14 +101,6 @@ def fix_document(fix: FleetFix) -> dict[str, Any]:
     """A fix, money in dollars."""
     left = {"campaign", "cap", "cost", "holder", "not_before"}
     return {**fix.model_dump(mode="json", exclude=left), "usd": _dollars(fix.cost)}
-
-
-def every(reader: FleetReader, name: str) -> list[FleetFix]:
-    """All fixes of a campaign, page by page."""
-    found: list[FleetFix] = []
-    while page := reader.fixes(name, after=found[-1].number if found else -1):
-        found += page
-    return found
 
 
 def _dollars(micro: int | None) -> str | None:

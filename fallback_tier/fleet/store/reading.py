@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from fallback_audit.frozen import Frozen
@@ -59,6 +59,13 @@ class FleetReader:
             return fixes_of(
                 session, f"{where} ORDER BY number LIMIT ?", *values, min(limit, MAX_PAGE)
             )
+
+    def every(self, name: str, state: FixState | None = None) -> Iterator[FleetFix]:
+        """All of them in the queue's order, read page by page: what changes meanwhile may be missed."""
+        after = -1
+        while page := self.fixes(name, state=state, after=after):
+            after = page[-1].number
+            yield from page
 
     def fix(self, fix_id: str) -> FleetFix | None:
         """One; None: no campaign here has it."""

@@ -10,6 +10,7 @@ import pytest
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.policies import StartLimits
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
+from fallback_tier.fleet.store import reading
 from fallback_tier.fleet.store.reading import FleetReader
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore, open_store
 from tests.unit.fleet.made import NAME, fix, planned
@@ -63,6 +64,14 @@ def test_a_campaign_is_made_once(store: FleetStore) -> None:
     assert store.fixes(NAME, after=1, limit=1) == (ONE_EACH[2],)
     ordered = store.ordered("fix-3")
     assert (ordered.base_commit, ordered.advisory) == ("c" * 40, '{"id": "TEST-3"}')
+
+
+def test_all_are_read_page_by_page(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(planned(ONE_EACH))
+    store.claim(NAME, "one", LIMITS)
+    monkeypatch.setattr(reading, "MAX_PAGE", 1)
+    assert [one.number for one in store.every(NAME)] == [0, 1, 2, 3]
+    assert [one.number for one in store.every(NAME, FixState.RUNNING)] == [0, 1]
 
 
 def test_what_is_not_there_is_said(store: FleetStore) -> None:
