@@ -56,12 +56,12 @@ async def campaign(place: Path, sizes: Sizes) -> dict[str, Any]:
         for number in range(20):
             for event in trails.cap_reached():
                 store.append(Scope(fix_id=f"fix-{number}", gate_transition_id="gate-1"), event)
-    load, began = os.getloadavg()[0], time.monotonic()
+    load, began, at = os.getloadavg()[0], time.monotonic(), datetime.now(UTC)
     with served(state, CONFIG.format(app=app)) as service:
         figures = await _phases(service, state, sizes)
         figures["server_errors_in_log"] = sum("Traceback" in line for line in service.said)
     facts = {
-        "begun": datetime.now(UTC).isoformat(timespec="minutes"),
+        "begun": at.isoformat(timespec="minutes"),
         "seconds": round(time.monotonic() - began),
         "cores": len(os.sched_getaffinity(0)),
         "nice": os.nice(0),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.load.campaign import GOAL
-from tests.load.phases import CLOSED, MIX, OPEN
+from tests.load.phases import CLOSED, MIX, OPEN, slope_kb_a_minute
 
 
 def page(figures: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
@@ -43,7 +43,8 @@ over {OPEN} connections, and a latency counts from then, whether a connection wa
   of {GOAL:g} is {met}.
 - **Memory**: {memory["first_mb"]:g} MB resident at the beginning of the long phase,
   {memory["last_mb"]:g} at its end, {memory["most_mb"]:g} at most; without the first fifth it changes by
-  {memory["slope_kb_a_minute"]:+g} KB a minute (least squares).
+  {memory["slope_kb_a_minute"]:+g} KB a minute (least squares), in its second half by
+  {_second_half(memory):+.0f}.
 - **Event streams**: {streams["heard_all_in_order"]} of {streams["readers"]} readers at once heard all
   {streams["events"]} events of a fix, once each and in order.
 
@@ -51,6 +52,14 @@ Begun {machine["begun"]}, {machine["seconds"]:,} s in all, on {machine["cores"]}
 as well: load average {machine["load_before"]:g} before, {machine["load_after"]:g} after; service and
 driver at nice {machine["nice"]}. Python {machine["python"]}, {versions}.
 """
+
+
+def _second_half(memory: dict[str, Any]) -> float:
+    """KB a minute, of the points that are kept, which are equally far apart."""
+    mb = memory["points_mb"]
+    every_s = 60 * memory["minutes"] / max(1, len(mb) - 1)
+    half = [(every_s * place, one) for place, one in enumerate(mb)][len(mb) // 2 :]
+    return slope_kb_a_minute(half)
 
 
 def _row(name: str, phase: dict[str, Any]) -> str:

@@ -141,11 +141,15 @@ class Memory:
 
     def slope_kb_a_minute(self) -> float:
         """Of the line through all points but the first fifth, when caches fill (least squares)."""
-        points = self.points[len(self.points) // 5 :]
-        mean_x = sum(x for x, _ in points) / len(points)
-        mean_y = sum(y for _, y in points) / len(points)
-        spread = sum((x - mean_x) ** 2 for x, _ in points) or 1.0
-        return 1024 * 60 * sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+        return slope_kb_a_minute(self.points[len(self.points) // 5 :])
+
+
+def slope_kb_a_minute(points: list[tuple[float, float]]) -> float:
+    """Of the line through points in seconds and megabytes (least squares)."""
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    spread = sum((x - mean_x) ** 2 for x, _ in points) or 1.0
+    return 1024 * 60 * sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
 
 
 async def followed(service: Running, state: Path, readers: int) -> dict[str, Any]:
