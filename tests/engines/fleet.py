@@ -12,7 +12,7 @@ from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster
 from fallback_tier.engines.temporal.messages import Limits
 from tests.engines.scenario import EngineScenario
-from tests.waiting import becomes, next_line
+from tests.waiting import PATIENCE_S, becomes, next_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +27,7 @@ class Fleet:
     scenario: EngineScenario
     cluster: Cluster
     limits: Limits = QUICK
+    patience_s: float = PATIENCE_S
     workers: "dict[str, subprocess.Popen[str]]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class Fleet:
                 assert found.phase != "failed" or phase == "failed", found
                 return found.phase == phase
 
-            becomes(is_there, f"{fix_id} is {phase}")
+            becomes(is_there, f"{fix_id} is {phase}", patience_s=self.patience_s)
 
     def close(self) -> None:
         for process in self.workers.values():

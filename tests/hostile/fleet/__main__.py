@@ -46,6 +46,9 @@ of the model than an undisturbed fix has. A call that was cut off before its ans
 is booked at its pre-charge. *else*: the record does not verify, or the delivered patch is another one.
 """
 
+#: A fix that is killed six times on a busy machine takes minutes.
+_PATIENCE_S = 1_200.0
+
 #: Events of one process of the long story: a kill at a later one never comes.
 _EVENTS = 18
 
@@ -70,9 +73,11 @@ class World:
 def _fleet(world: World, opened: ExitStack, *, database: bool) -> Fleet:
     queue = f"round-{uuid.uuid4().hex[:12]}"
     url = f"{world.postgres.url()}&schema={queue.replace('-', '_')}" if database else None
-    return opened.enter_context(
+    fleet = opened.enter_context(
         fleet_on(world.server.address, world.place / queue, queue, database=url)
     )
+    fleet.patience_s = _PATIENCE_S
+    return fleet
 
 
 def _add(fleet: Fleet, *stories: str) -> list[str]:
@@ -219,14 +224,14 @@ def versions(world: World, row: Row) -> None:
 
 
 KINDS: tuple[Callable[[World, Row], None], ...] = (
+    decisions,
     fix_processes,
-    workers,
     servers,
-    fix_processes_postgres,
+    workers,
     databases,
     stopped_workers,
-    decisions,
     versions,
+    fix_processes_postgres,
 )
 
 
