@@ -46,9 +46,9 @@ def came(event: threading.Event) -> None:
         raise _late("nobody has set the event")
 
 
-def becomes(condition: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
+def becomes(condition: Callable[[], object], what: str, *, patience_s: float | None = None) -> None:
     """Wait until it holds; for what nobody tells us of. Raises TimeoutError."""
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while not condition():
         if time.monotonic() > until:
             raise _late(f"it is not so that {what}")

@@ -87,7 +87,7 @@ class Fleet:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(PATIENCE_S)
             if process.stdout:
                 process.stdout.close()
         self.client.close()

@@ -9,7 +9,7 @@ import pytest
 from tests.engines.fixtures import temporal_server  # noqa: F401 (a fixture)
 from tests.engines.fleet import QUICK, Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
-from tests.waiting import becomes
+from tests.waiting import PATIENCE_S, becomes
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_decision_made_while_nobody_works_is_not_lost(fleet: Fleet) -> None:
     fleet.start(name)
     fleet.reach("waiting", [name])
     worker.kill()
-    worker.wait()
+    worker.wait(PATIENCE_S)
     fleet.scenario.decide(name)
     assert fleet.phase(name) == "waiting"
     fleet.reach("ended", [name])

@@ -24,7 +24,7 @@ from tests.engines.fleet import Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
 from tests.hostile.fleet.judging import Row, judge, judge_record
 from tests.postgres.server import Server, running
-from tests.waiting import becomes
+from tests.waiting import PATIENCE_S, becomes
 
 REPORT = Path(__file__).parents[3] / "docs" / "evaluation" / "fleet-faults.md"
 
@@ -195,7 +195,7 @@ def decisions(world: World, row: Row) -> None:
         fleet.reach("waiting", [name])
         if world.chance.random() < 0.5:
             worker.kill()
-            worker.wait()
+            worker.wait(PATIENCE_S)
             fleet.scenario.decide(name)
         else:
             world.server.kill()

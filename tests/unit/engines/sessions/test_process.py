@@ -10,6 +10,7 @@ import pytest
 from fallback_tier.engines.sessions.messages import Request, Standing, Step
 from fallback_tier.engines.sessions.process import FixProcess, SessionOverError, start_process
 from tests.engines.scenario import EngineScenario
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
 COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
@@ -27,6 +28,14 @@ def _with_process(
             await process.end()
 
     asyncio.run(run())
+
+
+async def _exit_code(process: FixProcess) -> int:
+    """Once it has ended by itself."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (code := process.process.returncode) is None:
+            await asyncio.sleep(0.05)
+    return code
 
 
 @pytest.fixture
@@ -87,7 +96,7 @@ def test_it_ends_in_good_order_with_whoever_asks(scenario: EngineScenario) -> No
         process.process.stdin.close()
         with pytest.raises(SessionOverError):
             await asked
-        await process.process.wait()
+        await _exit_code(process)
 
     _with_process(scenario, name, work)
     assert not list((scenario.state / "worktrees").glob("*"))
@@ -120,7 +129,7 @@ def test_a_process_that_is_killed_is_over(scenario: EngineScenario) -> None:
         assert over.value.problem is None
         with pytest.raises(SessionOverError):
             await process.ask(Request("close"))
-        assert await process.process.wait() == -9
+        assert await _exit_code(process) == -9
         await process.end()
 
     _with_process(scenario, name, work)
