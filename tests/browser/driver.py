@@ -97,8 +97,11 @@ class Browser:
         )
 
     def scheme(self, name: str) -> None:
-        """``light`` or ``dark``."""
-        features = [{"name": "prefers-color-scheme", "value": name}]
+        """``light`` or ``dark``, without a transition: what is looked at is the one or the other."""
+        features = [
+            {"name": "prefers-color-scheme", "value": name},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
         self.devtools("Emulation.setEmulatedMedia", features=features)
 
     def devtools(self, command: str, **parameters: Any) -> Any:

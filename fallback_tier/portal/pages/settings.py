@@ -19,6 +19,9 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 _NO_COMMA = 65_535
 
 
+_GIVEN = "configuration file or option"
+
+
 class Setting(NamedTuple):
     """One line. ``source``: where its value is from."""
 
@@ -53,10 +56,13 @@ def _settings(table: BaseModel, prefix: str = "") -> Iterator[Setting]:
             yield from _settings(value, f"{full}.")
         elif isinstance(value, dict):
             for key, one in value.items():
-                yield from _settings(one, f"{full}.{key}.")
+                if isinstance(one, BaseModel):
+                    yield from _settings(one, f"{full}.{key}.")
+                else:
+                    yield Setting(f"{full}.{key}", _shown(one), _GIVEN, field.description or "")
         else:
             default = field.get_default(call_default_factory=True, validated_data={})
-            source = "default" if value == default else "configuration file or option"
+            source = "default" if value == default else _GIVEN
             yield Setting(full, _shown(value), source, field.description or "")
 
 

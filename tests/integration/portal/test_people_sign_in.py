@@ -179,3 +179,9 @@ def test_with_tls_the_cookie_is_bound_to_the_host(tmp_path: Path) -> None:
         assert "; secure" in cookie
         assert "domain" not in cookie
         assert client.get("/portal/queue").status_code == 200
+
+
+def test_settings_show_who_has_which_role_and_not_the_secret(service: ServiceScenario) -> None:
+    page = visit(service, Role.ADMIN).get("/settings")
+    assert "deciders read, decide configuration file or option" in text_of(page)
+    assert SECRET not in page
