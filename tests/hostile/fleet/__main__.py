@@ -3,7 +3,7 @@
 Real workers, a process a fix, the real Temporal server, SQLite and PostgreSQL. Every round starts fixes of
 all stories, disturbs them in one way, waits until all have ended, and reads the record: no fix lost, none
 run to two ends, no event lost or doubled, no finished call paid twice, no delivery twice. Kinds of faults
-take turns until the time is over. ``--report`` keeps the table in the documentation.
+take turns until the time is over. ``--report`` keeps the table in docs/evaluation/fleet-faults.md.
 """
 
 import argparse
