@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ def leaves(ask: Ask) -> Tally:
     if ask.seed == 1:
         raise ask.broken(0, "lost")
     while ask.seed == 2:
-        os.wait()
+        time.sleep(600)
     return Tally()
 
 
