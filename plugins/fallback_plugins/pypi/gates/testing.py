@@ -29,10 +29,6 @@ _OPTIONS = (
     "--maxfail=0", "--continue-on-collection-errors",
 )  # fmt: skip
 
-#: With them tests that are run alone run in one process: each of several would collect all for itself, and
-#: what is left out is left out in ours.
-_IN_ONE_PROCESS = ("-n0", "--dist=no")
-
 #: What a project sets for every run of its own may ask for plugins that could not be installed.
 _WITHOUT_ITS_OWN = ("-o", "addopts=", "-o", "required_plugins=")
 
@@ -64,8 +60,6 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
 
 def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> SuiteRun:
     options = [*chosen, *_OPTIONS]
-    if chosen and target.installed("pytest-xdist"):
-        options += _IN_ONE_PROCESS
     ours = _run(target, "pytest", options, installed)
     if ours.result.ok or ours.result.timed_out or ours.count is not None:
         return ours

@@ -69,8 +69,12 @@ class PytestReporter:
         self.ran = self.failed = 0
 
     def pytest_configure(self, config: Any) -> None:
-        """Whom to ask for categories."""
+        """Whom to ask for categories. Chosen tests run in one process: what pytest-xdist distributes is
+        collected by each of its own, where nothing is left out. By options of its own that can't be
+        said, since the project may have it and not load it."""
         self._config = config
+        if self._only and hasattr(config.option, "tx"):
+            config.option.dist, config.option.tx = "no", []
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         """Leave out what is not to be run. A file stands for the tests in it."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_tier.files.tree import FileTree
 from tests.conftest import TEMPORARY
@@ -170,6 +171,16 @@ def test_pytest_tells_each_test_as_its_last_line_counts_them(
         "test_a.py::test_bad", "test_a.py::test_torn", "test_a.py::Old::test_parts", "test_b.py"
     }  # fmt: skip
     assert reported.uncollected == ("test_b.py",)
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")])
+def test_pytest_runs_chosen_tests_alone_also_where_it_would_distribute_them(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    (tmp_path / "test_a.py").write_text(PYTEST)
+    only = f'{ONLY}["test_a.py::test_good"]'
+    reported, _ = python(tmp_path, "pytest", only, *OPTIONS, *more)
+    assert reported == Report(frozenset({"test_a.py::test_good"}), (), (), (1, 0))
 
 
 UNITTEST = """import unittest
