@@ -12,7 +12,7 @@ import psycopg
 
 from tests.hostile.audit.campaign import Skipped
 from tests.postgres import server as servers
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, becomes
 
 
 class Killable:
@@ -43,6 +43,10 @@ class Killable:
     def kill_server(self) -> None:
         """kill -9 of the postmaster and of every process of its."""
         postmaster = self._postmaster()
+        os.kill(
+            postmaster, signal.SIGSTOP
+        )  # a child begun from here on would be missed, and live on
+        becomes(lambda: _state(postmaster) == "T", "the server is stopped")
         children = self._children(lambda title: True)
         for pid in (postmaster, *children):
             _kill(pid)
@@ -101,14 +105,15 @@ def _kill(pid: int) -> None:
 
 def _wait_for_end(pid: int) -> None:
     """The shell that started it reaps it; a zombie holds no lock."""
-    place = Path(f"/proc/{pid}/stat")
-    for _ in range(2_000):
-        try:
-            if place.read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-        except OSError:
-            return
-        time.sleep(0.005)
+    becomes(lambda: _state(pid) in (None, "Z"), f"process {pid} has ended")
+
+
+def _state(pid: int) -> str | None:
+    """The letter by which the system knows it; None where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
 
 
 @contextmanager
