@@ -66,7 +66,10 @@ def may_start(
 ) -> list[FleetFix]:
     """Those of ``waiting`` (in the queue's order) that may start now: as many at once as is allowed, one a
     repository, and for no more money than is left. ``used``: what all that don't run have used, those of
-    ``waiting`` among them."""
+    ``waiting`` among them. While one runs that was started without a cap, nothing starts below one: what
+    it may still use has no bound."""
+    if limits.cap is not None and any(one.cap is None for one in running):
+        return []
     busy = {one.repository for one in running}
     room = limits.fixes_at_once - len(running)
     if limits.at_most is not None:

@@ -87,7 +87,13 @@ def test_many_urgent_ones_of_one_repository_do_not_hold_up_the_others() -> None:
 
 
 FIXES = st.lists(
-    st.tuples(NAMES, st.integers(0, 5), st.sampled_from([0.0, 50.0, 200.0]), st.booleans()),
+    st.tuples(
+        NAMES,
+        st.integers(0, 5),
+        st.sampled_from([0.0, 50.0, 200.0]),
+        st.booleans(),
+        st.sampled_from([True, True, True, False]),
+    ),
     max_size=12,
 )
 
@@ -95,7 +101,7 @@ FIXES = st.lists(
 @settings(max_examples=300)
 @given(FIXES, st.integers(0, 6), st.none() | st.integers(0, 40), st.integers(0, 10))
 def test_what_starts_fits(
-    drawn: list[tuple[str, int, float, bool]], at_once: int, cap: int | None, fix_cap: int
+    drawn: list[tuple[str, int, float, bool, bool]], at_once: int, cap: int | None, fix_cap: int
 ) -> None:
     now = 100.0
     made: list[FleetFix] = [
@@ -105,9 +111,9 @@ def test_what_starts_fits(
             cost=cost,
             not_before=later,
             state=FixState.RUNNING if runs else FixState.QUEUED,
-            cap=fix_cap if runs else None,
+            cap=fix_cap if runs and capped else None,
         )
-        for number, (name, cost, later, runs) in enumerate(drawn)
+        for number, (name, cost, later, runs, capped) in enumerate(drawn)
     ]
     running = list({one.repository: one for one in made if one.state is FixState.RUNNING}.values())
     waiting = [one for one in made if one.state is FixState.QUEUED]
@@ -119,6 +125,7 @@ def test_what_starts_fits(
     assert len(busy) == len(set(busy))
     assert all(one.not_before <= now for one in chosen)
     if cap is not None and chosen:
+        assert all(one.cap is not None for one in running)  # no bound is known of such a one
         rest = used - sum(one.cost or 0 for one in chosen)
         most = sum(max(one.cost or 0, fix_cap) for one in [*running, *chosen])
         assert rest + most <= cap
