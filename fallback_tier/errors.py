@@ -93,7 +93,9 @@ class InputError(FallbackError):
 
 
 class HeldError(InputError):
-    """Another process of this machine has the fix in hand."""
+    """Another process of this machine has the fix in hand, which passes by itself."""
+
+    code = "held"
 
 
 class UnansweredError(InputError):

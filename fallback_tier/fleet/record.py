@@ -32,8 +32,14 @@ NOT_SHOWN = "not_shown"
 IN_PART = "in_part"
 APPROVED = "approved"
 
-#: What lets an escalated fix go on, or ends it for good.
-_DECISIONS = frozenset(kind.__name__ for kind in (ReviewDecided, TransitionReopened, BudgetRaised))
+#: What lets a fix go on that was over, or ends it, whoever ran it.
+_DECISIONS = frozenset(
+    kind.__name__
+    for kind in (
+        *(ReviewDecided, TransitionReopened, BudgetRaised),
+        *(FixVerified, FixPatched, FixRefused, FixEscalated),
+    )
+)
 
 
 class FleetRecord:
@@ -58,7 +64,7 @@ class FleetRecord:
             raise
 
     def decided(self) -> frozenset[str]:
-        """The fixes about which a person has decided something since the last call; at the first, ever.
+        """The fixes that have ended, or were decided by a person, since the last call; at the first, ever.
         Raises AuditStoreError: then the next call tells the same again."""
         if self._reader is None:
             self._reader = open_record(self._state_dir, self._settings)

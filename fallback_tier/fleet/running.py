@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fallback_tier.errors import FallbackError
+from fallback_tier.errors import FallbackError, HeldError
 from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
+from fallback_tier.fleet.newer import is_newer, worth_reading
 from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.store.store import FleetStore
+from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.problem import Problem, problem_of
 
-#: Between two looks (seconds), and more for each fix that runs: a thousand are asked about every 20 s.
+#: Between two looks (seconds), and more for each fix that runs; no longer than the lease can bear.
 TICK_S, TICK_OF_ONE_S = 0.5, 0.02
+RENEW_S = LEASE_S / 4
 
 #: Between two looks at what running fixes have used (seconds).
 PROGRESS_S = 5.0
@@ -32,16 +34,17 @@ DECISIONS_S = 2.0
 #: A fix whose worker died this often is not started again by itself: it may be what kills it.
 MAX_TAKES = 5
 
-#: A fix that failed for a reason that passes (a store that was away) waits this long (seconds).
+#: A fix that failed for a reason that passes (a store that was away, a person's own run) waits this long
+#: (seconds), and that counts for no death.
 PAUSE_S = 30.0
 
 #: … and these are such reasons.
-_PASSING = frozenset({"fleet_store", "audit_store"})
+_PASSING = frozenset({"fleet_store", "audit_store", HeldError.code})
 
 #: Reads a fix's trail; None: it is not on record.
 Facts = Callable[[str], FixFacts | None]
 
-#: The fixes about which somebody has decided since it was asked the last time; None: anybody may have.
+#: The fixes that were decided or have ended since it was asked the last time; None: any escalated one.
 Decided = Callable[[], frozenset[str] | None]
 
 
@@ -74,6 +77,7 @@ class Runner:
         self._on_change = on_change
         self._decisions_at = 0.0
         self._progress_at = 0.0
+        self._renew_at = 0.0
 
     def run(self) -> CampaignState:
         """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
@@ -81,7 +85,7 @@ class Runner:
         try:
             while not self.step():
                 self._on_change()
-                self._sleep(max(TICK_S, TICK_OF_ONE_S * len(self._running())))
+                self._sleep(min(RENEW_S, max(TICK_S, TICK_OF_ONE_S * len(self._running()))))
         finally:
             self._leave()
             self._on_change()
@@ -90,7 +94,8 @@ class Runner:
     def step(self) -> bool:
         """One look. True: there is nothing left to do."""
         name, store = self._campaign.name, self._store
-        store.renew(name, self._holder)
+        self._renew_at = 0.0
+        self._keep_lease()
         store.take_over(name, self._holder)
         state = store.campaign(name).state
         running = self._running()
@@ -99,11 +104,22 @@ class Runner:
             self._progress_at = store.clock() + PROGRESS_S
         for fix in running:
             if fix.holder == self._holder:
+                self._keep_lease()
                 self._look(fix, closely, cancelling=state is CampaignState.CANCELLED)
         self._look_at_decisions()
-        if state is CampaignState.RUNNING:
-            self._start()
+        self._start()
         return self._is_over()
+
+    def _keep_lease(self) -> None:
+        """A look at thousands takes longer than a lease."""
+        now = self._store.clock()
+        if now >= self._renew_at:
+            self._store.renew(self._campaign.name, self._holder)
+            self._renew_at = now + RENEW_S
+
+    def _read(self, fix_id: str) -> FixFacts | None:
+        self._keep_lease()
+        return self._facts(fix_id)
 
     def _is_over(self) -> bool:
         line = self._store.campaign(self._campaign.name)
@@ -143,8 +159,12 @@ class Runner:
             return
         limits = self._campaign.start_limits(room)
         for fix in self._store.claim(self._campaign.name, self._holder, limits):
+            self._keep_lease()
             try:
+                waits = self._engine.state(fix.fix_id).phase is Phase.WAITING
                 self._engine.submit(order_of(self._store.ordered(fix.fix_id), self._campaign))
+                if waits:  # for a person, who has decided; now it may run
+                    self._engine.wake(fix.fix_id)
             except FallbackError as error:
                 self._again(fix, problem_of(error))
                 raise
@@ -162,16 +182,18 @@ class Runner:
             case Phase.ACTIVE:
                 if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
                     self._store.progress(fix.fix_id, facts)
-            case Phase.CANCELLED:
-                self._end(fix, facts, FixState.CANCELLED)
             case _ if facts.state is not None:
                 self._store.end(fix.fix_id, self._holder, facts)
+            case Phase.CANCELLED:
+                self._end(fix, facts, FixState.CANCELLED)
             case Phase.FAILED if found.problem is not None and found.problem.code in _PASSING:
                 self._again(fix, found.problem, not_before=self._store.clock() + PAUSE_S)
             case Phase.FAILED:
                 self._end(fix, facts, FixState.FAILED, found.problem)
             case _ if cancelling:
                 self._end(fix, facts, FixState.CANCELLED)
+            case Phase.WAITING:
+                pass  # a person has decided, and it was woken: it goes on when a worker has room
             case _ if fix.takes >= MAX_TAKES:
                 self._end(fix, facts, FixState.FAILED, _died(fix.takes))
             case _:
@@ -186,10 +208,15 @@ class Runner:
         self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
 
     def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
+        """It can't go on now, which is not its fault: this take does not count."""
         facts = self._facts(fix.fix_id) or FixFacts()
         facts = facts.model_copy(update={"why": why.code, "sentence": why.problem})
         self._store.queue_again(
-            fix.fix_id, facts, not_before=not_before, holder=self._holder, takes=fix.takes
+            fix.fix_id,
+            facts,
+            not_before=not_before,
+            holder=self._holder,
+            takes=max(0, fix.takes - 1),
         )
 
     def _look_at_decisions(self) -> None:
@@ -199,7 +226,7 @@ class Runner:
             return
         self._decisions_at = now + DECISIONS_S
         name, only = self._campaign.name, self._decided()
-        refresh(self._store, name, self._facts, engine=self._engine, only=only)
+        refresh(self._store, name, self._read, only=only)
 
     def _leave(self) -> None:
         """Workers of this process have ended: their fixes wait for the next runner, and their take does
@@ -219,36 +246,22 @@ class Runner:
 
 
 def refresh(
-    store: FleetStore,
-    name: str,
-    facts: Facts,
-    *,
-    engine: FleetEngine | None = None,
-    only: frozenset[str] | None = None,
+    store: FleetStore, name: str, facts: Facts, *, only: frozenset[str] | None = None
 ) -> int:
-    """Escalated fixes (``only`` these of them) as the record has them now; returns how many go on."""
+    """What is over, as the record has it now: of ``only`` these the escalated, failed and cancelled ones,
+    or (None) all that are escalated. Returns how many go on: they are queued, and a runner starts them."""
     go_on = 0
-    for fix in _escalated(store, name, only):
+    for fix in worth_reading(store, name, only):
         now = facts(fix.fix_id)
-        if now is None or (now.state is FixState.ESCALATED and now.why == fix.why):
+        if now is None or not is_newer(fix, now):
             continue
         if now.state is not None:
             store.end(fix.fix_id, None, now)
-        elif store.queue_again(fix.fix_id, now):
-            go_on += 1
-            if engine is not None:
-                engine.wake(fix.fix_id)
+        else:
+            go_on += store.queue_again(fix.fix_id, now)
+    if go_on:
+        store.set_state(name, CampaignState.RUNNING, came_from=[CampaignState.FINISHED])
     return go_on
-
-
-def _escalated(store: FleetStore, name: str, only: frozenset[str] | None) -> Iterator[FleetFix]:
-    if only is None:
-        yield from store.every(name, FixState.ESCALATED)
-        return
-    for fix_id in sorted(only):
-        fix = store.fix(fix_id)
-        if fix is not None and fix.campaign == name and fix.state is FixState.ESCALATED:
-            yield fix
 
 
 @contextmanager

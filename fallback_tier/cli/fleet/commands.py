@@ -40,7 +40,7 @@ def status(arguments: argparse.Namespace) -> int:
             else:
                 console.print(lines_table(lines) if lines else "There is no campaign yet.")
             return exit_codes.OK
-        refresh(store, name, facts)
+        refresh(store, name, facts, only=facts.decided())
         if arguments.follow and not arguments.json:
             _follow(store, name, console)
         elif arguments.json:
@@ -115,7 +115,7 @@ def report(arguments: argparse.Namespace) -> int:
     """What came of it, as JSON, and as a page where one is asked for."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
-        refresh(store, name, facts)
+        refresh(store, name, facts, only=facts.decided())
         line, fixes = store.campaign(name), list(store.every(name))
         document = report_document(line, fixes)
         if arguments.html:

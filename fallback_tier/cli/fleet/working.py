@@ -56,6 +56,8 @@ async def _work(arguments: argparse.Namespace) -> None:
     from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
     from fallback_tier.fleet.local.job import Place
+    from fallback_tier.fleet.newer import is_claimed
+    from fallback_tier.fleet.store.store import open_store
     from fallback_tier.wiring.trail import TrailReader, open_trail, read_trail
 
     cluster = Cluster(
@@ -94,7 +96,19 @@ async def _work(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     where = f"{cluster.address}, up to {settings.fixes} fixes at once, as {settings.own_queue}"
-    await run_worker(settings, launch, reading, ended, ready=lambda: _say(f"working: {where}"))
+
+    def may_go_on(fix_id: str) -> bool:
+        with open_store(place, url) as store:
+            return is_claimed(store, fix_id)
+
+    await run_worker(
+        settings,
+        launch,
+        reading,
+        ended,
+        ready=lambda: _say(f"working: {where}"),
+        may_go_on=may_go_on,
+    )
 
 
 def dev(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from fallback_audit.errors import FallbackError
-from fallback_tier.engines.decisions import Decisions, Record
-from fallback_tier.engines.temporal.messages import HINT
+from fallback_tier.engines.decisions import Decisions, Record, answer_on_record
+from fallback_tier.engines.temporal.messages import HINT, Decided
 
 #: Between two looks at the record's tip (seconds).
 POLL_S = 0.5
@@ -23,13 +23,28 @@ RESEND_S = 30.0
 #: Opens the record for reading. Raises FallbackError: then the next look tries again.
 OpenRecord = Callable[[], AbstractContextManager[Record]]
 
+#: What has become of a fix's question, and whether it may go on. Raises FallbackError.
+Look = Callable[[str], Decided]
+
+
+def looking(opened: OpenRecord, may_go_on: Callable[[str], bool]) -> Look:
+    """A decision for good ends a fix; one that lets it go on does where ``may_go_on`` says so."""
+
+    def look(fix_id: str) -> Decided:
+        with opened() as audit:
+            answer = answer_on_record(audit, fix_id)
+        return Decided(answer.goes_on and may_go_on(fix_id), answer.is_over)
+
+    return look
+
 
 class Reconciler:
     """``run`` it beside a worker; several at once do no harm."""
 
-    def __init__(self, client: Client, opened: OpenRecord) -> None:
+    def __init__(self, client: Client, opened: OpenRecord, look: Look) -> None:
         self._client = client
         self._opened = opened
+        self._look = look
         self._decisions = Decisions()
         self._sent: dict[str, tuple[int, float]] = {}
 
@@ -49,6 +64,9 @@ class Reconciler:
             sent = self._sent.get(fix_id)
             if sent is not None and sent[0] == seq and now - sent[1] < RESEND_S:
                 continue
+            if not await asyncio.to_thread(self._is_worth_telling, fix_id):
+                self._sent[fix_id] = (seq, now)  # its campaign tells it when it may go on
+                continue
             if await self._send(fix_id):
                 self._sent[fix_id] = (seq, now)
             else:
@@ -58,6 +76,13 @@ class Reconciler:
     def _read(self) -> None:
         with self._opened() as record:
             self._decisions.read(record)
+
+    def _is_worth_telling(self, fix_id: str) -> bool:
+        try:
+            decided = self._look(fix_id)
+        except FallbackError:  # of one fix: the others are told
+            return False
+        return decided.goes_on or decided.is_over
 
     async def _send(self, fix_id: str) -> bool:
         """False: no workflow waits for it."""

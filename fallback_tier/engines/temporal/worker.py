@@ -19,11 +19,10 @@ from temporalio.worker import (
 )
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.engines.decisions import answer_on_record
 from fallback_tier.engines.temporal.activities import FixActivities, Launch
 from fallback_tier.engines.temporal.connecting import Cluster, connect
-from fallback_tier.engines.temporal.messages import LOOKS, Decided
-from fallback_tier.engines.temporal.reconciling import OpenRecord, Reconciler
+from fallback_tier.engines.temporal.messages import LOOKS
+from fallback_tier.engines.temporal.reconciling import OpenRecord, Reconciler, looking
 from fallback_tier.engines.temporal.slots import RoomForFixes
 from fallback_tier.engines.temporal.workflow import FixWorkflow
 
@@ -66,16 +65,14 @@ async def run_worker(
     record: OpenRecord,
     until: asyncio.Event,
     ready: Callable[[], None] = lambda: None,
+    may_go_on: Callable[[str], bool] = lambda _: True,
 ) -> None:
     """Work until ``until`` is set; then end every open fix in good order, so that others go on with it.
+    ``may_go_on``: whether one that a person has decided may run now; it is asked with its identifier.
 
     Raises EngineUnreachableError, ConfigurationError.
     """
-
-    def look(fix_id: str) -> Decided:
-        with record() as audit:
-            return Decided(*answer_on_record(audit, fix_id))
-
+    look = looking(record, may_go_on)
     client = await connect(settings.cluster)
     activities = FixActivities(launch, settings.own_queue, look)
     async with contextlib.AsyncExitStack() as running:
@@ -84,7 +81,7 @@ async def run_worker(
             await running.enter_async_context(worker)
         if settings.build is not None:
             await _make_current(client, _version(settings.build))
-        for work in (Reconciler(client, record).run(), _end_unused(activities)):
+        for work in (Reconciler(client, record, look).run(), _end_unused(activities)):
             task = asyncio.create_task(work)
             running.callback(task.cancel)
         ready()

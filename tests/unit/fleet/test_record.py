@@ -96,8 +96,12 @@ def test_who_was_decided_about_is_told_once(tmp_path: Path) -> None:
         assert record.decided() == frozenset()  # there is no record yet
         assert record("fix-1") is None
         with closing(SqliteAuditStore(audit_db(tmp_path))) as audit:
-            for event in trails.cap_reached():
+            *before, escalated = trails.cap_reached()
+            for event in before:
                 audit.append(trails.SCOPE, event)
+            assert record.decided() == frozenset()
+            audit.append(trails.SCOPE, escalated)
+            assert record.decided() == {trails.SCOPE.fix_id}
             assert record.decided() == frozenset()
             audit.append(trails.SCOPE, TransitionReopened(opens="gate-2", by=BY, reason=WHY))
             assert record.decided() == {trails.SCOPE.fix_id}

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier.errors import HeldError
+from fallback_tier.fleet import running
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
-from fallback_tier.fleet.running import MAX_TAKES, Runner, alone, refresh
+from fallback_tier.fleet.running import MAX_TAKES, PAUSE_S, RENEW_S, Runner, alone, refresh
 from fallback_tier.fleet.store.store import FleetStore, open_store
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.problem import Problem, problem_of
 from tests.unit.fleet.made import NAME, fix, planned
 
 FIXED = FixFacts(state=FixState.FIXED, cost=3)
@@ -250,3 +252,129 @@ def test_only_what_was_decided_is_looked_at(bench: Bench) -> None:
     bench.record |= {"fix-0": FIXED, "fix-1": FIXED}
     refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-1", "fix-2", "fix-9"}))
     assert bench.states() == ["escalated", "fixed", "queued"]
+
+
+def test_an_end_on_record_is_no_cancelled_fix(bench: Bench) -> None:
+    """The campaign was cancelled while the patch was delivered, or before anybody looked."""
+    bench.runner.step()
+    bench.store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])
+    bench.record |= {"fix-0": FIXED, "fix-1": ESCALATED}
+    bench.runner.step()
+    assert bench.states() == ["fixed", "escalated", "cancelled"]
+
+
+def test_what_a_person_ran_to_its_end_is_not_failed_any_more(bench: Bench) -> None:
+    bench.runner.step()
+    bench.say("fix-0", Phase.FAILED, Problem(code="x", problem="y", next_step="z"))
+    bench.say("fix-1", Phase.CANCELLED)
+    bench.engine.room = 0
+    bench.runner.step()
+    assert bench.states() == ["failed", "cancelled", "queued"]
+    bench.record |= {"fix-0": FIXED, "fix-1": FixFacts(state=None, cost=3)}
+    only = frozenset({"fix-0", "fix-1"})
+    assert refresh(bench.store, NAME, bench.record.get, only=only) == 0
+    assert bench.states() == ["fixed", "cancelled", "queued"]
+    bench.record["fix-1"] = FIXED
+    many = only | {f"other-{number}" for number in range(200)}
+    refresh(bench.store, NAME, bench.record.get, only=many)
+    assert bench.states() == ["fixed", "fixed", "queued"]
+
+
+def test_a_fix_that_asks_the_same_again_has_its_new_cost(bench: Bench) -> None:
+    bench.runner.step()
+    bench.record["fix-0"] = ESCALATED
+    bench.say("fix-0", Phase.WAITING)
+    bench.runner.step()
+    bench.record["fix-0"] = ESCALATED.model_copy(update={"cost": 8})
+    refresh(bench.store, NAME, bench.record.get)
+    assert bench.store.fixes(NAME)[0].cost == 8
+
+
+def test_a_fix_that_a_person_runs_is_waited_for(bench: Bench) -> None:
+    """As a store that is away: that counts for no death, however often it happens."""
+    bench.engine.room = 1
+    held = problem_of(HeldError("It is in use.", next_step="Wait."))
+    for problem in (held, problem_of(FleetStoreError("It is away.", next_step="Wait."))):
+        for _ in range(MAX_TAKES + 1):
+            bench.runner.step()
+            assert bench.states()[0] == "running"
+            bench.say("fix-0", Phase.FAILED, problem)
+            bench.engine.room = 0
+            bench.runner.step()
+            assert bench.states()[0] == "queued"
+            bench.engine.room = 1
+            bench.clock.now += PAUSE_S
+    assert bench.store.fixes(NAME)[0].takes == 0
+
+
+@pytest.mark.parametrize("state", [CampaignState.PAUSED, CampaignState.CANCELLED])
+def test_a_decision_starts_nothing_where_the_campaign_starts_nothing(
+    bench: Bench, state: CampaignState
+) -> None:
+    bench.runner.step()
+    bench.record["fix-0"] = ESCALATED
+    bench.say("fix-0", Phase.WAITING)
+    bench.runner.step()
+    bench.store.set_state(NAME, state, came_from=[CampaignState.RUNNING])
+    bench.record["fix-0"] = FixFacts(state=None, cost=3, raised=9)
+    bench.clock.now += 10
+    bench.runner.step()
+    assert (bench.states()[0], bench.engine.woken) == ("queued", [])
+    bench.store.set_state(NAME, CampaignState.RUNNING, came_from=[state])
+    bench.engine.room = 3
+    bench.say("fix-0", Phase.WAITING)
+    bench.runner.step()
+    assert (bench.states()[0], bench.engine.woken) == ("running", ["fix-0"])
+
+
+def test_a_fix_that_was_woken_may_take_its_time(bench: Bench) -> None:
+    bench.runner.step()
+    bench.say("fix-0", Phase.WAITING)
+    for _ in range(MAX_TAKES + 1):
+        bench.runner.step()
+    found = bench.store.fixes(NAME)[0]
+    assert (found.state, found.takes) == (FixState.RUNNING, 1)
+
+
+def test_a_decision_lets_a_finished_campaign_go_on(bench: Bench) -> None:
+    bench.engine.room = 3
+    bench.runner.step()
+    for number in range(3):
+        bench.record[f"fix-{number}"] = ESCALATED
+        bench.say(f"fix-{number}", Phase.WAITING)
+    assert bench.runner.step()
+    assert bench.store.campaign(NAME).state is CampaignState.FINISHED
+    bench.record["fix-1"] = FixFacts(state=None, cost=3)
+    bench.clock.now += 10
+    assert not bench.runner.step()
+    assert bench.states() == ["escalated", "running", "escalated"]
+
+
+def test_a_long_look_keeps_its_lease(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.runner.step()
+    asked = bench.engine.state
+
+    def slow(fix_id: str) -> EngineState:
+        bench.clock.now += 40
+        return asked(fix_id)
+
+    monkeypatch.setattr(bench.engine, "state", slow)
+    bench.engine.room = 0
+    bench.runner.step()
+    assert bench.store.take_over(NAME, "two") == ()
+
+
+def test_thousands_of_fixes_do_not_make_it_sleep_its_lease_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = list[float]()
+
+    def stop(seconds: float) -> None:
+        slept.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "TICK_OF_ONE_S", 3_000.0)
+    bench.runner._sleep = stop
+    with pytest.raises(KeyboardInterrupt):
+        bench.runner.run()
+    assert slept == [RENEW_S]
