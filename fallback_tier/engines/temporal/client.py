@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, TerminatedError
+from temporalio.exceptions import TimeoutError as TimedOutError
 from temporalio.service import RPCError, RPCStatusCode
 
 from fallback_tier.engines.sessions.messages import Ticket
@@ -24,6 +25,9 @@ Got = TypeVar("Got")
 
 #: One call to the cluster.
 _CALL_S = 10.0
+
+#: What a workflow failed of that the server ended, and not the fix.
+TERMINATED, TIMED_OUT = "terminated", "timed_out"
 
 
 @dataclass(frozen=True)
@@ -111,15 +115,12 @@ class FixWorkflows:
                 return WorkflowState(str((await found.memo()).get("phase", "active")))
             case WorkflowExecutionStatus.COMPLETED:
                 return WorkflowState("ended")
-            case WorkflowExecutionStatus.CANCELED | WorkflowExecutionStatus.TERMINATED:
+            case WorkflowExecutionStatus.CANCELED:
                 return WorkflowState("cancelled")
         try:
             await handle.result()
         except WorkflowFailureError as error:
-            cause = error.cause
-            if isinstance(cause, ApplicationError):
-                return WorkflowState("failed", cause.type or "", cause.message)
-            return WorkflowState("failed", "workflow", str(cause))
+            return _failed(error.cause)
         return WorkflowState("ended")
 
     async def _cancel(self, fix_id: str) -> None:
@@ -128,6 +129,20 @@ class FixWorkflows:
     async def _hint(self, fix_id: str) -> None:
         client = await self._connected()
         await _unless_unknown(client.get_workflow_handle(fix_id).signal(HINT))
+
+
+def _failed(cause: BaseException) -> WorkflowState:
+    """Nobody goes on with it by itself. Only who asked for it may read that it was cancelled."""
+    match cause:
+        case ApplicationError():
+            return WorkflowState("failed", cause.type or "", cause.message)
+        case TerminatedError():
+            said = f"The workflow was terminated, by the server or by an operator: {cause.message}."
+            return WorkflowState("failed", TERMINATED, said)
+        case TimedOutError():
+            said = f"The workflow came to a time limit of the server: {cause.message}."
+            return WorkflowState("failed", TIMED_OUT, said)
+    return WorkflowState("failed", "workflow", str(cause))
 
 
 async def _unless_unknown(work: Coroutine[Any, Any, None]) -> bool:

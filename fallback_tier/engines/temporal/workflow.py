@@ -42,11 +42,18 @@ _LOOKS = RetryPolicy(
 )
 _LOOK_S = timedelta(seconds=60)
 
-#: The longest pause between two openings.
+#: The longest pause between two openings (seconds).
 _MAX_BACKOFF_S = 60.0
 
 #: Codes of what may pass by itself and is nobody's fault: those openings are not counted.
-_PASSING = frozenset({"audit_store", "disk"})
+_PASSING = frozenset({"audit_store", "disk", "fleet_store"})
+
+#: … and the longest pause behind such a one (seconds): an outage may take days, and each try is a dozen
+#: events of the history.
+_MAX_PASSING_S = 300.0
+
+#: A pause is doubled so often at most: far beyond either limit, and no number too large.
+_MAX_DOUBLINGS = 16
 
 
 @workflow.defn(name=WORKFLOW)
@@ -60,6 +67,8 @@ class FixWorkflow:
         self._session = run.session
         self._heard = run.heard
         self._looked = 0
+        self._openings = run.openings
+        self._passing = run.passing
 
     @workflow.signal(name=HINT)
     def decided(self) -> None:
@@ -81,13 +90,12 @@ class FixWorkflow:
 
     async def _to_an_end(self) -> Standing:
         """The end, delivered. Raises ApplicationError where nobody could go on with the fix."""
-        openings, problem = 0, None
-        while openings < self._limits.max_openings:
+        while True:
             try:
                 if self._session is None:
                     self._session = await self._opened()
                 while (standing := await self._one_more(self._session)) is not None:
-                    openings = 0
+                    self._openings = self._passing = 0
                     if standing.delivered:
                         await self._close()
                         return standing
@@ -96,18 +104,26 @@ class FixWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                problem = _problem_of(error)
-                if problem.type not in _PASSING and problem.non_retryable:
-                    raise problem from error
-                openings += problem.type not in _PASSING
                 self._session = None
-                pause = min(self._limits.backoff_s * 2**openings, _MAX_BACKOFF_S)
-                await workflow.sleep(timedelta(seconds=pause))
-        raise ApplicationError(
-            f"The fix was opened {openings} times in a row without one more step: {problem}",
-            type="gave-up",
-            non_retryable=True,
-        ) from problem
+                pause_s = self._pause_after(_problem_of(error))
+                await workflow.sleep(timedelta(seconds=pause_s))
+                self._continue_as_new_if_long()
+
+    def _pause_after(self, problem: ApplicationError) -> float:
+        """Seconds until the fix is opened again. Raises ApplicationError where that would be no use."""
+        if problem.type in _PASSING:
+            self._passing += 1
+            return _doubled(self._limits.backoff_s, self._passing, _MAX_PASSING_S)
+        if problem.non_retryable:
+            raise problem
+        self._openings += 1
+        if self._openings >= self._limits.max_openings:
+            raise ApplicationError(
+                f"The fix was opened {self._openings} times in a row without one more step: {problem}",
+                type="gave-up",
+                non_retryable=True,
+            ) from problem
+        return _doubled(self._limits.backoff_s, self._openings, _MAX_BACKOFF_S)
 
     async def _opened(self) -> Session:
         limits = self._limits
@@ -191,7 +207,14 @@ class FixWorkflow:
         if not (is_long or info.is_continue_as_new_suggested()):
             return
         unseen = self._heard - self._looked
-        workflow.continue_as_new(FixRun(self._ticket, self._limits, self._session, unseen))
+        workflow.continue_as_new(
+            FixRun(self._ticket, self._limits, self._session, unseen, self._openings, self._passing)
+        )
+
+
+def _doubled(first_s: float, times: int, most_s: float) -> float:
+    """A pause that has grown, up to ``most_s``."""
+    return min(first_s * 2.0 ** min(times, _MAX_DOUBLINGS), most_s)
 
 
 def _problem_of(error: ActivityError) -> ApplicationError:

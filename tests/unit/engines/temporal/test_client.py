@@ -1,0 +1,75 @@
+"""What a workflow's state is called, by the server's word."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
+
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError, TerminatedError, TimeoutType
+from temporalio.exceptions import TimeoutError as TimedOutError
+
+from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
+from fallback_tier.engines.temporal.connecting import Cluster
+
+
+class Handle:
+    """Stands for a client, the handle of its one workflow, and what is told of it."""
+
+    status = WorkflowExecutionStatus.RUNNING
+    cause: BaseException = RuntimeError("nothing")
+
+    def get_workflow_handle(self, _: str) -> "Handle":
+        return self
+
+    async def describe(self) -> "Handle":
+        return self
+
+    async def memo(self) -> dict[str, Any]:
+        return {}
+
+    async def result(self) -> None:
+        raise WorkflowFailureError(cause=self.cause)
+
+
+@pytest.fixture
+def handle() -> Handle:
+    return Handle()
+
+
+@pytest.fixture
+def workflows(handle: Handle) -> Iterator[FixWorkflows]:
+    made = FixWorkflows(Cluster())
+    made._client = cast("Any", handle)
+    yield made
+    made.close()
+
+
+def test_what_the_server_terminated_has_failed_and_was_not_cancelled(
+    workflows: FixWorkflows, handle: Handle
+) -> None:
+    handle.status = WorkflowExecutionStatus.TERMINATED
+    handle.cause = TerminatedError("Workflow history count exceeds limit.")
+    found = workflows.state("fix-1")
+    assert (found.phase, found.code) == ("failed", "terminated")
+    assert "history count" in found.sentence
+
+
+def test_what_came_to_a_time_limit_says_so(workflows: FixWorkflows, handle: Handle) -> None:
+    handle.status = WorkflowExecutionStatus.TIMED_OUT
+    handle.cause = TimedOutError(
+        "Workflow timed out", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[]
+    )
+    found = workflows.state("fix-1")
+    assert (found.phase, found.code) == ("failed", "timed_out")
+
+
+def test_only_what_was_cancelled_is_cancelled(workflows: FixWorkflows, handle: Handle) -> None:
+    assert workflows.state("fix-1") == WorkflowState("active")
+    handle.status = WorkflowExecutionStatus.CANCELED
+    assert workflows.state("fix-1") == WorkflowState("cancelled")
+    handle.status = WorkflowExecutionStatus.FAILED
+    handle.cause = ApplicationError("It has changes.", type="repository")
+    assert workflows.state("fix-1") == WorkflowState("failed", "repository", "It has changes.")

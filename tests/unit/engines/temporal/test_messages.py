@@ -1,0 +1,16 @@
+"""The limits of a fix's activities, against those of what they wait for."""
+
+import pytest
+
+pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
+
+from fallback_tier.budget.limiter import MAX_OVERLOADS
+from fallback_tier.engines.temporal.messages import Limits
+from fallback_tier.fleet.limiter import MAX_LOOK_S, MAX_WAIT_S
+from fallback_tier.fleet.policies import MAX_BACKOFF_S
+
+
+def test_a_step_waits_for_the_limiters_own_word() -> None:
+    """A step that timed out before would be taken for a lost worker's, and paid for again."""
+    turn_s, overloads_s = MAX_WAIT_S + 2 * MAX_LOOK_S, MAX_OVERLOADS * MAX_BACKOFF_S
+    assert Limits().step_s > turn_s + overloads_s
