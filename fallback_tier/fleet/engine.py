@@ -63,5 +63,6 @@ class FleetEngine(Protocol):
 
     def close(self) -> None:
         """Let go of what this process holds. Workers of this process end in good order, and their fixes
-        can be submitted again; others go on. Idempotent."""
+        can be submitted again; others go on. ``state`` may be asked still: an engine whose fixes go on
+        without this process may raise FallbackError. Idempotent."""
         ...

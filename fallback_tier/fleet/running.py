@@ -231,18 +231,26 @@ class Runner:
     def _leave(self) -> None:
         """Workers of this process have ended: their fixes wait for the next runner, and their take does
         not count."""
-        self._engine.close()
-        for fix in self._running():
-            if fix.holder != self._holder:
-                continue
+        try:
+            self._engine.close()
+            for fix in self._running():
+                if fix.holder == self._holder:
+                    self._hand_back(fix)
+        finally:
+            self._store.release(self._campaign.name, self._holder)
+
+    def _hand_back(self, fix: FleetFix) -> None:
+        facts = self._facts(fix.fix_id) or FixFacts()
+        if facts.state is not None:
+            self._store.end(fix.fix_id, self._holder, facts)
+            return
+        try:
             found = self._engine.state(fix.fix_id)
-            facts = self._facts(fix.fix_id) or FixFacts()
-            if facts.state is not None:
-                self._store.end(fix.fix_id, self._holder, facts)
-            elif found.phase is Phase.UNKNOWN:
-                takes = max(0, fix.takes - 1)
-                self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
-        self._store.release(self._campaign.name, self._holder)
+        except FallbackError:  # closed, or away: it runs elsewhere, and whoever comes next looks
+            return
+        if found.phase is Phase.UNKNOWN:
+            takes = max(0, fix.takes - 1)
+            self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
 
 
 def refresh(

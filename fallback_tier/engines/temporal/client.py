@@ -41,7 +41,7 @@ class WorkflowState:
 
 
 class FixWorkflows:
-    """Raises EngineUnreachableError from every call. Threads may share it. ``close`` it at the end."""
+    """Raises EngineUnreachableError from every call, also after ``close``. Threads may share it."""
 
     def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
         self._cluster = cluster
@@ -75,6 +75,9 @@ class FixWorkflows:
             self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, Got]) -> Got:
+        if self._loop.is_closed():
+            work.close()
+            raise unreachable(self._cluster, RuntimeError("this client was closed"))
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, _CALL_S), self._loop)
         try:
             return future.result()

@@ -31,6 +31,8 @@ class FakeEngine:
     cancelled: list[str] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)
     fails: bool = False
+    goes_on_elsewhere: bool = False
+    closed: bool = False
 
     def submit(self, order: FixOrder) -> None:
         if self.fails:
@@ -39,6 +41,8 @@ class FakeEngine:
         self.phases[order.fix_id] = EngineState(phase=Phase.ACTIVE)
 
     def state(self, fix_id: str) -> EngineState:
+        if self.closed and self.goes_on_elsewhere:
+            raise FleetStoreError("It was closed.", next_step="Open it.")
         return self.phases.get(fix_id, EngineState(phase=Phase.UNKNOWN))
 
     def cancel(self, fix_id: str) -> None:
@@ -49,6 +53,7 @@ class FakeEngine:
         self.woken.append(fix_id)
 
     def close(self) -> None:
+        self.closed = True
         self.phases.clear()
 
 
@@ -222,6 +227,38 @@ def test_a_runner_that_is_left_hands_its_fixes_back(bench: Bench) -> None:
     found = bench.store.fixes(NAME)
     assert [one.state for one in found] == [FixState.QUEUED] * 3
     assert [one.takes for one in found] == [0] * 3
+
+
+def test_an_engine_that_is_asked_no_more_leaves_its_fixes_to_whoever_comes_next(
+    bench: Bench,
+) -> None:
+    """They go on without this runner: none is lost, none waits for a lease, and what ended is over."""
+
+    def stop(_: float) -> None:
+        bench.record["fix-0"] = FIXED
+        raise KeyboardInterrupt
+
+    bench.engine.goes_on_elsewhere = True
+    bench.runner._sleep = stop
+    with pytest.raises(KeyboardInterrupt):
+        bench.runner.run()
+    assert bench.states() == ["fixed", "running", "queued"]
+    after = runner(bench.store, FakeEngine(), bench.record, "two")
+    after.step()  # the clock stands: the lease was given back
+    assert [one.holder for one in bench.store.fixes(NAME)][1:] == ["two", "two"]
+
+
+def test_a_runner_that_can_not_hand_back_gives_its_lease_back(bench: Bench) -> None:
+    def away(_: str) -> FixFacts | None:
+        raise FleetStoreError("The record is away.", next_step="Wait.")
+
+    bench.runner.step()
+    bench.runner._facts = away
+    with pytest.raises(FleetStoreError):
+        bench.runner._leave()
+    after = runner(bench.store, FakeEngine(), bench.record, "two")
+    after.step()
+    assert [one.holder for one in bench.store.fixes(NAME)][:2] == ["two", "two"]
 
 
 def test_an_engine_that_is_away_loses_nothing(bench: Bench) -> None:

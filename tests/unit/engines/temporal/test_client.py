@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError, TerminatedError, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
 
 from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
-from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
 
 
 class Handle:
@@ -45,6 +45,12 @@ def workflows(handle: Handle) -> Iterator[FixWorkflows]:
     made._client = cast("Any", handle)
     yield made
     made.close()
+
+
+def test_one_that_was_closed_is_unreachable(workflows: FixWorkflows) -> None:
+    workflows.close()
+    with pytest.raises(EngineUnreachableError, match="closed"):
+        workflows.state("fix-1")
 
 
 def test_what_the_server_terminated_has_failed_and_was_not_cancelled(
