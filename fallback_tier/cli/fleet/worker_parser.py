@@ -25,7 +25,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         "--host",
         default="",
         metavar="NAME",
-        help="of this worker, no other's (default: the host's)",
+        help="of this worker, no other's (default: by host and state folder)",
     )
     parser.add_argument(
         "--build",

@@ -33,8 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
             f"--fixes {arguments.fixes}: a worker takes at least one.",
             next_step="Give how many fixes this machine may run at once.",
         )
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_work(arguments))
+    from fallback_tier.engines.temporal.naming import worker_name
+
+    with worker_name(state_dir(arguments), arguments.host) as name, suppress(KeyboardInterrupt):
+        asyncio.run(_work(arguments, name))
     return exit_codes.OK
 
 
@@ -49,7 +51,7 @@ def check_extra() -> None:
         ) from error
 
 
-async def _work(arguments: argparse.Namespace) -> None:
+async def _work(arguments: argparse.Namespace, name: str) -> None:
     from fallback_tier.engines.sessions.messages import Ticket
     from fallback_tier.engines.sessions.process import FixProcess, start_process
     from fallback_tier.engines.temporal.connecting import Cluster
@@ -68,7 +70,7 @@ async def _work(arguments: argparse.Namespace) -> None:
         key=_path(arguments.tls_key),
     )
     settings = WorkerSettings(
-        cluster=cluster, fixes=arguments.fixes, host=arguments.host, build=arguments.build
+        cluster=cluster, fixes=arguments.fixes, host=name, build=arguments.build
     )
     kept, place, url = record(arguments), state_dir(arguments), store_url(arguments)
     keys = WorkerKeys(

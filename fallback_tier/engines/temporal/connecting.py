@@ -11,7 +11,7 @@ from fallback_tier.errors import ConfigurationError, FallbackError
 #: Where ``fallback-tier fleet dev`` listens, and the SDK's own default.
 ADDRESS = "127.0.0.1:7233"
 
-#: The task queue of whoever has room; a worker's own is named after its host besides.
+#: The task queue of whoever has room; a worker's own has its name besides (``naming``).
 QUEUE = "fallback-tier"
 
 #: Shown with a command that can't reach the cluster.

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import re
-import socket
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -44,19 +42,19 @@ _VERSION_S = 0.25
 
 
 class WorkerSettings(Frozen):
-    """``fixes``: how many this worker has open at once. ``host``: names its own queue (default: the host's
-    name), so no two workers have the same. ``build``: PINNED worker versioning, under this build's name: a
-    fix that has begun under one is only taken by workers of it."""
+    """``host``: names this worker's own queue, so no two workers may have the same (``naming``). ``fixes``:
+    how many it has open at once. ``build``: PINNED worker versioning, under this build's name: a fix that
+    has begun under one is only taken by workers of it."""
 
+    host: str
     cluster: Cluster = Cluster()
     fixes: int = 2
-    host: str = ""
     build: str | None = None
 
     @property
     def own_queue(self) -> str:
         """The queue of this worker's open fixes."""
-        return f"{self.cluster.queue}@{self.host or _hostname()}"
+        return f"{self.cluster.queue}@{self.host}"
 
 
 async def run_worker(
@@ -159,7 +157,3 @@ async def _end_unused(activities: FixActivities) -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
         await activities.end_unused(IDLE_S)
-
-
-def _hostname() -> str:
-    return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
