@@ -1,11 +1,13 @@
 """Fixes as Temporal workflows: a real server, real workers, a process a fix (ADR-0086)."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fallback_tier.engines.temporal.connecting import connect
 from tests.engines.fixtures import temporal_server  # noqa: F401 (a fixture)
 from tests.engines.fleet import QUICK, Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
@@ -119,6 +121,25 @@ def test_a_fix_that_kills_every_worker_is_given_up(fleet: Fleet) -> None:
     fleet.reach("failed", [name])
     assert fleet.client.state(name).code == "gave-up"
     assert not fleet.scenario.kinds_so_far(name)
+
+
+def test_what_was_terminated_has_failed_and_can_be_begun_again(fleet: Fleet) -> None:
+    """As the server ends a workflow whose history is too long."""
+    name = fleet.scenario.add("short")
+    fleet.start(name)
+
+    async def terminate() -> None:
+        client = await connect(fleet.cluster)
+        await client.get_workflow_handle(name).terminate(reason="too many events")
+
+    asyncio.run(terminate())
+    found = fleet.client.state(name)
+    assert (found.phase, found.code) == ("failed", "terminated")
+    assert "too many events" in found.sentence
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("ended", [name])
+    fleet.scenario.check()
 
 
 def test_an_unknown_fix_is_unknown_and_nobody_minds_a_hint(fleet: Fleet) -> None:
