@@ -38,6 +38,9 @@ STORE_URL, CHECKPOINTS, KEYS = (
     "FALLBACK_TIER_KEYS",
 )
 
+#: Where the list of campaigns is, for a whole shell or service.
+FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
+
 
 #: ``--prefer`` → the step.
 _PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr, ValidationError
 
-from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.cli.options import FLEET_STORE, keys, record, state_dir
 from fallback_tier.errors import ConfigurationError, first_fault
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.settings import ServiceSettings, read_settings
@@ -44,12 +44,13 @@ def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
 def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
     """What the environment has."""
     model = settings.model
-    oidc = os.environ.get(OIDC_SECRET)
+    oidc, fleet = os.environ.get(OIDC_SECRET), os.environ.get(FLEET_STORE)
     found = keys(model.base_url, model.judge_base_url)
     return Secrets(
         api_key=found["api_key"],
         judge_api_key=found["judge_api_key"],
         database=record(arguments).database,
+        fleet=SecretStr(fleet) if fleet else None,
         oidc=SecretStr(oidc) if oidc else None,
     )
 

@@ -107,9 +107,17 @@ class FixFacts(Frozen):
     raised: int | None = None
 
 
+class Said(Frozen):
+    """Who set a campaign's state, and why."""
+
+    by: str
+    because: str
+
+
 class CampaignLine(Frozen):
     """A campaign with its sums. ``spent`` and ``reserved`` in millionths of a dollar: what was used, and
-    what the running ones may still use beyond that; ``cap`` and ``fix_cap``: the hard stops."""
+    what the running ones may still use beyond that; ``cap`` and ``fix_cap``: the hard stops. ``said``: who
+    set its state at ``said_at``, where that was somebody with a name."""
 
     campaign: CampaignName
     digest: str
@@ -121,6 +129,8 @@ class CampaignLine(Frozen):
     spent: int = 0
     reserved: int = 0
     unpriced: int = 0
+    said: Said | None = None
+    said_at: str | None = None
 
     @property
     def total(self) -> int:

@@ -15,6 +15,7 @@ from fallback_tier.portal.changes import Bell, Recent
 from fallback_tier.portal.pages import (
     about,
     alike,
+    campaigns,
     changes,
     evidence,
     export,
@@ -49,6 +50,7 @@ PAGES = (
     changes,
     export,
     fixes,
+    campaigns,
     evidence,
     about,
     verification,

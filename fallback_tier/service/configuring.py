@@ -14,16 +14,17 @@ from fallback_tier.workers.repositories import RepositorySettings
 
 
 class Secrets(Frozen):
-    """What stands in the environment and in no file: keys, and the address of a database."""
+    """What stands in the environment and in no file: keys, and the addresses of databases."""
 
     api_key: SecretStr | None = None
     judge_api_key: SecretStr | None = None
     database: SecretStr | None = None
+    fleet: SecretStr | None = None
     oidc: SecretStr | None = None
 
     def revealed(self) -> dict[str, str]:
-        """As plain text, for the pipe to a worker, who lets nobody sign in."""
-        found: Mapping[str, SecretStr | None] = dict(self) | {"oidc": None}
+        """As plain text, for the pipe to a worker, who lets nobody sign in and knows no campaign."""
+        found: Mapping[str, SecretStr | None] = dict(self) | {"oidc": None, "fleet": None}
         return {name: value.get_secret_value() for name, value in found.items() if value}
 
 

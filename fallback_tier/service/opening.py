@@ -14,6 +14,7 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.keys import KeyStore
 from fallback_tier.service.operations.attempts import Attempts
 from fallback_tier.service.operations.audits import Audits, exports_dir
+from fallback_tier.service.operations.campaigns import Campaigns
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
 from fallback_tier.service.operations.record import Record
@@ -41,6 +42,7 @@ class Service:
     fixes: Fixes
     reviews: Reviews
     audits: Audits
+    campaigns: Campaigns
     attempts: Attempts
     feed: Feed
     dispatcher: Dispatcher
@@ -68,6 +70,8 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
         threads = settings.limits.concurrent_attempts
         attempts = Attempts(fixes, database, partial(wire, configured), checkouts, threads)
         stack.callback(attempts.close)
+        campaigns = Campaigns(record, secrets.fleet)
+        stack.callback(campaigns.close)
         yield Service(
             settings=settings,
             state_dir=state_dir,
@@ -80,6 +84,7 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
             fixes=fixes,
             reviews=Reviews(record),
             audits=Audits(record),
+            campaigns=campaigns,
             attempts=attempts,
             feed=Feed(queue, record, settings.limits.followers),
             dispatcher=dispatcher,

@@ -4,7 +4,8 @@ from urllib.parse import quote
 
 from tests.service.running import Running
 
-#: Pages of a record as tests/service/portal.py writes it, that nothing has to be known for.
+#: Pages of a record as tests/service/portal.py writes it, with the campaign of tests/service/campaigns.py,
+#: that nothing has to be known for.
 PLAIN = {
     "queue": "/portal/queue",
     "overview": "/portal/",
@@ -17,6 +18,9 @@ PLAIN = {
     "triage-of-gates": "/portal/fixes/fix-gates/triage",
     "event": "/portal/fixes/fix-cap/events/8",
     "alike": "/portal/fixes/fix-gates/alike",
+    "campaigns": "/portal/campaigns",
+    "campaign": "/portal/campaigns/spring",
+    "campaign-state": "/portal/campaigns/spring?state=failed",
     "verification": "/portal/verification",
     "settings": "/portal/settings",
     "error": "/portal/no-such-page",
@@ -27,6 +31,7 @@ EMPTY = {
     "empty-queue": "/portal/queue",
     "empty-overview": "/portal/",
     "empty-fixes": "/portal/fixes",
+    "empty-campaigns": "/portal/campaigns",
     "empty-verification": "/portal/verification",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.browser.driver import Browser, chromium, why_no_browser
 from tests.browser.pages import EMPTY, EVERY_WAY, pages
+from tests.service.campaigns import write_campaign
 from tests.service.portal import write_trails
 from tests.service.running import Running, served
 
@@ -46,6 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         write_trails(place / "full")
+        write_campaign(place / "full")
         with _server(place / "full") as full, chromium(place) as browser:
             if not names or "sign-in" in names:
                 take(browser, f"{full.address}/portal/sign-in", out / "sign-in")

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +19,8 @@ from fallback_tier.cli.fleet.showing import (
     worth_showing,
 )
 from fallback_tier.cli.output import print_json
-from fallback_tier.fleet.model import CampaignLine, CampaignState, FixFacts, FixState
+from fallback_tier.fleet import steering
+from fallback_tier.fleet.model import CampaignLine
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page
 from fallback_tier.fleet.running import refresh
@@ -60,47 +62,28 @@ def _follow(store: FleetStore, name: str, console: Console) -> None:
 
 def pause(arguments: argparse.Namespace) -> int:
     """Nothing more starts."""
-    return _set(arguments, CampaignState.PAUSED, [CampaignState.RUNNING])
+    return _stopped(arguments, steering.pause)
 
 
 def cancel(arguments: argparse.Namespace) -> int:
     """Nothing more starts, and what runs is ended by its runner."""
-    came_from = [CampaignState.RUNNING, CampaignState.PAUSED]
-    return _set(arguments, CampaignState.CANCELLED, came_from)
+    return _stopped(arguments, steering.cancel)
+
+
+def _stopped(arguments: argparse.Namespace, how: Callable[[FleetStore, str], None]) -> int:
+    with opened(arguments) as (store, _):
+        how(store, arguments.campaign)
+        _say(arguments, store.campaign(arguments.campaign), "")
+    return exit_codes.OK
 
 
 def resume(arguments: argparse.Namespace) -> int:
     """It starts fixes again, those too that failed or were cancelled."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
-        store.campaign(name)
-        again = refresh(store, name, facts)
-        for state in (FixState.FAILED, FixState.CANCELLED):
-            while found := store.fixes(name, state=state):
-                for fix in found:
-                    known = facts(fix.fix_id) or FixFacts()
-                    if known.state is not None:
-                        store.end(fix.fix_id, None, known)
-                    else:
-                        again += store.queue_again(fix.fix_id, known)
-        store.set_state(name, CampaignState.RUNNING, came_from=list(CampaignState))
+        again = steering.resume(store, name, facts)
         line = store.campaign(name)
         _say(arguments, line, f"{again:,} fixes are queued again; `fleet run` goes on with them.")
-    return exit_codes.OK
-
-
-def _set(
-    arguments: argparse.Namespace, state: CampaignState, came_from: list[CampaignState]
-) -> int:
-    with opened(arguments) as (store, _):
-        name = arguments.campaign
-        before = store.campaign(name)
-        if before.state is not state and not store.set_state(name, state, came_from=came_from):
-            raise CampaignError(
-                f"Campaign {name!r} is {before.state}: it can't be {state}.",
-                next_step="`fallback-tier fleet status` shows where it stands.",
-            )
-        _say(arguments, store.campaign(name), "")
     return exit_codes.OK
 
 

@@ -5,12 +5,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fallback_tier.cli.options import record, state_dir
+from fallback_tier.cli.options import FLEET_STORE, record, state_dir
 from fallback_tier.fleet.record import FleetRecord
 from fallback_tier.fleet.store.store import FleetStore, open_store
-
-#: Where the list is, for a whole shell or service.
-FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 
 
 def store_url(arguments: argparse.Namespace) -> str | None:

@@ -38,7 +38,8 @@ def insert(session: Session, planned: Planned, now: str) -> None:
     """All its rows, in the caller's transaction."""
     name = planned.campaign
     session.change(
-        "INSERT INTO campaigns VALUES (?,?,?,?,?,?,?)",
+        "INSERT INTO campaigns (campaign, digest, settings, state, created_at, cap, fix_cap)"
+        " VALUES (?,?,?,?,?,?,?)",
         (
             name, planned.digest, planned.settings, CampaignState.RUNNING.value, now, planned.cap,
             planned.fix_cap,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import CampaignLine, CampaignState, FixState, FleetFix
+from fallback_tier.fleet.model import CampaignLine, CampaignState, FixState, FleetFix, Said
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.tables import Row, Session, Tables
 
@@ -135,6 +135,10 @@ def _line(session: Session, row: Row) -> CampaignLine:
         spent=spent,
         reserved=sum(one.counts - (one.cost or 0) for one in running),
         unpriced=unpriced["fixes"],
+        said=None
+        if row["said_by"] is None
+        else Said(by=row["said_by"], because=row["said_because"]),
+        said_at=row["said_at"],
     )
 
 

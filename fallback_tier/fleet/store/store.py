@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fallback_audit.stores.postgres_location import require_driver
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix, Said
 from fallback_tier.fleet.policies import StartLimits, cap_of, may_start
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, insert
@@ -58,13 +58,24 @@ class FleetStore(FleetReader):
             _renew(session, name, settings, cap, fix_cap)
 
     def set_state(
-        self, name: str, state: CampaignState, *, came_from: Sequence[CampaignState]
+        self,
+        name: str,
+        state: CampaignState,
+        *,
+        came_from: Sequence[CampaignState],
+        said: Said | None = None,
     ) -> bool:
-        """False: it stands elsewhere. Raises CampaignError where there is none of this name."""
+        """``said``: who wants it so; None: a runner, or somebody at a terminal. False: it stands elsewhere.
+        Raises CampaignError where there is none of this name."""
         with self.tables.writing() as session:
             if CampaignState(campaign_row(session, name)["state"]) not in came_from:
                 return False
-            session.change("UPDATE campaigns SET state = ? WHERE campaign = ?", (state.value, name))
+            who = (None, None) if said is None else (said.by, said.because)
+            session.change(
+                "UPDATE campaigns SET state = ?, said_by = ?, said_because = ?, said_at = ?"
+                " WHERE campaign = ?",
+                (state.value, *who, self.now(), name),
+            )
             if state is CampaignState.CANCELLED:
                 session.change(
                     "UPDATE fixes SET state = ?, ended_at = ? WHERE campaign = ? AND state = ?",

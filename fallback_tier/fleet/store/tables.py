@@ -64,6 +64,11 @@ CREATE TABLE buckets (
   bucket TEXT NOT NULL
 )
 """,
+    """
+ALTER TABLE campaigns ADD COLUMN said_by TEXT;
+ALTER TABLE campaigns ADD COLUMN said_because TEXT;
+ALTER TABLE campaigns ADD COLUMN said_at TEXT
+""",
 )
 
 

@@ -16,6 +16,7 @@ from fallback_tier.service.http import (
     problems,
     routes_attempts,
     routes_audit,
+    routes_campaigns,
     routes_fixes,
     routes_reviews,
     routes_session,
@@ -95,6 +96,7 @@ def create_app(
         routes_reviews.router,
         routes_attempts.router,
         routes_audit.router,
+        routes_campaigns.router,
         routes_session.router,
         *routers,
     ):

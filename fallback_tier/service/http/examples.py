@@ -24,6 +24,8 @@ ATTEMPT = {"repository": "app", "advisory": ADVISORY, "prior_attempts": []}
 
 DECISION = {"verdict": "reject", "because": "the package goes away next week"}
 
+BECAUSE = {"because": "the provider is needed elsewhere until Monday"}
+
 
 class ProblemDocument(Frozen):
     """RFC 9457. ``code`` and ``next_step`` are ours."""

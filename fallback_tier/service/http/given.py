@@ -26,6 +26,15 @@ FixId = Annotated[
 
 DigestPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256, in hex")]
 
+CampaignPath = Annotated[
+    str,
+    Path(
+        pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
+        description="name of a campaign",
+        examples=["spring"],
+    ),
+]
+
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -25,6 +25,7 @@ from fallback_tier.errors import (
     StateFolderError,
     ToolError,
 )
+from fallback_tier.fleet.refusals import FleetStoreError
 from fallback_tier.service.refusals import NotSignedInError, RequestRefusedError, TooManyError
 
 MEDIA_TYPE = "application/problem+json"
@@ -44,6 +45,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (EvidenceError, HTTPStatus.GONE),
     (AuditIntegrityError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (AuditStoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (FleetStoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StateFolderError, HTTPStatus.SERVICE_UNAVAILABLE),
     (SandboxError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ToolError, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -8,6 +8,7 @@ import pytest
 from tests.browser.axe import against_readers, axe_source
 from tests.browser.driver import Browser, why_no_browser
 from tests.browser.pages import EMPTY, EVERY_WAY, pages
+from tests.service.campaigns import write_campaign
 from tests.service.portal import write_trails
 from tests.service.running import Running, served
 
@@ -21,9 +22,10 @@ SCHEMES, WIDTHS = ("light", "dark"), (1280, 375)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Every kind of question."""
+    """Every kind of question, and a campaign."""
     state = tmp_path_factory.mktemp("full") / "state"
     write_trails(state)
+    write_campaign(state)
     with served(state, EVERY_WAY, options=("--keys", str(state.parent / "keys"))) as running:
         yield running
 

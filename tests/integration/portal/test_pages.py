@@ -202,7 +202,7 @@ def test_no_page_is_open_to_nobody(service: ServiceScenario) -> None:
     routes = [route for pages in PAGES for route in pages.router.routes]
     assert len(routes) > 10
     nobody = visit(service)
-    names = {"{fix_id}": "fix-cap", "{seq}": "1", "{digest}": "0" * 64}
+    names = {"{fix_id}": "fix-cap", "{seq}": "1", "{digest}": "0" * 64, "{name}": "spring"}
     for route in routes:
         assert isinstance(route, APIRoute)
         if route.path == "/portal/sign-in":

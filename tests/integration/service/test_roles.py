@@ -33,6 +33,11 @@ NEEDS = {
     ("GET", "/v1/audit/events"): Role.READ,
     ("GET", "/v1/audit/export"): Role.READ,
     ("POST", "/v1/audit/verify"): Role.READ,
+    ("GET", "/v1/campaigns"): Role.READ,
+    ("GET", "/v1/campaigns/{name}"): Role.READ,
+    ("GET", "/v1/campaigns/{name}/fixes"): Role.READ,
+    ("POST", "/v1/campaigns/{name}/pause"): Role.DECIDE,
+    ("POST", "/v1/campaigns/{name}/resume"): Role.DECIDE,
 }
 
 #: Routes of people who sign in, and what each answers without a session or a key: test_sessions.py.
@@ -50,6 +55,8 @@ BODIES = {
     "/v1/attempts": FIX,
     "/v1/attempts/stream": FIX,
     "/v1/reviews/{fix_id}/decisions": {"verdict": "reject", "because": "no"},
+    "/v1/campaigns/{name}/pause": {"because": "no"},
+    "/v1/campaigns/{name}/resume": {"because": "no"},
 }
 
 
@@ -62,7 +69,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceScenari
 
 
 def asked(service: ServiceScenario, method: str, path: str, *roles: Role) -> int:
-    real = path.format(fix_id="fix-0", digest="0" * 64)
+    real = path.format(fix_id="fix-0", digest="0" * 64, name="spring")
     body = BODIES.get(path) if method == "POST" else None
     return service.client(*roles).request(method, real, json=body).status_code
 

@@ -22,7 +22,7 @@ What `fallback-tier serve --config FILE` reads: TOML. Everything has a default b
 without which there is nothing to submit. An option of the command counts before the same setting
 here; keys and passwords are in the environment and never in this file (`ANTHROPIC_API_KEY`,
 `FALLBACK_TIER_API_KEY`, `FALLBACK_TIER_JUDGE_API_KEY`, `FALLBACK_TIER_AUDIT_STORE`,
-`FALLBACK_TIER_OIDC_SECRET`).
+`FALLBACK_TIER_FLEET_STORE`, `FALLBACK_TIER_OIDC_SECRET`).
 How it is used: [service.md](service.md).
 
 This page is made of the settings' model

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
 from fallback_tier.fleet.policies import StartLimits
 from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
-from fallback_tier.fleet.store import reading
+from fallback_tier.fleet.store import postgres, reading, sqlite
+from fallback_tier.fleet.store.planned import insert
 from fallback_tier.fleet.store.reading import FleetReader
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore, open_store
+from fallback_tier.fleet.store.tables import STEPS
 from tests.unit.fleet.made import NAME, fix, planned
 from tests.waiting import at_once
 
@@ -185,6 +187,24 @@ def test_the_list_is_there_for_the_next_process(store: FleetStore, opened: Opene
     store.end("fix-0", "one", FIXED)
     store.close()
     assert states(opened()) == [FixState.FIXED, FixState.RUNNING, *[FixState.QUEUED] * 2]
+
+
+def test_a_list_of_an_earlier_version_is_read(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        for module in (sqlite, postgres):
+            earlier.setattr(module, "STEPS", STEPS[:1])
+        old = opened()
+        with old.tables.writing() as session:
+            insert(session, planned(ONE_EACH), old.now())
+        old.close()
+    store = opened()
+    assert (store.campaign(NAME).said, store.campaign(NAME).said_at) == (None, None)
+    ada = Said(by="person:Ada", because="it costs too much")
+    assert store.set_state(NAME, CampaignState.PAUSED, came_from=list(CampaignState), said=ada)
+    assert (store.campaign(NAME).said, store.campaign(NAME).total) == (ada, 4)
+    assert store.campaign(NAME).said_at is not None
 
 
 def test_a_place_that_can_not_be_used_is_said(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ def test_a_worker_knows_what_its_clients_may_know(
     monkeypatch.setenv("UV_INDEX_OWN_PASSWORD", "for-uv")
     script = "import os, sys; print(sys.stdin.read(), dict(os.environ))"
     monkeypatch.setattr(starting, "_COMMAND", (sys.executable, "-c", script))
-    secrets = Secrets(api_key=SecretStr("for-the-model"), oidc=SecretStr("not-for-workers"))
+    others = {"oidc": SecretStr("not-for-workers"), "fleet": SecretStr("not-for-workers")}
+    secrets = Secrets(api_key=SecretStr("for-the-model"), **others)
     settings = ServiceSettings(limits=Limits(concurrent_fixes=1, min_free_bytes=0))
     one = Dispatcher(queue, settings, tmp_path, secrets)
     one._look()

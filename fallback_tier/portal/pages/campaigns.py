@@ -1,0 +1,177 @@
+"""Campaigns of a fleet: how far they are, what they cost, what is stuck; pause and resume."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from fallback_tier.errors import InputError
+from fallback_tier.fleet.model import CampaignState, FixState
+from fallback_tier.portal.given import Read, TheBoard
+from fallback_tier.portal.rendering import PREFIX, page
+from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
+from fallback_tier.portal.views.campaigns import TONES, WIDTH, money, progress
+from fallback_tier.service.http.given import CampaignPath, TheService
+from fallback_tier.service.http.sessions import SignedIn
+from fallback_tier.service.opening import Service
+from fallback_tier.service.operations.campaigns import Because
+from fallback_tier.service.refusals import ConflictError
+from fallback_tier.service.roles import Role
+
+router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
+
+#: Fixes in one page of a campaign.
+ROWS = 100
+
+#: What a page says after a form of it was sent; nothing else of the address is shown.
+_TOLD = {
+    "pause": "Nothing more starts; what runs goes on to its end.",
+    "resume": "It may go on: fixes that failed or were cancelled are queued again.",
+}
+
+_Text = Annotated[str, Form(max_length=4_000)]
+
+
+@router.get("/campaigns")
+def campaigns(request: Request, service: TheService, read: TheBoard, who: Reader) -> Response:
+    """The newest first."""
+    found = service.campaigns.all()
+    return page(
+        "campaigns.html",
+        request,
+        who,
+        read=read,
+        campaigns=[(one, progress(one.counts)) for one in found],
+        width=WIDTH,
+        state_dir=str(service.state_dir),
+    )
+
+
+@router.get("/campaigns/{name}")
+def campaign(
+    request: Request,
+    service: TheService,
+    read: TheBoard,
+    who: Reader,
+    name: CampaignPath,
+    state: FixState | None = None,
+    after: Annotated[int, Query(ge=-1, lt=2**53)] = -1,
+    part: bool = False,
+    done: str = "",
+) -> Response:
+    """One. ``state``, ``after``: the page of its fixes; ``part``: what follows the record alone; ``done``:
+    what was sent just before."""
+    template = "campaign_body.html" if part else "campaign.html"
+    told = _TOLD.get(done)
+    return _screen(
+        request, service, read, who, name, template=template, state=state, after=after, told=told
+    )
+
+
+@router.post("/campaigns/{name}/pause")
+def pause(
+    request: Request,
+    service: TheService,
+    read: TheBoard,
+    who: SendingDecider,
+    name: CampaignPath,
+    because: _Text = "",
+) -> Response:
+    """As ``POST /v1/campaigns/{name}/pause``."""
+    return _steered(request, service, read, who, name, "pause", because)
+
+
+@router.post("/campaigns/{name}/resume")
+def resume(
+    request: Request,
+    service: TheService,
+    read: TheBoard,
+    who: SendingDecider,
+    name: CampaignPath,
+    because: _Text = "",
+) -> Response:
+    """As ``POST /v1/campaigns/{name}/resume``."""
+    return _steered(request, service, read, who, name, "resume", because)
+
+
+def _steered(
+    request: Request,
+    service: Service,
+    read: Read,
+    who: SignedIn,
+    name: str,
+    what: str,
+    because: str,
+) -> Response:
+    """By the operation that JSON has; what is wrong is told on the same page."""
+    steer = service.campaigns.pause if what == "pause" else service.campaigns.resume
+    try:
+        steer(who.caller, name, _reason(because))
+    except ConflictError as error:
+        problem, status = f"{error.problem} Nothing was changed.", 409
+    except _NoReasonError as error:
+        problem, status = f"{error.problem} {error.next_step}", 422
+    else:
+        return RedirectResponse(f"{PREFIX}/campaigns/{name}?done={what}", 303)
+    return _screen(
+        request, service, read, who, name, problem=problem, because=because, status=status
+    )
+
+
+class _NoReasonError(InputError):
+    """Nobody would know why."""
+
+
+def _reason(text: str) -> Because:
+    try:
+        return Because(because=text.strip())
+    except ValueError as error:
+        raise _NoReasonError(
+            "A reason is needed, of 2,000 characters at most.",
+            next_step="Nothing was changed: write one, and send it again.",
+        ) from error
+
+
+def _screen(
+    request: Request,
+    service: Service,
+    read: Read,
+    who: SignedIn,
+    name: str,
+    *,
+    template: str = "campaign.html",
+    state: FixState | None = None,
+    after: int = -1,
+    told: str | None = None,
+    problem: str | None = None,
+    because: str = "",
+    status: int = 200,
+) -> Response:
+    view = service.campaigns.show(name)
+    found = service.campaigns.fixes(name, state=state, after=after, limit=ROWS + 1)
+    shown = found[:ROWS]
+    named = {fix.fix_id for fix in (*shown, *(one.fix for one in view.stuck))}
+    lines = {fix_id: line for fix_id in named if (line := read.board.fixes.get(fix_id))}
+    return page(
+        template,
+        request,
+        who,
+        status=status,
+        read=read,
+        view=view,
+        one=view.campaign,
+        progress=progress(view.campaign.counts),
+        money=money(view.campaign.usd),
+        width=WIDTH,
+        tones=TONES,
+        on_record=lines,
+        fixes=shown,
+        state=state,
+        after=after,
+        more=shown[-1].number if len(found) > ROWS else None,
+        steer="pause" if view.campaign.state is CampaignState.RUNNING else "resume",
+        may_decide=who.caller.may(Role.DECIDE),
+        told=told,
+        problem=problem,
+        because=because,
+    )

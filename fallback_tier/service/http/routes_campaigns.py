@@ -1,0 +1,79 @@
+"""Campaigns: how they stand, what is stuck, pause and resume."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Query
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.fleet.model import FixState
+from fallback_tier.service.http.examples import BECAUSE
+from fallback_tier.service.http.examples import problems as may_answer
+from fallback_tier.service.http.given import CampaignPath, TheService
+from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
+from fallback_tier.service.http.security import Decider, Reader
+from fallback_tier.service.operations.campaigns import (
+    MAX_PAGE,
+    Because,
+    Campaign,
+    CampaignFix,
+    CampaignView,
+)
+
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+
+_Because = Annotated[Because, Body(examples=[BECAUSE])]
+
+
+class CampaignList(Frozen):
+    """The newest first."""
+
+    campaigns: tuple[Campaign, ...]
+
+
+class CampaignFixes(Frozen):
+    """``next`` None: there are no more."""
+
+    fixes: tuple[CampaignFix, ...]
+    next: str | None = None
+
+
+@router.get("", responses=may_answer())
+def campaigns(service: TheService, _: Reader) -> CampaignList:
+    """All campaigns of this service's list."""
+    return CampaignList(campaigns=service.campaigns.all())
+
+
+@router.get("/{name}", responses=may_answer(404))
+def campaign(service: TheService, _: Reader, name: CampaignPath) -> CampaignView:
+    """Progress, spend against the cap, why fixes ended as they did, which are stuck."""
+    return service.campaigns.show(name)
+
+
+@router.get("/{name}/fixes", responses=may_answer(404))
+def fixes(
+    service: TheService,
+    _: Reader,
+    name: CampaignPath,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    state: FixState | None = None,
+) -> CampaignFixes:
+    """Its fixes, in the queue's order."""
+    after = number_in(cursor)
+    found = service.campaigns.fixes(
+        name, state=state, after=-1 if after is None else after, limit=limit
+    )
+    more = cursor_of(found[-1].number) if len(found) == limit else None
+    return CampaignFixes(fixes=found, next=more)
+
+
+@router.post("/{name}/pause", responses=may_answer(404, 409))
+def pause(service: TheService, caller: Decider, name: CampaignPath, because: _Because) -> Campaign:
+    """Nothing more starts; what runs goes on to its end."""
+    return service.campaigns.pause(caller, name, because)
+
+
+@router.post("/{name}/resume", responses=may_answer(404))
+def resume(service: TheService, caller: Decider, name: CampaignPath, because: _Because) -> Campaign:
+    """It goes on, also with fixes that failed or were cancelled. `fallback-tier fleet run` starts them."""
+    return service.campaigns.resume(caller, name, because)

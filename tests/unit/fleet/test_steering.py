@@ -1,0 +1,49 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.fleet import steering
+from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
+from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.store import FleetStore, open_store
+from tests.unit.fleet.made import NAME, fix, planned
+
+ADA = Said(by="person:Ada", because="until Monday")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FleetStore]:
+    with open_store(tmp_path) as opened:
+        opened.create(planned([fix(n, f"repo-{n}", state="failed", cost=5) for n in range(3)]))
+        yield opened
+
+
+def test_who_is_second_changes_nothing(store: FleetStore) -> None:
+    steering.pause(store, NAME, ADA)
+    steering.pause(store, NAME)
+    assert (store.campaign(NAME).state, store.campaign(NAME).said) == (CampaignState.PAUSED, ADA)
+    steering.cancel(store, NAME)
+    assert store.campaign(NAME).said is None
+    with pytest.raises(CampaignError, match="is cancelled: it can't be paused"):
+        steering.pause(store, NAME)
+
+
+def test_resume_asks_the_record_first(store: FleetStore) -> None:
+    known = {
+        "fix-0": FixFacts(state=FixState.REFUSED, why="not_affected"),
+        "fix-1": FixFacts(cost=9, attempts=2),
+    }
+    steering.cancel(store, NAME)
+    assert steering.resume(store, NAME, known.get, ADA) == 2
+    found = [(one.state, one.cost) for one in store.fixes(NAME)]
+    assert found == [(FixState.REFUSED, 0), (FixState.QUEUED, 9), (FixState.QUEUED, 0)]
+    assert (store.campaign(NAME).state, store.campaign(NAME).said) == (CampaignState.RUNNING, ADA)
+
+
+@pytest.mark.parametrize("how", [steering.pause, steering.cancel])
+def test_there_must_be_such_a_campaign(store: FleetStore, how: object) -> None:
+    with pytest.raises(CampaignError, match="no campaign 'other'"):
+        how(store, "other")  # type: ignore[operator]
+    with pytest.raises(CampaignError, match="no campaign 'other'"):
+        steering.resume(store, "other", lambda _: None)
