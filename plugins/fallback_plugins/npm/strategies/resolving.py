@@ -7,6 +7,7 @@ from fallback_plugins.npm.client import Client, Files, WantedVersions
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
+from fallback_plugins.npm.strategies.bundles import bundler_of
 from fallback_plugins.shared.ladder import Position, ResultRules
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
@@ -86,12 +87,15 @@ def let_down(
     An override of one parent's ask can hit another copy of that parent. A client that believes a lock
     doesn't see what is missing in it: nothing affected is left then, and the parent can't be loaded.
 
-    A bundled copy comes in its dependent's archive, also where a lock written anew doesn't list it any more
-    (the registry names no such dependency of fsevents 1.2.11): it is lost only if it is ``affected``
+    A bundled copy comes in another package's archive, also where a lock written anew doesn't list it any
+    more (the registry names no such dependency of fsevents 1.2.11): it is lost only if it is ``affected``
     (labels), since it would go on to lie there unseen.
     """
     has = _answers(after)
     staying = {node.label for node in after.nodes.values()}
+    unseen = _unseen(before, after, affected)
+    if unseen is not None:
+        return unseen
     in_archives = {
         (node.label, ask.name)
         for node in before.nodes.values()
@@ -108,6 +112,20 @@ def let_down(
         lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
         if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
             return f"{dependent} would get {name} {held} instead of {lowest}"
+    return None
+
+
+def _unseen(before: DependencyTree, after: DependencyTree, affected: frozenset[str]) -> str | None:
+    """An affected copy, however deep in an archive, that the new lock doesn't list though the package whose
+    archive it is stays: it would be installed as before."""
+    for copy in before.nodes.values():
+        if not copy.bundled or copy.label not in affected:
+            continue
+        bundler = bundler_of(before, copy)
+        for place in after.nodes.values():
+            inside = copy.key.removeprefix(bundler.key)
+            if place.label == bundler.label and place.key + inside not in after.nodes:
+                return f"{copy.label} would still come in the archive of {bundler.label}, unlisted"
     return None
 
 

@@ -86,7 +86,7 @@ def _ask_again(
         suite.flaky_alone |= told.flaky
         verdict = suite.judge(ours)
         if verdict.status is not GateStatus.FAILED:
-            return _named_flaky(suite, verdict, told)
+            return _named_flaky(suite, verdict, told, ours)
     return _ask_the_suite(suite, verdict, suite.blamed(ours))
 
 
@@ -127,15 +127,17 @@ def _in_time_once(suite: Suite, verdict: GateVerdict, alone: Alone | None) -> Ga
     return _not_each_time(verdict, f"another run did: {found.detail}")
 
 
-def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone) -> GateVerdict:
-    """A verdict that leaves flaky tests out says which. Beside a base commit that does not end, no further
-    run of the suite shows that they can pass with the patch: those alone must."""
-    if suite.late is None:
-        return verdict
-    if never := told.flaky - told.passing:
+def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: SuiteRun) -> GateVerdict:
+    """A verdict that leaves flaky tests out says which. Each must have passed with the patch: those that fail
+    in its suite do so in a further run of it. Alone must those that are gone from it, and all beside a base
+    commit that does not end."""
+    never = told.flaky - told.passing
+    if suite.late is None and ours.report is not None:
+        never -= {*ours.report.failed, *ours.report.passed}
+    if never:
         why = f"flaky at the base commit, and never passes with the patch: {_some(never)}"
         verdict = _not_each_time(verdict, why)
-    return verdict.model_copy(update={"flaky": tuple(sorted(told.flaky))})
+    return verdict.model_copy(update={"flaky": tuple(sorted({*verdict.flaky, *told.flaky}))})
 
 
 def _not_each_time(verdict: GateVerdict, why: str) -> GateVerdict:

@@ -315,9 +315,29 @@ def test_a_bundled_copy_that_a_new_lock_does_not_list_is_lost_only_if_it_is_affe
     had = DependencyTree("lock", {"mid": mid, "mid/leaf": inside})
     anew = DependencyTree("lock", {"mid": Node("mid", "mid", "2.0.0")})
     assert let_down(had, anew) is None
+    assert let_down(had, anew, frozenset({"leaf 1.0.0"})) is not None
+
+
+def test_an_affected_copy_deep_in_an_archive_that_a_new_lock_does_not_list_is_still_there() -> None:
+    """The copy between is not affected, and another one outside answers for it in the new lock."""
+    from fallback_plugins.npm.strategies.resolving import let_down
+    from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+
+    top, in_top = "node_modules/top", "node_modules/top/node_modules"
+    leaf = Node(f"{in_top}/leaf", "leaf", "1.0.0", bundled=True)
+    between = DependencyEdge("leaf", "^1.0.0", leaf.key)
+    mid = Node(f"{in_top}/mid", "mid", "2.0.0", (between,), bundled=True)
+    bundler = Node(top, "top", "3.0.0", (DependencyEdge("mid", "", mid.key),))
+    had = DependencyTree("lock", {one.key: one for one in (bundler, mid, leaf)})
+    fixed = Node("node_modules/leaf", "leaf", "1.0.1")
+    outside = Node("node_modules/mid", "mid", "2.0.0", (DependencyEdge("leaf", "", fixed.key),))
+    plain = Node(top, "top", "3.0.0")
+    anew = DependencyTree("lock", {one.key: one for one in (plain, outside, fixed)})
     assert let_down(had, anew, frozenset({"leaf 1.0.0"})) == (
-        "mid 2.0.0 would lose leaf, which it depends on"
+        "leaf 1.0.0 would still come in the archive of top 3.0.0, unlisted"
     )
+    raised = DependencyTree("lock", {top: Node(top, "top", "3.1.0"), fixed.key: fixed})
+    assert let_down(had, raised, frozenset({"leaf 1.0.0"})) is None
 
 
 @pytest.mark.parametrize("shape", ["tabs", "four", "dense", "mark", "no end", "crlf"])

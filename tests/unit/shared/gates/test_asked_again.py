@@ -130,6 +130,16 @@ def test_a_test_that_is_gone_is_asked_about_too(tmp_path: Path) -> None:
     assert once.status is UNDECIDED
 
 
+def test_one_that_is_gone_passes_for_no_flakiness_at_the_base_commit(tmp_path: Path) -> None:
+    """The patch may have it skipped: that it is flaky there says nothing of it here."""
+    gone = ended(b="passed")
+    never, _ = judge(tmp_path / "1", [gone], [SOUND], Scripted([gone], [GOOD, BAD]))
+    assert (never.status, never.flaky) == (UNDECIDED, ("a",))
+    assert "never passes with the patch: a" in never.detail
+    there, _ = judge(tmp_path / "2", [gone], [SOUND], Scripted([GOOD], [GOOD, BAD]))
+    assert (there.status, there.flaky) == (PASSED, ("a",))
+
+
 def test_two_that_fail_in_turn_are_no_failure_of_the_patchs(tmp_path: Path) -> None:
     other = ended(a="passed", b="failed")
     verdict, _ = judge(tmp_path, [BROKEN, other], [SOUND], None)
