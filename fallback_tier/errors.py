@@ -14,6 +14,7 @@
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
+    │   ├── CampaignError            a campaign's file, or what is asked of one (fleet.refusals)
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
     │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
     │   │   ├── NotSignedInError
@@ -29,6 +30,9 @@
     ├── ToolError                    a client we call (git, npm, uv) is missing or failed
     │   ├── ToolMissingError
     │   └── ToolFailedError          carries the client's own words
+    ├── FleetStoreError              the list of campaigns can't be read or written (fleet.refusals)
+    ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
+    ├── DevServerError               a Temporal server of one's own could not be started (engines.temporal)
     ├── StateFolderError             the state folder can't be written
     ├── PatchError
     │   ├── EditError                a search/replace edit that doesn't match exactly once
@@ -51,7 +55,8 @@
 
 Caught where they are raised, so that nobody is told of them by that name: LenientJsonError and
 UnreadableError are ValueErrors (text that can't be read), AnswerTooLargeError is an OSError, as what a
-network library raises is. A name that begins with ``_`` is control flow inside one module.
+network library raises is, SessionOverError (a fix's process is no more) is an Exception. A name that
+begins with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -68,6 +73,7 @@ __all__ = [
     "ConfigurationError",
     "EditError",
     "FallbackError",
+    "HeldError",
     "InputError",
     "ModelError",
     "PatchError",
@@ -81,6 +87,7 @@ __all__ = [
     "ToolError",
     "ToolFailedError",
     "ToolMissingError",
+    "UnansweredError",
     "WithdrawnError",
     "first_fault",
 ]

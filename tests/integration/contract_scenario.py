@@ -326,7 +326,7 @@ class ContractScenario:
         """From the start to the end of a gate transition, in as many processes as it takes."""
         leaves = list(self.story.leaves)
         self.leave_after = leaves.pop(0) if leaves else None
-        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
             try:
                 return self.runner().run(self.advisory, self.repo, self.selection)
             except LeftError:
@@ -340,7 +340,7 @@ class ContractScenario:
 
     def run_again(self) -> FixResult:
         """The gate transition that a person opened."""
-        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
             return self.go_on()
 
     def go_on(self) -> FixResult:

@@ -17,7 +17,7 @@ def mount(place: Path, ecosystem: str | None = None, gates: str | None = None) -
     if ecosystem is not None:
         points["fallback_tier.ecosystems"] = {"Almanac": ecosystem}
     if gates is not None:
-        points["fallback_tier.gates"] = {"house": gates}
+        points["fallback_tier.gates"] = {"scenario": gates}
     shutil.copytree(HERE / "almanac_plugin", place / "almanac_plugin")
     name, version = project["name"], project["version"]
     facts = place / f"{name.replace('-', '_')}-{version}.dist-info"

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "UnreadableError": "ValueError",
     "AnswerTooLargeError": "OSError",
     "UnreportedError": "OSError",
+    "SessionOverError": "Exception",
 }
 
 

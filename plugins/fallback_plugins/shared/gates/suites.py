@@ -103,7 +103,7 @@ def _ask_the_suite(
     for _ in range(PATCHED_RERUNS):
         again = suite.again()
         if isinstance(again, NotInstalled):
-            return _not_each_time(verdict, f"another run could not be had: {again.why}")
+            return _not_each_time(verdict, f"another run was not possible: {again.why}")
         if left:
             found = suite.blamed(again)
             left = left if found is None else left & found
@@ -128,9 +128,9 @@ def _in_time_once(suite: Suite, verdict: GateVerdict, alone: Alone | None) -> Ga
 
 
 def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: SuiteRun) -> GateVerdict:
-    """A verdict that leaves flaky tests out says which. Each must have passed with the patch: those that fail
-    in its suite do so in a further run of it. Alone must those that are gone from it, and all beside a base
-    commit that does not end."""
+    """A verdict that leaves flaky tests out says which. Each must have passed with the patch: those that
+    fail in its suite in a further run of it; alone, those that are gone from it, and all of them beside a
+    base commit that does not end."""
     never = told.flaky - told.passing
     if suite.late is None and ours.report is not None:
         never -= {*ours.report.failed, *ours.report.passed}
