@@ -19,10 +19,21 @@ async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
         log = scenario.root / "logs" / ticket.fix_id
         return await start_process(_COMMAND, scenario.order(ticket.fix_id), log, Path.cwd())
 
+    def may_go_on(fix_id: str) -> bool:
+        """As a campaign's list would say; and who asked is written down."""
+        with (scenario.root / "asked").open("a") as file:
+            file.write(f"{fix_id}\n")
+        return not (scenario.root / "paused").exists()
+
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await run_worker(
-        settings, launch, scenario.reading, ended, ready=lambda: print("ready", flush=True)
+        settings,
+        launch,
+        scenario.reading,
+        ended,
+        ready=lambda: print("ready", flush=True),
+        may_go_on=may_go_on,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,26 @@ def test_a_person_is_waited_for_and_wakes_it(fleet: Fleet) -> None:
     fleet.scenario.decide(name)
     fleet.reach("ended", [name])
     assert fleet.scenario.kinds(name)[-2:] == ["FixVerified", "PatchDelivered"]
+    fleet.scenario.check()
+
+
+def test_a_decision_alone_starts_nothing_in_a_campaign_that_is_paused(fleet: Fleet) -> None:
+    """Whatever hints come: each is looked at, and it goes on waiting."""
+    name, root = fleet.scenario.add("asks"), fleet.scenario.root
+    asked, paused = root / "asked", root / "paused"
+    paused.touch()
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("waiting", [name])
+    fleet.scenario.decide(name)
+    becomes(asked.exists, "the worker has seen the decision")
+    for looks in (2, 3):  # one that went on would not look a second time
+        fleet.client.hint(name)
+        becomes(partial(_has_lines, asked, looks), "the hint was looked at")
+    assert fleet.phase(name) == "waiting"
+    paused.unlink()
+    fleet.client.hint(name)
+    fleet.reach("ended", [name])
     fleet.scenario.check()
 
 
@@ -146,6 +167,10 @@ def test_an_unknown_fix_is_unknown_and_nobody_minds_a_hint(fleet: Fleet) -> None
     assert fleet.phase("nobody") == "unknown"
     fleet.client.hint("nobody")
     fleet.client.cancel("nobody")
+
+
+def _has_lines(path: Path, count: int) -> bool:
+    return len(path.read_text().splitlines()) >= count
 
 
 def _fix_processes(fleet: Fleet) -> list[str]:
