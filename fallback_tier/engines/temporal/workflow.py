@@ -46,7 +46,7 @@ _LOOK_S = timedelta(seconds=60)
 _MAX_BACKOFF_S = 60.0
 
 #: Codes of what may pass by itself and is nobody's fault: those openings are not counted.
-_PASSING = frozenset({"audit_store", "disk", "fleet_store"})
+_PASSING = frozenset({"audit_store", "disk", "fleet_store", "held"})
 
 #: … and the longest pause behind such a one (seconds): an outage may take days, and each try is a dozen
 #: events of the history.

@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
 from fallback_tier.engines.temporal.messages import OPEN, FixRun, Limits, Session
 from fallback_tier.engines.temporal.workflow import FixWorkflow
+from fallback_tier.errors import HeldError
 
 TICKET = Ticket("fix-1", "0" * 64)
 OPENED = Session("s", "q@one", Standing(next=Step(1, "attempt")))
@@ -84,7 +85,7 @@ def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standin
     return asyncio.run(FixWorkflow(fix).run(fix))
 
 
-@pytest.mark.parametrize("code", ["audit_store", "disk", "fleet_store"])
+@pytest.mark.parametrize("code", ["audit_store", "disk", "fleet_store", HeldError.code])
 def test_an_outage_is_waited_for_with_pauses_that_grow(
     monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
