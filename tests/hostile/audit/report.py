@@ -105,9 +105,7 @@ one campaign), from the JSON files beside it, and by nobody's hand: every figure
 whose seed and date stand in its row. A campaign that finds anything stops with its seed and case, and
 writes nothing here. "2,000 of 10,000" is a run that its time limit ended. How many cycles a kill hits at
 which moment depends on the machine's speed, and so does CPU time; no other figure does. The runs of
-2026-11-25 had two cores together with other work (a load of 2 to 24), so that their time limit ended them
-sooner. Two came less far than another one, and lost nothing either: crash (sqlite) to 1,589, and power to
-1,895; the rows of those that came further are kept.
+2026-11-25 and -26 had two cores together with other work (a load of 2 to 50).
 
 | campaign | store | cases | seed | date | commit | what held |
 |---|---|---|---|---|---|---|
