@@ -161,11 +161,13 @@ def _varies(operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode) -
 
 def test_a_few_of_every_kind(tmp_path: Path) -> None:
     with target(tmp_path) as service:
-        reported = drive(service, 320)
+        reported = drive(service, 400)
         assert service.process.poll() is None
         assert "Traceback" not in "".join(service.said)
     assert sum(reported.values()) > 200
-    assert {"200", "202", "422"} <= reported.keys()
+    assert {"200", "422"} <= reported.keys()
+    # Something was taken, whichever of the few valid requests that was.
+    assert reported.keys() & {"201", "202", "204"}
 
 
 def main() -> None:
