@@ -55,8 +55,9 @@
 
 Caught where they are raised, so that nobody is told of them by that name: LenientJsonError and
 UnreadableError are ValueErrors (text that can't be read), AnswerTooLargeError is an OSError, as what a
-network library raises is, SessionOverError (a fix's process is no more) is an Exception. A name that
-begins with ``_`` is control flow inside one module.
+network library raises is, SessionOverError (a fix's process is no more) is an Exception, and Late (a
+fix took too long, in its worker) a BaseException, which nothing on its way may catch. A name that begins
+with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "AnswerTooLargeError": "OSError",
     "UnreportedError": "OSError",
     "SessionOverError": "Exception",
+    "Late": "BaseException",
 }
 
 

@@ -28,6 +28,7 @@ from fallback_tier.errors import HeldError, UnansweredError
 from fallback_tier.fix.opened import OpenFix
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Applied
+from fallback_tier.workers.ending import ending_in_order
 
 #: Opens the fix that the first line of its input describes.
 Opener = Callable[[bytes], AbstractContextManager[OpenFix]]
@@ -42,10 +43,6 @@ _READ_BYTES = 65_536
 _QUOTED = 300
 
 
-class _Stopped(BaseException):
-    """SIGTERM: what is running is ended in good order, and can be resumed."""
-
-
 def serve_standard_input(opener: Opener) -> None:
     """Requests on standard input, replies on standard output; whatever else is printed goes to the log.
 
@@ -53,16 +50,8 @@ def serve_standard_input(opener: Opener) -> None:
     """
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    signal.signal(signal.SIGTERM, _stop)
-    try:
+    with ending_in_order():
         _serve(opener, _lines(sys.stdin.fileno()), replies)
-    except _Stopped:
-        sys.exit(128 + signal.SIGTERM)
-
-
-def _stop(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Stopped
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:

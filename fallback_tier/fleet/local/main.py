@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +20,7 @@ from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.ending import Late, end_late, ending_in_order
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem, defect, problem_of
 
@@ -28,36 +28,14 @@ from fallback_tier.workers.problem import Problem, defect, problem_of
 _SHORT = 16
 
 
-class _Stopped(BaseException):
-    """SIGTERM: what is running is ended in good order, and can be resumed."""
-
-
-class _Late(BaseException):
-    """SIGALRM: the fix has taken as long as it may."""
-
-
 def main() -> None:
     """Read the job, do it, leave a word. The exit code tells nothing."""
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGALRM, _late)
-    job = Job.model_validate_json(sys.stdin.buffer.read())
-    signal.setitimer(signal.ITIMER_REAL, job.place.fix_s)
-    os.set_inheritable(job.lock, False)  # no client of ours may outlive us with it
-    write_holder(job.lock)
-    try:
+    with ending_in_order():
+        job = Job.model_validate_json(sys.stdin.buffer.read())
+        end_late(job.place.fix_s)
+        os.set_inheritable(job.lock, False)  # no client of ours may outlive us with it
+        write_holder(job.lock)
         work(job)
-    except _Stopped:
-        sys.exit(128 + signal.SIGTERM)
-
-
-def _stop(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Stopped
-
-
-def _late(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Late
 
 
 def work(job: Job) -> None:
@@ -70,7 +48,7 @@ def work(job: Job) -> None:
     try:
         run(job)
         leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
-    except _Late:
+    except Late:
         failed(_took_too_long(job.place.fix_s))
     except FallbackError as error:
         failed(problem_of(error))

@@ -6,17 +6,14 @@ writes its end to the queue itself, so that the end is kept whether the service 
 
 import json
 import os
-import signal
 import sys
 
-from fallback_audit.events import FixStarted
-from fallback_audit.ports import AuditReader
 from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.errors import FallbackError
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import Fixed, OneFix
-from fallback_tier.fix.fixer import open_fixer
+from fallback_tier.fix.fixer import is_on_record, open_fixer
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration
 from fallback_tier.service.database import Database, service_db, service_dir
@@ -25,6 +22,7 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
 from fallback_tier.service.worker.order import WorkOrder, took_too_long
 from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.ending import Late, end_late, ending_in_order
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import defect, problem_of
 
@@ -32,39 +30,17 @@ from fallback_tier.workers.problem import defect, problem_of
 _KEEP = Delivery(dry_run=True)
 
 
-class _Stopped(BaseException):
-    """SIGTERM: what is running is ended in good order, and can be resumed."""
-
-
-class _Late(BaseException):
-    """SIGALRM: the fix has taken as long as it may."""
-
-
 def main() -> None:
     """Read the order, do it. The exit code tells nothing: the queue does.
 
     The limit on a fix's time is kept here: the service that started it may be dead by then.
     """
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGALRM, _late)
-    order = WorkOrder.model_validate_json(sys.stdin.buffer.read())
-    signal.setitimer(signal.ITIMER_REAL, order.settings.limits.fix_s)
-    os.set_inheritable(order.lock, False)  # no client of ours may outlive us with it
-    write_holder(order.lock)
-    try:
+    with ending_in_order():
+        order = WorkOrder.model_validate_json(sys.stdin.buffer.read())
+        end_late(order.settings.limits.fix_s)
+        os.set_inheritable(order.lock, False)  # no client of ours may outlive us with it
+        write_holder(order.lock)
         work(order)
-    except _Stopped:
-        sys.exit(128 + signal.SIGTERM)
-
-
-def _stop(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Stopped
-
-
-def _late(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise _Late
 
 
 def work(order: WorkOrder) -> None:
@@ -79,7 +55,7 @@ def work(order: WorkOrder) -> None:
             assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
             message = json.dumps(document(fixed.result))
             queue.end(order.fix_id, fixed.result.outcome, message)
-        except _Late:
+        except Late:
             queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
         except FallbackError as error:
             queue.fail(order.fix_id, problem_of(error))
@@ -108,7 +84,7 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
         )
         given = AdvisorySet(advisories=(advisory,))
         with open_fixer(configured, given) as fixer:
-            if _is_on_record(fixer.services.audit, order.fix_id):
+            if is_on_record(fixer.services.audit, order.fix_id):
                 return fixer.resume(order.fix_id, repository=place, delivery=_KEEP)
             task = fixer.task(given, place, fix_id=order.fix_id)
             if task.one is None:
@@ -118,10 +94,6 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
                     next_step="Submit the record once an ecosystem, with only that one's packages.",
                 )
             return task.run(_KEEP)
-
-
-def _is_on_record(audit: AuditReader, fix_id: str) -> bool:
-    return any(audit.events(fix_id, kinds=frozenset({FixStarted.__name__})))
 
 
 def _secrets(order: WorkOrder) -> Secrets:
