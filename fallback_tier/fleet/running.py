@@ -5,21 +5,16 @@ finds its fixes in the store, their workers by the engine, and how they ended in
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
-from fallback_tier.errors import FallbackError, HeldError
-from fallback_tier.files.locks import try_hold
+from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.engine import FleetEngine, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.newer import is_newer, worth_reading
 from fallback_tier.fleet.order import order_of
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.refreshing import Decided, Facts, anybody, refresh
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
-from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.workers.problem import Problem, problem_of
+from fallback_tier.workers.problem import PASSING, Problem, problem_of
 
 #: Between two looks (seconds), and more for each fix that runs; no longer than the lease can bear.
 TICK_S, TICK_OF_ONE_S = 0.5, 0.02
@@ -34,22 +29,9 @@ DECISIONS_S = 2.0
 #: A fix whose worker died this often is not started again by itself: it may be what kills it.
 MAX_TAKES = 5
 
-#: A fix that failed for a reason that passes (a store that was away, a person's own run) waits this long
-#: (seconds), and that counts for no death.
+#: A fix that failed for a reason that passes (``PASSING``) waits this long (seconds), and that counts for
+#: no death.
 PAUSE_S = 30.0
-
-#: … and these are such reasons.
-_PASSING = frozenset({"fleet_store", "audit_store", HeldError.code})
-
-#: Reads a fix's trail; None: it is not on record.
-Facts = Callable[[str], FixFacts | None]
-
-#: The fixes that were decided or have ended since it was asked the last time; None: any escalated one.
-Decided = Callable[[], frozenset[str] | None]
-
-
-def anybody() -> None:
-    """Whoever doesn't know which fixes were decided."""
 
 
 class Runner:
@@ -186,7 +168,7 @@ class Runner:
                 self._store.end(fix.fix_id, self._holder, facts)
             case Phase.CANCELLED:
                 self._end(fix, facts, FixState.CANCELLED)
-            case Phase.FAILED if found.problem is not None and found.problem.code in _PASSING:
+            case Phase.FAILED if found.problem is not None and found.problem.code in PASSING:
                 self._again(fix, found.problem, not_before=self._store.clock() + PAUSE_S)
             case Phase.FAILED:
                 self._end(fix, facts, FixState.FAILED, found.problem)
@@ -251,44 +233,6 @@ class Runner:
         if found.phase is Phase.UNKNOWN:
             takes = max(0, fix.takes - 1)
             self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
-
-
-def refresh(
-    store: FleetStore, name: str, facts: Facts, *, only: frozenset[str] | None = None
-) -> int:
-    """What is over, as the record has it now: of ``only`` these the escalated, failed and cancelled ones,
-    or (None) all that are escalated. Returns how many go on: they are queued, and a runner starts them."""
-    go_on = 0
-    for fix in worth_reading(store, name, only):
-        now = facts(fix.fix_id)
-        if now is None or not is_newer(fix, now):
-            continue
-        if now.state is not None:
-            store.end(fix.fix_id, None, now)
-        else:
-            go_on += store.queue_again(fix.fix_id, now)
-    if go_on:
-        store.set_state(name, CampaignState.RUNNING, came_from=[CampaignState.FINISHED])
-    return go_on
-
-
-@contextmanager
-def alone(state_dir: Path) -> Iterator[None]:
-    """One runner a state folder: two would each start as many fixes as the machine may run.
-
-    Raises CampaignError, StateFolderError.
-    """
-    with writing_below(state_dir):
-        path = state_dir / "fleet" / "run.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = try_hold(path)
-    if lock is None:
-        raise CampaignError(
-            f"Another `fleet run` is at work in {state_dir}.",
-            next_step="Watch it with `fleet status`, or wait for its end.",
-        )
-    with lock:
-        yield
 
 
 def _died(takes: int) -> Problem:

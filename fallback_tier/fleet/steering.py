@@ -1,8 +1,8 @@
 """What is to become of a campaign: paused, cancelled, going on. For commands and for the service."""
 
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
+from fallback_tier.fleet.refreshing import Facts, refresh
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import Facts, refresh
 from fallback_tier.fleet.store.store import FleetStore
 
 

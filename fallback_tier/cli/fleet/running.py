@@ -18,6 +18,7 @@ from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.files.entries import say_nothing
+from fallback_tier.fleet.alone import alone
 from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable, read_campaign
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
@@ -25,7 +26,7 @@ from fallback_tier.fleet.local.job import FleetSecrets, Place
 from fallback_tier.fleet.model import CampaignState, FixState
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
-from fallback_tier.fleet.running import Runner, alone
+from fallback_tier.fleet.running import Runner
 from fallback_tier.fleet.store.store import FleetStore, check_same_list
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.wiring import wire

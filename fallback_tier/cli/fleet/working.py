@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +17,16 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fleet.opening import store_url
 from fallback_tier.cli.options import JUDGE_KEY, OTHER_KEY, PROVIDER_KEY, record, state_dir
 from fallback_tier.errors import ConfigurationError, ToolMissingError
+
+TYPE_CHECKING = False  # as in fallback_tier/__init__.py
+if TYPE_CHECKING:
+    from fallback_tier.engines.sessions.messages import Ticket
+    from fallback_tier.engines.sessions.process import FixProcess
+    from fallback_tier.engines.temporal.activities import Launch
+    from fallback_tier.engines.temporal.connecting import Cluster
+    from fallback_tier.engines.temporal.reconciling import OpenRecord
+    from fallback_tier.fleet.local.job import Place
+    from fallback_tier.wiring.trail import TrailReader
 
 #: A campaign's own limit on a fix's time counts for its local engine; here each step has one.
 _FIX_S = 86_400.0
@@ -52,65 +62,90 @@ def check_extra() -> None:
 
 
 async def _work(arguments: argparse.Namespace, name: str) -> None:
-    from fallback_tier.engines.sessions.messages import Ticket
-    from fallback_tier.engines.sessions.process import FixProcess, start_process
-    from fallback_tier.engines.temporal.connecting import Cluster
-    from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
     from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
     from fallback_tier.fleet.local.job import Place
-    from fallback_tier.fleet.newer import is_claimed
-    from fallback_tier.fleet.store.store import open_store
-    from fallback_tier.wiring.trail import TrailReader, open_trail, read_trail
+    from fallback_tier.wiring.trail import open_trail
 
-    cluster = Cluster(
+    settings = WorkerSettings(
+        cluster=_cluster(arguments), fixes=arguments.fixes, host=name, build=arguments.build
+    )
+    at = Place(state_dir=state_dir(arguments), record=record(arguments), fix_s=_FIX_S)
+    url = store_url(arguments)
+    open_trail(at.state_dir, at.record).close()  # made once, before processes would at one time
+    where = f"{settings.cluster.address}, up to {settings.fixes} fixes at once"
+    await run_worker(
+        settings,
+        _launching(at, url),
+        _reading(at),
+        _signalled(),
+        ready=lambda: _say(f"working: {where}, as {settings.own_queue}"),
+        may_go_on=_claims(at, url),
+    )
+
+
+def _cluster(arguments: argparse.Namespace) -> "Cluster":
+    from fallback_tier.engines.temporal.connecting import Cluster
+
+    return Cluster(
         address=arguments.temporal,
         namespace=arguments.namespace,
         ca=_path(arguments.tls_ca),
         cert=_path(arguments.tls_cert),
         key=_path(arguments.tls_key),
     )
-    settings = WorkerSettings(
-        cluster=cluster, fixes=arguments.fixes, host=name, build=arguments.build
-    )
-    kept, place, url = record(arguments), state_dir(arguments), store_url(arguments)
+
+
+def _launching(at: "Place", url: str | None) -> "Launch":
+    """Starts the process of a fix, with the keys of this process's environment."""
+    from fallback_tier.engines.sessions.process import start_process
+    from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
+
     keys = WorkerKeys(
         provider=_secret(os.environ.get(PROVIDER_KEY)),
         other=_secret(os.environ.get(OTHER_KEY)),
         judge=_secret(os.environ.get(JUDGE_KEY)),
-        database=kept.database,
+        database=at.record.database,
         store=_secret(url),
     )
-    at = Place(state_dir=place, record=kept, fix_s=_FIX_S)
-    open_trail(place, kept).close()  # made once, before processes would at the same time
 
-    async def launch(ticket: Ticket) -> FixProcess:
+    async def launch(ticket: "Ticket") -> "FixProcess":
         command = (sys.executable, "-I", "-m", "fallback_tier.engines.temporal.fix_process")
         log = at.home / "workers" / f"{ticket.fix_id}.log"
-        return await start_process(command, job_for(ticket, at, keys).to_line(), log, place)
+        return await start_process(command, job_for(ticket, at, keys).to_line(), log, at.state_dir)
+
+    return launch
+
+
+def _reading(at: "Place") -> "OpenRecord":
+    from fallback_tier.wiring.trail import read_trail
 
     @contextmanager
-    def reading() -> Iterator[TrailReader]:
-        with closing(read_trail(place, kept)) as reader:
+    def reading() -> "Iterator[TrailReader]":
+        with closing(read_trail(at.state_dir, at.record)) as reader:
             yield reader
 
+    return reading
+
+
+def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
+    """Whether a fix may go on, by its campaign's list."""
+    from fallback_tier.fleet.newer import is_claimed
+    from fallback_tier.fleet.store.store import open_store
+
+    def may_go_on(fix_id: str) -> bool:
+        with open_store(at.state_dir, url) as store:
+            return is_claimed(store, fix_id)
+
+    return may_go_on
+
+
+def _signalled() -> asyncio.Event:
+    """Set by the first signal to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    where = f"{cluster.address}, up to {settings.fixes} fixes at once, as {settings.own_queue}"
-
-    def may_go_on(fix_id: str) -> bool:
-        with open_store(place, url) as store:
-            return is_claimed(store, fix_id)
-
-    await run_worker(
-        settings,
-        launch,
-        reading,
-        ended,
-        ready=lambda: _say(f"working: {where}"),
-        may_go_on=may_go_on,
-    )
+    return ended
 
 
 def dev(arguments: argparse.Namespace) -> int:

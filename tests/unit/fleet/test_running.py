@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.errors import HeldError
+from fallback_audit.errors import AuditStoreError, DiskError
+from fallback_tier.errors import HeldError, StateFolderError
 from fallback_tier.fleet import running
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.order import FixOrder
-from fallback_tier.fleet.refusals import CampaignError, FleetStoreError
-from fallback_tier.fleet.running import MAX_TAKES, PAUSE_S, RENEW_S, Runner, alone, refresh
+from fallback_tier.fleet.refreshing import refresh
+from fallback_tier.fleet.refusals import FleetStoreError
+from fallback_tier.fleet.running import MAX_TAKES, PAUSE_S, RENEW_S, Runner
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.workers.problem import Problem, problem_of
 from tests.unit.fleet.made import NAME, fix, planned
@@ -268,17 +270,6 @@ def test_an_engine_that_is_away_loses_nothing(bench: Bench) -> None:
     assert bench.states()[0] == "queued"
 
 
-def test_there_is_one_runner_a_state_folder(tmp_path: Path) -> None:
-    with (
-        alone(tmp_path),
-        pytest.raises(CampaignError, match="Another `fleet run`"),
-        alone(tmp_path),
-    ):
-        pass
-    with alone(tmp_path):
-        pass
-
-
 def test_only_what_was_decided_is_looked_at(bench: Bench) -> None:
     bench.runner.step()
     bench.record |= {"fix-0": ESCALATED, "fix-1": ESCALATED}
@@ -328,10 +319,10 @@ def test_a_fix_that_asks_the_same_again_has_its_new_cost(bench: Bench) -> None:
 
 
 def test_a_fix_that_a_person_runs_is_waited_for(bench: Bench) -> None:
-    """As a store that is away: that counts for no death, however often it happens."""
+    """As a store that is away, or a full disk: that counts for no death, however often it happens."""
     bench.engine.room = 1
-    held = problem_of(HeldError("It is in use.", next_step="Wait."))
-    for problem in (held, problem_of(FleetStoreError("It is away.", next_step="Wait."))):
+    passing = (HeldError, FleetStoreError, AuditStoreError, DiskError, StateFolderError)
+    for problem in (problem_of(kind("It is away.", next_step="Wait.")) for kind in passing):
         for _ in range(MAX_TAKES + 1):
             bench.runner.step()
             assert bench.states()[0] == "running"
