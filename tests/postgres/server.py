@@ -12,11 +12,13 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +38,8 @@ _OPTIONS = {
     "max_parallel_workers_per_gather": "0",
     "autovacuum": "off",
 }
+
+_PORT = "5432"
 
 _KEEPER = """
 exec 3<&0
@@ -64,21 +68,67 @@ def missing() -> str | None:
     return None
 
 
+@dataclass
+class Restartable:
+    """A server that can be killed, and started again on its data."""
+
+    server: Server
+    options: dict[str, str]
+    _keeper: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """It takes connections when this returns."""
+        self._keeper = _start(self.server, self.options)
+        _wait(self.server, self._keeper, self.options.get("port", _PORT))
+
+    def kill(self) -> int:
+        """SIGKILL to the whole server at once, as by a power cut. Tells how many processes."""
+        killed = self.processes()
+        for pid in killed:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.stop()
+        return len(killed)
+
+    def processes(self) -> list[int]:
+        """The postmaster and its own, oldest first."""
+        data = (self.server.place / "data").resolve()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has just gone
+                if (place / "cwd").resolve(strict=True) == data:
+                    found.append(int(place.name))
+        return sorted(found)
+
+    def stop(self) -> None:
+        """In good order."""
+        if self._keeper is not None:
+            self._keeper.communicate(timeout=PATIENCE_S)  # closes its input
+            self._keeper = None
+
+
 @contextmanager
 def running(**options: str) -> Iterator[Server]:
     """A fresh server, with these settings besides; stopped, and its files removed, at the end."""
-    place = Path(tempfile.mkdtemp(prefix="fallback-tier-pg-"))
+    with restartable(**options) as made:
+        yield made.server
+
+
+@contextmanager
+def restartable(below: Path | None = None, **options: str) -> Iterator[Restartable]:
+    """As ``running``. ``below``: the folder that its own is made in."""
+    place = Path(tempfile.mkdtemp(prefix="fallback-tier-pg-", dir=below))
     place.chmod(0o755)  # the socket's folder: the server may run as another user
-    keeper = None
+    made = None
     try:
         server = Server(place, _reachable(place))
         _make(server)
-        keeper = _start(server, _OPTIONS | options)
-        _wait(server, keeper)
-        yield server
+        made = Restartable(server, _OPTIONS | options)
+        made.start()
+        yield made
     finally:
-        if keeper is not None:
-            keeper.communicate(timeout=PATIENCE_S)  # closes its input
+        if made is not None:
+            made.stop()
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -105,7 +155,7 @@ def _make(server: Server) -> None:
 
 def _start(server: Server, options: dict[str, str]) -> "subprocess.Popen[bytes]":
     settings = [f"-c{name}={value}" for name, value in options.items()]
-    with (server.place / "log").open("wb") as log:
+    with (server.place / "log").open("ab") as log:
         return subprocess.Popen(
             [
                 *("sh", "-c", _KEEPER, "keeper", server.binaries / "postgres"),
@@ -121,9 +171,9 @@ def _start(server: Server, options: dict[str, str]) -> "subprocess.Popen[bytes]"
         )
 
 
-def _wait(server: Server, keeper: "subprocess.Popen[bytes]") -> None:
+def _wait(server: Server, keeper: "subprocess.Popen[bytes]", port: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    ready = [server.binaries / "pg_isready", "-q", "-h", server.place]
+    ready = [server.binaries / "pg_isready", "-q", "-h", server.place, "-p", port]
     while subprocess.run(ready, check=False).returncode:
         if keeper.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"PostgreSQL: {(server.place / 'log').read_text()}")

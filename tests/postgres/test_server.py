@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from tests.postgres.server import Server, running
+from tests.postgres.server import Server, restartable, running
 from tests.waiting import next_line
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +47,15 @@ def test_a_killed_test_process_leaves_no_server(postgres_server: Server) -> None
 def test_a_server_that_cannot_start_says_why(postgres_server: Server) -> None:
     with pytest.raises(RuntimeError, match="no_such_setting"), running(no_such_setting="1"):
         pass
+
+
+@pytest.mark.usefixtures("postgres_server")
+def test_a_killed_server_starts_again_on_its_data() -> None:
+    with restartable() as made:
+        with psycopg.connect(made.server.url(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 1 AS value")
+            assert made.kill() > 1
+        assert not made.processes()
+        made.start()
+        with psycopg.connect(made.server.url()) as connection:
+            assert connection.execute("SELECT value FROM kept").fetchone() == (1,)

@@ -27,6 +27,18 @@ IDLE_TIMEOUT_S = 20.0
 #: Bytes that the network does not confirm in this time mean a lost connection.
 TCP_TIMEOUT_MS = 20_000
 
+#: A connection on which nothing comes is asked whether it lives: after so many seconds, so many seconds
+#: apart, so many times. Who waits for an answer has sent everything, so the limit above does not end that
+#: wait; the system's own would, after two hours. The server forgets a machine that is gone in the same way.
+KEEPALIVE_S, KEEPALIVE_AGAIN_S, KEEPALIVES = 10, 5, 2
+
+#: … by the server's own settings.
+SERVER_KEEPALIVES = {
+    "tcp_keepalives_idle": str(KEEPALIVE_S),
+    "tcp_keepalives_interval": str(KEEPALIVE_AGAIN_S),
+    "tcp_keepalives_count": str(KEEPALIVES),
+}
+
 #: Generated columns, and ``text`` that is UTF-8, are what the schema needs; 13 is the oldest release
 #: that it was written for.
 MIN_SERVER_VERSION = 130000
@@ -46,16 +58,8 @@ def connect(
 
     ``endless``: without a limit of time, for whoever reads a whole chain.
     """
-    given = psycopg.conninfo.conninfo_to_dict(location.conninfo)
-    defaults: dict[str, str | int] = {
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "tcp_user_timeout": TCP_TIMEOUT_MS,
-        "application_name": "fallback-tier audit",
-    }
-    missing = {name: value for name, value in defaults.items() if name not in given}
     connection = psycopg.connect(
-        psycopg.conninfo.make_conninfo(location.conninfo, **missing, client_encoding="UTF8"),
-        autocommit=True,
+        noticing(location.conninfo, "fallback-tier audit"), autocommit=True
     )
     settings = {
         # Last of all the temporary tables, or a session's own table could stand in for one of ours.
@@ -64,6 +68,7 @@ def connect(
         "lock_timeout": f"{lock_timeout_s * 1000:.0f}",  # milliseconds, as the next two
         "statement_timeout": "0" if endless else f"{STATEMENT_TIMEOUT_S * 1000:.0f}",
         "idle_in_transaction_session_timeout": "0" if endless else f"{IDLE_TIMEOUT_S * 1000:.0f}",
+        **SERVER_KEEPALIVES,
     }
     try:
         connection.execute(
@@ -75,6 +80,22 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def noticing(conninfo: str, application: str) -> str:
+    """The same server, with limits that notice within half a minute that it is out of reach; what the
+    address says of its own stays. ``application``: as the server lists the connection."""
+    given = psycopg.conninfo.conninfo_to_dict(conninfo)
+    defaults: dict[str, str | int] = {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "tcp_user_timeout": TCP_TIMEOUT_MS,
+        "keepalives_idle": KEEPALIVE_S,
+        "keepalives_interval": KEEPALIVE_AGAIN_S,
+        "keepalives_count": KEEPALIVES,
+        "application_name": application,
+    }
+    missing = {name: value for name, value in defaults.items() if name not in given}
+    return psycopg.conninfo.make_conninfo(conninfo, **missing, client_encoding="UTF8")
 
 
 def _check_server(connection: Connection, location: PostgresLocation) -> None:

@@ -14,6 +14,7 @@ from psycopg import sql as composing
 from psycopg.rows import DictRow, dict_row
 
 from fallback_audit.errors import RequestError
+from fallback_audit.stores.postgres_connection import SERVER_KEEPALIVES, noticing
 from fallback_audit.stores.postgres_location import PostgresLocation
 from fallback_tier.fleet.refusals import FleetStoreError
 from fallback_tier.fleet.store.tables import STEPS, Row, Session
@@ -21,14 +22,17 @@ from fallback_tier.fleet.store.tables import STEPS, Row, Session
 #: The schema, unless the address names one (``?schema=``).
 SCHEMA = "fallback_fleet"
 
-#: As for the audit trail's connection: a server that does not answer in this time is as good as down.
-CONNECT_TIMEOUT_S = 10
-
 #: Any statement, the wait for other writers counted in (milliseconds).
 STATEMENT_TIMEOUT_MS = 60_000
 
 #: A writer that says nothing any more lets the others go on after this time (milliseconds).
 IDLE_TIMEOUT_MS = 20_000
+
+_SETTINGS = {
+    "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+    "idle_in_transaction_session_timeout": str(IDLE_TIMEOUT_MS),
+    **SERVER_KEEPALIVES,
+}
 
 #: Writers of a schema take turns, to the end of the transaction.
 _TURNS = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -105,24 +109,15 @@ class PostgresTables:
         return self._connection
 
     def _connect(self) -> _Connection:
-        given = psycopg.conninfo.conninfo_to_dict(self._location.conninfo)
-        defaults: dict[str, str | int] = {
-            "connect_timeout": CONNECT_TIMEOUT_S,
-            "application_name": "fallback-tier fleet",
-        }
-        missing = {name: value for name, value in defaults.items() if name not in given}
         connection = psycopg.connect(
-            psycopg.conninfo.make_conninfo(
-                self._location.conninfo, **missing, client_encoding="UTF8"
-            ),
+            noticing(self._location.conninfo, "fallback-tier fleet"),
             autocommit=True,
             row_factory=dict_row,
         )
         schema = composing.Identifier(self._schema)
         try:
-            for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
-                limit = STATEMENT_TIMEOUT_MS if setting[0] == "s" else IDLE_TIMEOUT_MS
-                connection.execute("SELECT set_config(%s, %s, false)", (setting, str(limit)))
+            for setting, limit in _SETTINGS.items():
+                connection.execute("SELECT set_config(%s, %s, false)", (setting, limit))
             there = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
             with connection.transaction():  # "IF NOT EXISTS" alone fails where two come at once
                 connection.execute(_TURNS, (self._schema,))
