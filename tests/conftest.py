@@ -35,6 +35,8 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from fallback_tier.wiring.trail import RecordSettings, keys_dir
 from tests.e2e.wheel import Installed, build_wheel, install
+from tests.engines.fixtures import temporal_here, temporal_server  # noqa: F401 (fixtures)
+from tests.fixtures.runtimes import runtime  # noqa: F401 (a fixture)
 from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded

@@ -56,8 +56,9 @@ from tests.fakes.audit import MemoryEvidence
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, NO_RECIPE, counting_nonces
-from tests.integration.contract_sequences import A_STORE, check_whole, fast_place
+from tests.integration.contract_sequences import A_STORE, check_whole
 from tests.integration.leaf_sequences import VALID, Said, author_reports
+from tests.places import fast_place
 from tests.unit.audit.trails import digest
 
 NO_SUCH = digest("no such thing")

@@ -17,6 +17,7 @@ from tests.fakes.repository import context
 from tests.fixtures.fallback_tier_callable import FILES
 from tests.integration.contract_scenario import ContractScenario, Watched, ended, predicted, told
 from tests.integration.leaf_sequences import UNSEEN
+from tests.places import fast_place
 
 #: Fixes that share a store: enough that a guard has many in hand.
 A_STORE = 50
@@ -74,12 +75,6 @@ def check_whole(path: Path, fixes: int) -> None:
             fix = found.setdefault(stored.scope.fix_id, JudgedFix(stored.scope.fix_id))
             assert not fix.add(Entry(stored.seq, stored.payload), stored.scope)
         assert len(found) == fixes
-
-
-def fast_place() -> Path | None:
-    """Memory, where there is a folder of it: what a sync is worth is tested elsewhere."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() else None
 
 
 def main(count: int, first_seed: int = 0) -> Counter[str]:

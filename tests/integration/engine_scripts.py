@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.messages_api.scripted import ScriptedModel
@@ -34,6 +34,9 @@ from tests.fixtures.fallback_tier_callable import (
     PLAN,
     FallbackTierCallable,
 )
+
+if TYPE_CHECKING:
+    from tests.engines.in_process import TemporalHere
 
 BUMP = Selected(recipe="direct-bump", parameters={"package": "vulnerable", "version": "1.0.1"})
 
@@ -203,4 +206,14 @@ def by_langgraph(fix: ScriptedFix, fix_id: str) -> None:
     assert end.waits == (end.outcome == "escalated")
 
 
+def by_temporal(here: "TemporalHere", fix: ScriptedFix, fix_id: str) -> None:
+    """On a real server, by a worker in this process (``tests/engines``)."""
+    found = here.run(lambda _workflow: fix.open(fix_id))
+    waits = fix.trail[-1]["kind"] == "FixEscalated"
+    assert found.phase == ("waiting" if waits else "ended"), found
+
+
 ENGINES: dict[str, Engine] = {"langgraph": by_langgraph}
+
+#: Engines that need something started once for many fixes: the fixture that has it.
+SERVED = {"temporal": "temporal_here"}

@@ -24,8 +24,8 @@ from fallback_tier.prompt.turns import STRICT_INSTRUCTION
 from tests.fixtures.fallback_tier_callable import (
     OTHER_PLAN,
     PLAN,
-    RUNTIMES,
     FallbackTierCallable,
+    Runtime,
     failed,
 )
 
@@ -47,9 +47,9 @@ def judged(plan: dict[str, Any], *unsupported: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=sorted(RUNTIMES))
-def call(request: pytest.FixtureRequest, tmp_path: Path) -> FallbackTierCallable:
-    return FallbackTierCallable(tmp_path, runtime=RUNTIMES[request.param])
+@pytest.fixture
+def call(runtime: Runtime, tmp_path: Path) -> FallbackTierCallable:
+    return FallbackTierCallable(tmp_path, runtime=runtime)
 
 
 def strict_calls(call: FallbackTierCallable) -> list[bool]:

@@ -27,8 +27,8 @@ from tests.fixtures.fallback_tier_callable import (
     FILES,
     OTHER_PLAN,
     PLAN,
-    RUNTIMES,
     FallbackTierCallable,
+    Runtime,
     counting_nonces,
 )
 
@@ -93,9 +93,9 @@ class JudgedByLabels(FallbackTierCallable):
         )
 
 
-@pytest.fixture(params=sorted(RUNTIMES))
-def call(request: pytest.FixtureRequest, tmp_path: Path) -> JudgedByLabels:
-    return JudgedByLabels(tmp_path, runtime=RUNTIMES[request.param])
+@pytest.fixture
+def call(runtime: Runtime, tmp_path: Path) -> JudgedByLabels:
+    return JudgedByLabels(tmp_path, runtime=runtime)
 
 
 def examples(*texts: str) -> FixedRetriever:

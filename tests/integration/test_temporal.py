@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.engines.temporal.connecting import connect
-from tests.engines.fixtures import temporal_server  # noqa: F401 (a fixture)
 from tests.engines.fleet import QUICK, Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S, becomes
 
 
 @pytest.fixture
-def fleet(temporal_server: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:  # noqa: F811
+def fleet(temporal_server: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     with fleet_on(temporal_server, tmp_path / "fleet", request.node.name) as made:
         yield made
 

@@ -39,9 +39,9 @@ from tests.fixtures.fallback_tier_callable import (
     FILES,
     OTHER_PLAN,
     PLAN,
-    RUNTIMES,
     Attempted,
     FallbackTierCallable,
+    Runtime,
     failed,
 )
 
@@ -61,9 +61,9 @@ EXAMPLE = SolvedExample(
 SIMILAR = EXAMPLE.model_copy(update={"package": "another", "example_id": "example-8"})
 
 
-@pytest.fixture(params=sorted(RUNTIMES))
-def call(request: pytest.FixtureRequest, tmp_path: Path) -> FallbackTierCallable:
-    return FallbackTierCallable(tmp_path, runtime=RUNTIMES[request.param])
+@pytest.fixture
+def call(runtime: Runtime, tmp_path: Path) -> FallbackTierCallable:
+    return FallbackTierCallable(tmp_path, runtime=runtime)
 
 
 def hit(*examples: SolvedExample) -> FixedRetriever:

@@ -22,10 +22,10 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader
 from fallback_tier.engines.langgraph.people import answer_to, question_of
 from fallback_tier.engines.langgraph.strict import strictly
+from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.errors import ConfigurationError, InputError, UnansweredError
-from fallback_tier.fix.ends import OneFix
-from fallback_tier.gates.result import FixResult, WithPatch
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.result import WithPatch
+from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Applied
 
 #: Nodes of one call of the graph. Four attempts of a dozen gates are 60, and each candidate of a recipe
@@ -44,29 +44,6 @@ class FixFacts(TypedDict, total=False):
     outcome: str
     delivered: bool
     answer: str
-
-
-class OpenedFix(Protocol):
-    """A fix in this process's hands, as ``fallback_tier.fix.opened.OpenFix`` is one."""
-
-    state: FixState
-
-    @property
-    def result(self) -> FixResult | None:
-        """How it has ended; None: there are steps to take."""
-        ...
-
-    def next(self) -> StepKey | None:
-        """The step that follows; None where the fix has ended."""
-        ...
-
-    def step(self, key: StepKey) -> None:
-        """Take it."""
-        ...
-
-    def deliver(self) -> OneFix:
-        """After the last one; what was delivered is not delivered again."""
-        ...
 
 
 #: Begins a fix, or resumes it where it is on record, and holds it: ``Fixer.open`` with its arguments.

@@ -12,9 +12,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import BinaryIO
 
 from fallback_audit.errors import FallbackError
+from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import (
     ESCALATED,
     Problem,
@@ -25,13 +27,12 @@ from fallback_tier.engines.sessions.messages import (
     to_line,
 )
 from fallback_tier.errors import HeldError, UnansweredError
-from fallback_tier.fix.opened import OpenFix
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Applied
 from fallback_tier.workers.ending import ending_in_order
 
 #: Opens the fix that the first line of its input describes.
-Opener = Callable[[bytes], AbstractContextManager[OpenFix]]
+Opener = Callable[[bytes], AbstractContextManager[OpenedFix]]
 
 #: From the end of whoever asks to the end of this process, whatever it is doing (seconds).
 GRACE_S = 10.0
@@ -66,26 +67,38 @@ def _serve(opener: Opener, requests: Iterator[bytes], replies: BinaryIO) -> None
     order = next(requests, b"")
     asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, asked), daemon=True).start()
+    carry_out_all(opener, order, asked.get, partial(_tell, replies))
+
+
+def carry_out_all(
+    opener: Opener,
+    order: bytes,
+    asked: Callable[[], Request | None],
+    tell: Callable[[Standing | Problem], None],
+) -> None:
+    """Open the fix, tell where it stands, and again after each request, until None or ``close``.
+
+    ``asked`` waits for the next request. Whatever goes wrong is told; then the fix is open no more.
+    """
     try:
         with opener(order) as fix:
-            _tell(replies, _standing(fix))
-            while (request := asked.get()) is not None and request.what != "close":
-                _tell(replies, _carry_out(fix, request))
+            tell(_standing(fix))
+            while (request := asked()) is not None and request.what != "close":
+                tell(_carry_out(fix, request))
     except UnansweredError:
-        _tell(replies, Standing(outcome=ESCALATED, delivered=True))
+        tell(Standing(outcome=ESCALATED, delivered=True))
     except FallbackError as error:
         is_held = isinstance(error, HeldError)
-        _tell(replies, Problem(error.code, error.problem, error.next_step, is_held))
+        tell(Problem(error.code, error.problem, error.next_step, is_held))
     except Exception as error:  # noqa: BLE001 (told to whoever asks, its traceback to the log)
         traceback.print_exc()
         first = str(error).partition("\n")[0][:_QUOTED]
-        _tell(
-            replies,
+        tell(
             Problem(
                 "defect",
                 f"The fix's process broke: {type(error).__name__}: {first}",
                 "Its log in the state folder has the traceback; the fix can be resumed.",
-            ),
+            )
         )
 
 
@@ -100,7 +113,7 @@ def _read(requests: Iterator[bytes], asked: "queue.SimpleQueue[Request | None]")
     killer.start()
 
 
-def _carry_out(fix: OpenFix, request: Request) -> Standing:
+def _carry_out(fix: OpenedFix, request: Request) -> Standing:
     """A step that does not follow is one that was taken: it is not taken again."""
     following = fix.next()
     if request.what == "deliver" and following is None:
@@ -111,7 +124,7 @@ def _carry_out(fix: OpenFix, request: Request) -> Standing:
     return _standing(fix)
 
 
-def _standing(fix: OpenFix, *, delivered: bool = False) -> Standing:
+def _standing(fix: OpenedFix, *, delivered: bool = False) -> Standing:
     following, made = fix.next(), fix.state.application
     return Standing(
         next=None if following is None else _key(following),

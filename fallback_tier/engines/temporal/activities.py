@@ -5,13 +5,13 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from fallback_tier.engines.sessions.messages import Problem, Request, Standing, Ticket
-from fallback_tier.engines.sessions.process import FixProcess, SessionOverError
+from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
     DELIVER,
@@ -26,8 +26,33 @@ from fallback_tier.engines.temporal.messages import (
 
 Got = TypeVar("Got")
 
-#: Starts the process of a fix. Raises OSError.
-Launch = Callable[[Ticket], Awaitable[FixProcess]]
+
+class FixSession(Protocol):
+    """A fix that somebody has open for this worker, as ``FixProcess`` is one. ``used``: when it was last
+    asked for anything, by the clock of the event loop."""
+
+    used: float
+
+    @property
+    def is_busy(self) -> bool:
+        """It was asked for something, and has not replied."""
+        ...
+
+    async def heard(self) -> Standing:
+        """Where it stands once it is open. Raises SessionOverError."""
+        ...
+
+    async def ask(self, request: Request) -> Standing:
+        """Raises SessionOverError where it gives up, or is no more."""
+        ...
+
+    async def end(self) -> None:
+        """In good order, or else at once. Idempotent."""
+        ...
+
+
+#: Has a fix opened, in a process of its own. Raises OSError.
+Launch = Callable[[Ticket], Awaitable[FixSession]]
 
 #: What is wrong with the fix, its order or its repository: another worker would find the same.
 _FOR_A_PERSON: Final = frozenset(
@@ -45,7 +70,7 @@ _BEATS = 4
 @dataclass
 class _Opened:
     fix_id: str
-    process: FixProcess
+    process: FixSession
 
 
 class FixActivities:

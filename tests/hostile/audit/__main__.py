@@ -33,7 +33,7 @@ from tests.hostile.audit.apart import shared
 from tests.hostile.audit.campaign import Ask, Skipped, Tally
 from tests.hostile.audit.catalogue import CATALOGUE, Entry
 from tests.hostile.audit.report import Run, show, write_json, write_report
-from tests.integration.contract_sequences import fast_place
+from tests.places import fast_place
 
 console = Console()
 

@@ -28,7 +28,8 @@ from tests.hostile.audit.tamper import CAUGHT, IN_ALL, MUTATIONS, TAIL, VOID, ta
 from tests.hostile.audit.trail_folder import TrailFolder, records
 from tests.hostile.audit.workloads import WORKLOADS
 from tests.hostile.audit.world import SORTS, world
-from tests.integration.contract_sequences import A_STORE, fast_place
+from tests.integration.contract_sequences import A_STORE
+from tests.places import fast_place
 
 Run = Callable[..., Tally]
 
