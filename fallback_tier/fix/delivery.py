@@ -22,6 +22,7 @@ from fallback_tier.handover.branch import (
     check_branch,
     commit_message,
     commit_to_branch,
+    committed_as,
 )
 from fallback_tier.handover.delivery import check_output, record_delivery, write_patch
 from fallback_tier.handover.folder import check_folder, handover_files, write_folder
@@ -55,12 +56,14 @@ class Delivery(Frozen):
 
     ``dry_run``: the repository stays as it is. ``output``: a file for the patch; ``commit``: a branch of
     this name (empty: one that is named after what is fixed); ``report``: a folder for a reviewer.
+    ``into``: the repository that gets the branch, where what is worked on is a passing clone of it.
     """
 
     dry_run: bool = False
     output: Path | None = None
     commit: str | None = None
     report: Path | None = None
+    into: Path | None = None
 
     def checked(self, ids: Sequence[str], repo: RepoContext, clients: ClientRunner) -> Setup:
         """What a fix begins with, checked before the work. ``ids``: the advisories that are to be fixed;
@@ -74,8 +77,9 @@ class Delivery(Frozen):
                 next_step="Give one of them.",
             )
         if self.commit is not None:
-            branch = self.commit or branch_for(ids, repo.fix_id, repo, clients)
-            check_branch(branch, repo, clients)
+            its = _its(repo, self.into)
+            branch = self.commit or branch_for(ids, repo.fix_id, its, clients)
+            check_branch(branch, its, clients)
         if self.output:
             check_output(self.output)
         if self.report:
@@ -85,6 +89,7 @@ class Delivery(Frozen):
             output=_absolute(self.output),
             commit=self.commit,
             report=_absolute(self.report),
+            into=_absolute(self.into),
         )
 
     def instead_of(self, began: Setup) -> Setup:
@@ -98,6 +103,11 @@ class Delivery(Frozen):
             check_output(self.output)
         output, dry_run = _absolute(self.output) or began.output, self.dry_run or began.dry_run
         return began.model_copy(update={"output": output, "dry_run": dry_run})
+
+
+def _its(repo: RepoContext, into: str | Path | None) -> RepoContext:
+    """The repository that gets the branch."""
+    return repo if into is None else repo.model_copy(update={"root": Path(into)})
 
 
 def _absolute(path: Path | None) -> str | None:
@@ -122,7 +132,7 @@ def hand_over(
         if setup.output:
             write_patch(Path(setup.output), patch.diff)
         if isinstance(deliver, PatchDelivered):
-            committed = _committed(deliver)
+            committed = committed_as(deliver)
         elif setup.dry_run:
             committed = None
         else:
@@ -145,9 +155,10 @@ def _deliver(
     """To the branch, or else to the working tree; then it goes on record."""
     committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
     if setup.commit is not None:
-        message, branch = commit_message(fixes), setup.commit or _branch(fixes, repo, services)
-        committed = commit_to_branch(patch, message, branch, repo, services.clients)
-        place, reference = DeliveryPlace.BRANCH, f"{committed.branch} {committed.commit}"
+        its = _its(repo, setup.into)
+        message, branch = commit_message(fixes), setup.commit or _branch(fixes, its, services)
+        committed = commit_to_branch(patch, message, branch, its, services.clients)
+        place, reference = DeliveryPlace.BRANCH, committed.reference
     else:
         deliver(patch, repo, services.clients)
     known = frozenset({PatchDelivered.__name__})
@@ -165,14 +176,6 @@ def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> st
     in_part = {name for _, advisory in fixes for name in advisory.in_part}
     whole = tuple(name for name in ids if name not in in_part)
     return branch_for(whole or ids, fixes[0][0].fix_id, repo, services.clients)
-
-
-def _committed(delivered: PatchDelivered) -> Committed | None:
-    """Where it was committed, as ``_deliver`` has said it; None: it went to the working tree."""
-    if delivered.place is not DeliveryPlace.BRANCH:
-        return None
-    branch, _, commit = (delivered.reference or "").partition(" ")
-    return Committed(branch=branch, commit=commit)
 
 
 def _report(

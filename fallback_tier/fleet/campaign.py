@@ -107,11 +107,27 @@ class PriorityTable(_Table):
     kev: Path | None = Field(default=None, description="CISA's known exploited ones (JSON)")
 
 
+class Deliver(StrEnum):
+    """What becomes of a proved patch besides its file. ``patch``: nothing. ``branch``: a commit on a branch
+    of its own in the repository that the fix is about; nothing is pushed or checked out."""
+
+    PATCH = "patch"
+    BRANCH = "branch"
+
+
 class DeliveryTable(_Table):
     """Where proved patches go besides the record: REPOSITORY/FIX.patch and REPOSITORY/FIX in a folder."""
 
+    deliver: Deliver = Field(default=Deliver.PATCH, description="patch, or branch")
     patches: Path | None = Field(default=None, description="folder for patches")
     reports: Path | None = Field(default=None, description="folder for a reviewer's reports")
+
+    @property
+    def is_asked(self) -> bool:
+        """A proved patch goes somewhere besides the record."""
+        return (
+            self.deliver is Deliver.BRANCH or self.patches is not None or self.reports is not None
+        )
 
 
 class CampaignRepository(RepositorySettings):
@@ -159,6 +175,11 @@ class Campaign(_Table):
             if url is not None and not url.startswith(self.allowed_urls or ("\0",)):
                 raise ValueError(
                     f"repositories.{name}: its url does not begin with one of allowed_urls"
+                )
+            if url is not None and self.delivery.deliver is Deliver.BRANCH:
+                raise ValueError(
+                    f"repositories.{name} has a url, and a branch is made in a repository of this machine, "
+                    'never pushed: give its path, or deliver = "patch"'
                 )
         return self
 

@@ -9,6 +9,9 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.workers.problem import Problem
 from fallback_tier.workers.repositories import RepositoryName
 
+#: Why a fix that is fixed by its record is not done: its patch could not be put where it was asked for.
+NOT_DELIVERED = "not_delivered"
+
 #: What a campaign is called, on the command line and in addresses.
 CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
@@ -34,6 +37,11 @@ class FixState(StrEnum):
     def is_over(self) -> bool:
         """Nothing runs, and nothing will by itself."""
         return self not in (FixState.QUEUED, FixState.RUNNING)
+
+    @property
+    def has_patch(self) -> bool:
+        """There is a patch that passed its gates."""
+        return self in (FixState.FIXED, FixState.PARTLY)
 
 
 class CampaignState(StrEnum):
@@ -61,7 +69,8 @@ class FleetFix(Frozen):
     ``number``: its place in the queue; ``cap``: what it may use at most, None where nothing is capped;
     ``cost``: what it has used by its trail, None where a price is not known; ``why``: a reason of the
     vocabulary or an error's code, ``sentence`` in words; ``takes``: how often it was started; ``holder``:
-    who runs it; ``not_before``: a Unix time before which it is not to start again.
+    who runs it; ``not_before``: a Unix time before which it is not to start again; ``branch``: where its
+    patch was committed.
     """
 
     campaign: CampaignName
@@ -84,6 +93,7 @@ class FleetFix(Frozen):
     takes: int = 0
     holder: str | None = None
     not_before: float = 0.0
+    branch: str | None = None
 
     @property
     def counts(self) -> int:
@@ -105,6 +115,7 @@ class FixFacts(Frozen):
     started_at: str | None = None
     ended_at: str | None = None
     raised: int | None = None
+    branch: str | None = None
 
 
 class Said(Frozen):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, JsonValue, SecretStr
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.campaign import Campaign
+from fallback_tier.fleet.campaign import Campaign, Deliver
 from fallback_tier.fleet.policies import ProviderLimits
 from fallback_tier.fleet.store.reading import Ordered
 from fallback_tier.wiring import Configuration, RecordSettings
@@ -19,7 +19,8 @@ class FixOrder(Frozen):
 
     ``advisory``: an OSV record. ``configuration``: as ``Configuration.recorded`` gives it; where the
     record is and the keys come from the worker's own surroundings (``configured``). ``output``: the
-    patch's file; ``report``: a reviewer's folder. None of them: the patch stays in the record.
+    patch's file; ``report``: a reviewer's folder; ``branch``: it is committed on a branch of its own in
+    ``source``. None of them: the patch stays in the record.
     ``provider``: what its model's provider allows in a minute, all workers together (``StoreLimiter``).
     """
 
@@ -34,6 +35,7 @@ class FixOrder(Frozen):
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
     output: Path | None = None
     report: Path | None = None
+    branch: bool = False
     provider: ProviderLimits | None = None
 
     def configured(
@@ -75,5 +77,6 @@ def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
         configuration=campaign.configuration().recorded(),
         output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
         report=None if delivery.reports is None else delivery.reports / below,
+        branch=delivery.deliver is Deliver.BRANCH,
         provider=campaign.provider_limits(),
     )

@@ -23,6 +23,7 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Tally, microdollars
 from fallback_tier.fleet.model import FixFacts, FixState
+from fallback_tier.handover.branch import committed_as
 from fallback_tier.observing.record import open_record
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import TrailReader
@@ -106,7 +107,15 @@ def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:
         started_at=found[0].recorded_at,
         ended_at=ended_at,
         raised=None if raised is None else microdollars(raised),
+        branch=_branch(found),
     )
+
+
+def _branch(found: list[StoredEvent]) -> str | None:
+    """Where its patch was committed, the last time."""
+    delivered = [it.payload for it in found if isinstance(it.payload, PatchDelivered)]
+    committed = committed_as(delivered[-1]) if delivered else None
+    return None if committed is None else committed.branch
 
 
 def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | None, str | None]:

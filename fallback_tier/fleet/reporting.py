@@ -66,7 +66,7 @@ def _why(fixes: Iterable[FleetFix]) -> list[dict[str, Any]]:
 
 def _fix(fix: FleetFix) -> dict[str, Any]:
     shown = {"fix_id", "repository", "advisory_id", "ecosystem", "state", "why", "sentence"}
-    shown |= {"attempts", "tokens", "started_at", "ended_at", "priority"}
+    shown |= {"attempts", "tokens", "started_at", "ended_at", "priority", "branch"}
     return {
         **fix.model_dump(mode="json", include=shown),
         "usd": None if fix.cost is None else in_dollars(fix.cost),
@@ -160,11 +160,12 @@ is not known{% endif %}.</p>
 {% if rows|length < report.fixes|length %}
 <p>The first {{ rows|length }} of {{ report.fixes|length }}; the JSON report has all.</p>
 {% endif %}
-<table><tr><th>repository</th><th>advisory</th><th>ecosystem</th><th>state</th><th>why</th><th>attempts</th>
-<th>$</th><th>s</th></tr>
+<table><tr><th>repository</th><th>advisory</th><th>ecosystem</th><th>state</th><th>why</th><th>branch</th>
+<th>attempts</th><th>$</th><th>s</th></tr>
 {% for fix in rows %}
 <tr><td>{{ fix.repository }}</td><td>{{ fix.advisory_id }}</td><td>{{ fix.ecosystem }}</td>
-<td>{{ fix.state }}</td><td>{{ fix.sentence or fix.why or "" }}</td><td class="n">{{ fix.attempts }}</td>
+<td>{{ fix.state }}</td><td>{{ fix.sentence or fix.why or "" }}</td>
+<td>{{ fix.branch or "" }}</td><td class="n">{{ fix.attempts }}</td>
 <td class="n">{{ fix.usd if fix.usd is not none else "?" }}</td>
 <td class="n">{{ fix.seconds if fix.seconds is not none else "" }}</td></tr>
 {% endfor %}

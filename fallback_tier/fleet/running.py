@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
-from fallback_tier.fleet.engine import FleetEngine, Phase
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix
+from fallback_tier.fleet.engine import EngineState, FleetEngine, Phase
+from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.refreshing import Decided, Facts, anybody, refresh
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
@@ -165,7 +165,7 @@ class Runner:
                 if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
                     self._store.progress(fix.fix_id, facts)
             case _ if facts.state is not None:
-                self._store.end(fix.fix_id, self._holder, facts)
+                self._has_ended(fix, found, facts, cancelling=cancelling)
             case Phase.CANCELLED:
                 self._end(fix, facts, FixState.CANCELLED)
             case Phase.FAILED if found.problem is not None and found.problem.code in PASSING:
@@ -180,6 +180,34 @@ class Runner:
                 self._end(fix, facts, FixState.FAILED, _died(fix.takes))
             case _:
                 self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
+
+    def _has_ended(
+        self, fix: FleetFix, found: EngineState, facts: FixFacts, *, cancelling: bool
+    ) -> None:
+        """By the record. A patch whose delivery no engine tells is delivered by the next take: what of it
+        was done is not done again."""
+        problem = found.problem
+        if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
+            self._store.end(fix.fix_id, self._holder, facts)
+        elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
+            self._again(fix, problem, not_before=self._store.clock() + PAUSE_S)
+        elif found.phase is Phase.FAILED:
+            self._not_delivered(fix, facts, problem)
+        elif fix.takes >= MAX_TAKES:
+            self._not_delivered(fix, facts, _died(fix.takes))
+        elif cancelling:
+            self._not_delivered(fix, facts, _CANCELLED)
+        else:
+            self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
+
+    def _is_to_deliver(self, facts: FixFacts) -> bool:
+        has_patch = facts.state is not None and facts.state.has_patch
+        return has_patch and self._campaign.delivery.is_asked
+
+    def _not_delivered(self, fix: FleetFix, facts: FixFacts, why: Problem | None) -> None:
+        sentence = None if why is None else f"{why.problem} {why.next_step}"
+        update = {"why": NOT_DELIVERED, "sentence": sentence}
+        self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
 
     def _end(
         self, fix: FleetFix, facts: FixFacts, state: FixState, why: Problem | None = None
@@ -223,16 +251,25 @@ class Runner:
 
     def _hand_back(self, fix: FleetFix) -> None:
         facts = self._facts(fix.fix_id) or FixFacts()
-        if facts.state is not None:
+        if facts.state is not None and not self._is_to_deliver(facts):
             self._store.end(fix.fix_id, self._holder, facts)
             return
         try:
             found = self._engine.state(fix.fix_id)
         except FallbackError:  # closed, or away: it runs elsewhere, and whoever comes next looks
             return
-        if found.phase is Phase.UNKNOWN:
+        if found.phase is Phase.ENDED and facts.state is not None:
+            self._store.end(fix.fix_id, self._holder, facts)
+        elif found.phase is Phase.UNKNOWN:
             takes = max(0, fix.takes - 1)
             self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
+
+
+_CANCELLED = Problem(
+    code=NOT_DELIVERED,
+    problem="The campaign was cancelled before its patch was delivered.",
+    next_step="`fleet resume`, then `fleet run`.",
+)
 
 
 def _died(takes: int) -> Problem:

@@ -21,8 +21,8 @@ def cancel(store: FleetStore, name: str, said: Said | None = None) -> None:
 
 
 def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None) -> int:
-    """It may start fixes again, those too that failed or were cancelled; returns how many are queued again.
-    Where it is cut off in the middle, the next call does the rest.
+    """It may start fixes again, those too that failed, were cancelled, or were not delivered; returns how
+    many are queued again. Where it is cut off in the middle, the next call does the rest.
 
     Raises CampaignError: there is none of this name; FleetStoreError, AuditStoreError.
     """
@@ -36,6 +36,10 @@ def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None)
                     store.end(fix.fix_id, None, known)
                 else:
                     again += store.queue_again(fix.fix_id, known)
+    while waiting := store.undelivered(name):
+        again += sum(
+            store.queue_again(fix.fix_id, facts(fix.fix_id) or FixFacts()) for fix in waiting
+        )
     store.set_state(name, CampaignState.RUNNING, came_from=list(CampaignState), said=said)
     return again
 

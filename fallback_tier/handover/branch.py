@@ -7,7 +7,9 @@ exist yet. No hook runs, and nothing is checked out.
 import re
 from collections.abc import Sequence
 
+from fallback_audit.events import PatchDelivered
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
@@ -34,6 +36,19 @@ class Committed(Frozen):
     branch: str
     commit: str
     existed: bool = False
+
+    @property
+    def reference(self) -> str:
+        """As a delivery has it on record."""
+        return f"{self.branch} {self.commit}"
+
+
+def committed_as(delivered: PatchDelivered) -> Committed | None:
+    """Where it was committed, by the record; None: it went elsewhere."""
+    if delivered.place is not DeliveryPlace.BRANCH:
+        return None
+    branch, _, commit = (delivered.reference or "").partition(" ")
+    return Committed(branch=branch, commit=commit)
 
 
 def branch_for(
@@ -97,7 +112,7 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
     if (other := _in_the_way(branch, repo, clients)) is not None:
         raise ConfigurationError(
             f"{repo.root} has a branch {other!r}, and git can't keep {branch!r} beside it.",
-            next_step="Name another with --commit BRANCH.",
+            next_step="Name another with --commit BRANCH, or rename that one: `git branch -m`.",
         )
     if not all(_ask(repo, clients, ["var", f"GIT_{who}_IDENT"]) for who in ("AUTHOR", "COMMITTER")):
         raise ConfigurationError(

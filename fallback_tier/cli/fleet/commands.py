@@ -12,6 +12,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fleet.opening import opened
 from fallback_tier.cli.fleet.showing import (
     Watching,
+    branches_table,
     fixes_table,
     line_document,
     lines_table,
@@ -50,6 +51,8 @@ def status(arguments: argparse.Namespace) -> int:
         else:
             console.print(lines_table((store.campaign(name),)))
             console.print(fixes_table(worth_showing(store, name)))
+            if (branches := branches_table(store, name)) is not None:
+                console.print(branches)
     return exit_codes.OK
 
 

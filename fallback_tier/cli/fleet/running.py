@@ -176,6 +176,8 @@ def _say_what_waits(
 
 def _exit_code(store: FleetStore, name: str) -> int:
     """The worst that is left to do; what is not affected leaves nothing."""
+    if store.undelivered(name, limit=1):
+        return exit_codes.ENVIRONMENT
     counts = store.campaign(name).counts
     if all(one.why == RefusalReason.NOT_AFFECTED for one in store.every(name, FixState.REFUSED)):
         counts = counts | {FixState.REFUSED: 0}

@@ -141,11 +141,20 @@ def fixes_table(fixes: list[FleetFix]) -> Table:
 
 
 def worth_showing(reader: FleetReader, name: str) -> list[FleetFix]:
-    """Running ones first, then those that wait for somebody."""
+    """Running ones first, then those that wait for somebody, or for whom somebody waits."""
     shown: list[FleetFix] = []
     for state in (FixState.RUNNING, FixState.ESCALATED, FixState.FAILED):
         shown += reader.fixes(name, state=state, limit=_SHOWN)
-    return shown
+    return [*shown, *reader.undelivered(name, limit=_SHOWN)]
+
+
+def branches_table(reader: FleetReader, name: str) -> Table | None:
+    """The branches that patches were committed on, the last ones; None: there is none."""
+    fixes = reader.on_branches(name, limit=_SHOWN)
+    table = Table("repository", "advisory", "branch")
+    for fix in fixes:
+        table.add_row(fix.repository, _plain(fix.advisory_id), _plain(fix.branch or ""))
+    return table if fixes else None
 
 
 class Watching:

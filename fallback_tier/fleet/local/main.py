@@ -63,7 +63,7 @@ def run(job: Job) -> None:
     place = job.place.model_copy(update={"record": job.record()})
     with fixer_for(order, place, job.secrets) as (fixer, given, repository, delivery):
         if is_on_record(fixer.services.audit, order.fix_id):
-            kept = delivery.model_copy(update={"report": None})
+            kept = Delivery(output=delivery.output)  # the rest as it began
             fixer.resume(order.fix_id, repository=repository, delivery=kept)
         else:
             fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
@@ -100,12 +100,19 @@ def fixer_for(
         for path in (order.output, order.report):
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-        yield (
-            fixer,
-            given,
-            repository,
-            Delivery(dry_run=True, output=order.output, report=order.report),
-        )
+        yield fixer, given, repository, _delivery(order)
+
+
+def _delivery(order: FixOrder) -> Delivery:
+    """The checkout is a passing one: what is committed goes to the repository that it was cloned from."""
+    into = order.source.path if order.branch else None
+    return Delivery(
+        dry_run=into is None,
+        commit=None if into is None else "",
+        into=into,
+        output=order.output,
+        report=order.report,
+    )
 
 
 @contextmanager

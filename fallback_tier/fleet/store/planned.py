@@ -56,7 +56,7 @@ def insert(session: Session, planned: Planned, now: str) -> None:
         if digest not in known:
             known.add(digest)
             session.change("INSERT INTO advisories VALUES (?,?,?)", (name, digest, one.advisory))
-        facts = one.fix.model_dump(mode="json") | {
+        facts = one.fix.model_dump(mode="json", exclude={"branch"}) | {
             "risk": one.fix.risk.model_dump_json(),
             "advisory_sha256": digest,
             "lease": 0.0,

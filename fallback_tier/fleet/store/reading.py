@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import CampaignLine, CampaignState, FixState, FleetFix, Said
+from fallback_tier.fleet.model import (
+    NOT_DELIVERED,
+    CampaignLine,
+    CampaignState,
+    FixState,
+    FleetFix,
+    Said,
+)
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.tables import Row, Session, Tables
 
@@ -66,6 +73,18 @@ class FleetReader:
         while page := self.fixes(name, state=state, after=after):
             after = page[-1].number
             yield from page
+
+    def undelivered(self, name: str, limit: int = MAX_PAGE) -> tuple[FleetFix, ...]:
+        """Proved ones whose patch is not where it was asked for, in the queue's order."""
+        where = "campaign = ? AND why = ? AND state IN ('fixed', 'partly') ORDER BY number LIMIT ?"
+        with self.tables.reading() as session:
+            return fixes_of(session, where, name, NOT_DELIVERED, min(limit, MAX_PAGE))
+
+    def on_branches(self, name: str, limit: int = MAX_PAGE) -> tuple[FleetFix, ...]:
+        """Those whose patch was committed, the last ones first."""
+        where = "campaign = ? AND branch IS NOT NULL ORDER BY ended_at DESC, number LIMIT ?"
+        with self.tables.reading() as session:
+            return fixes_of(session, where, name, min(limit, MAX_PAGE))
 
     def fix(self, fix_id: str) -> FleetFix | None:
         """One; None: no campaign here has it."""

@@ -158,12 +158,13 @@ class FleetStore(FleetReader):
         guard = _OVER if holder is None else _HELD
         values = (
             facts.state.value, facts.why, facts.sentence, facts.cost, facts.tokens, facts.attempts,
-            facts.started_at, facts.ended_at or self.now(), facts.raised, fix_id,
+            facts.started_at, facts.ended_at or self.now(), facts.raised, facts.branch, fix_id,
         )  # fmt: skip
         with self.tables.writing() as session:
             done = session.change(
                 f"UPDATE fixes SET state = ?, why = ?, sentence = ?, cost = ?, tokens = ?, attempts = ?,"  # noqa: S608 (ours)
                 " started_at = COALESCE(?, started_at), ended_at = ?, cap = COALESCE(?, cap),"
+                " branch = COALESCE(?, branch),"
                 f" holder = NULL, lease = 0 WHERE fix_id = ? AND {guard}",
                 values if holder is None else (*values, holder),
             )

@@ -69,6 +69,9 @@ ALTER TABLE campaigns ADD COLUMN said_by TEXT;
 ALTER TABLE campaigns ADD COLUMN said_because TEXT;
 ALTER TABLE campaigns ADD COLUMN said_at TEXT
 """,
+    """
+ALTER TABLE fixes ADD COLUMN branch TEXT
+""",
 )
 
 

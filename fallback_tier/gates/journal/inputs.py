@@ -14,7 +14,8 @@ class Setup(Frozen):
 
     ``configuration``: the host's, as JSON and without keys (``wiring.Configuration.recorded``); the gates
     only keep it. ``dry_run``, ``output``, ``commit`` (a branch; empty: one that is named after what is
-    fixed) and ``report`` (a folder): where a proved patch goes. ``several``: this fix is one ecosystem's
+    fixed) and ``report`` (a folder): where a proved patch goes; ``into``: the repository that gets the
+    branch, where that is another one. ``several``: this fix is one ecosystem's
     part of a run over several advisories, whose patches are delivered together. ``batch_sha256``: what that
     run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts. ``bounds``:
     which limits of memory and processes held for the target's commands where the fix began, and Landlock.
@@ -25,6 +26,7 @@ class Setup(Frozen):
     output: str | None = None
     commit: str | None = None
     report: str | None = None
+    into: str | None = None
     several: bool = False
     batch_sha256: Digest | None = None
     divisible: bool = False

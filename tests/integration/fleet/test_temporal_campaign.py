@@ -32,8 +32,14 @@ def test_a_small_campaign_in_three_commands(tmp_path: Path) -> None:
     place, port = tmp_path / "try", free_port()
     address, state = f"127.0.0.1:{port}", ("--state-dir", str(tmp_path / "state"))
     subprocess.run([SCRIPT, "fleet", "example", str(place)], check=True, capture_output=True)
-    with (place / "CAMPAIGN.toml").open("a") as file:
-        file.write(f'\n[engine]\nkind = "temporal"\naddress = "{address}"\n')
+    repositories = sorted((place / "checkouts").iterdir())
+    for repository in repositories:
+        for name, value in (("name", "Ada"), ("email", "ada@example.org")):
+            subprocess.run(
+                ["git", "-C", repository, "config", f"user.{name}", value], check=True, timeout=60
+            )
+    with (place / "CAMPAIGN.toml").open("a") as file:  # its last table is [delivery]
+        file.write(f'deliver = "branch"\n[engine]\nkind = "temporal"\naddress = "{address}"\n')
     server = _started("fleet", "dev", "--port", str(port), *state)
     worker = None
     try:
@@ -50,6 +56,9 @@ def test_a_small_campaign_in_three_commands(tmp_path: Path) -> None:
         assert run.returncode == 8, run.stderr
         assert json.loads(run.stdout)["counts"]["partly"] == 3
         assert len(list((place / "patches").glob("*/*.patch"))) == 3
+        for repository in repositories:
+            branch = repository / ".git" / "refs" / "heads" / "fallback-tier" / "DEMO-2026-0002"
+            assert branch.exists()
     finally:
         for process in (worker, server):
             if process is not None:

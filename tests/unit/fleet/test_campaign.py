@@ -49,6 +49,13 @@ def test_paths_are_below_the_files_folder(tmp_path: Path) -> None:
             "belong together",
         ),
         (SMALL + "[repositories.x]\nurl = 'https://git.example/x.git'", "allowed_urls"),
+        (
+            (
+                f"allowed_urls = ['https://git.example/']\n{SMALL}"
+                "[repositories.x]\nurl = 'https://git.example/x.git'\n[delivery]\ndeliver = 'branch'"
+            ),
+            "never pushed: give its path",
+        ),
         ('name = "spring"\nadvisories = ["a"]', "name repositories"),
         ('name = "spring"\n[repositories.x]\npath = "x"', "name advisories"),
         ('name = "spring"\nrepositories = 3', "repositories"),

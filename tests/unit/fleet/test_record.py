@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.events import AuditEvent, BudgetRaised, ReviewDecided, TransitionReopened
+from fallback_audit.events import (
+    AuditEvent,
+    BudgetRaised,
+    PatchDelivered,
+    ReviewDecided,
+    TransitionReopened,
+)
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_audit.vocabulary import DeliveryPlace, EscalationReason, ReviewVerdict
 from fallback_tier.fleet.model import FixState
 from fallback_tier.fleet.record import APPROVED, NOT_SHOWN, FleetRecord, facts_of
 from fallback_tier.wiring import RecordSettings, audit_db
@@ -84,6 +90,24 @@ def test_a_cap_that_a_person_raised_is_known() -> None:
     facts = facts_of(recorded([*trails.cap_reached(), raised]), trails.SCOPE.fix_id)
     assert facts is not None
     assert (facts.state, facts.raised) == (None, 7_500_000)
+
+
+@pytest.mark.parametrize(
+    ("place", "reference", "branch"),
+    [
+        (DeliveryPlace.BRANCH, "fallback-tier/TEST-1 " + "c" * 40, "fallback-tier/TEST-1"),
+        (DeliveryPlace.WORKING_TREE, None, None),
+    ],
+)
+def test_the_branch_of_a_delivery_is_named(
+    place: DeliveryPlace, reference: str | None, branch: str | None
+) -> None:
+    delivered = PatchDelivered(
+        patch_sha256=trails.digest("patch 1"), place=place, reference=reference
+    )
+    facts = facts_of(recorded([*trails.recipe_verified(), delivered]), trails.SCOPE.fix_id)
+    assert facts is not None
+    assert (facts.state, facts.branch) == (FixState.FIXED, branch)
 
 
 def test_what_nobody_has_begun_is_not_on_record() -> None:

@@ -7,10 +7,15 @@ import pytest
 
 from fallback_audit.errors import AuditStoreError, DiskError
 from fallback_tier.errors import HeldError, StateFolderError
-from fallback_tier.fleet import running
-from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet import running, steering
+from fallback_tier.fleet.campaign import (
+    Campaign,
+    CampaignRepository,
+    Deliver,
+    DeliveryTable,
+)
 from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
+from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.refreshing import refresh
 from fallback_tier.fleet.refusals import FleetStoreError
@@ -83,8 +88,15 @@ class Bench:
         self.engine.phases[fix_id] = EngineState(phase=phase, problem=problem)
 
 
-def runner(store: FleetStore, engine: FakeEngine, record: dict[str, FixFacts], who: str) -> Runner:
+def runner(
+    store: FleetStore,
+    engine: FakeEngine,
+    record: dict[str, FixFacts],
+    who: str,
+    deliver: Deliver = Deliver.PATCH,
+) -> Runner:
     campaign = Campaign(
+        delivery=DeliveryTable(deliver=deliver),
         name=NAME,
         advisories=(Path("/a"),),
         repositories={"app": CampaignRepository(path=Path("/src"))},
@@ -406,3 +418,83 @@ def test_thousands_of_fixes_do_not_make_it_sleep_its_lease_away(
     with pytest.raises(KeyboardInterrupt):
         bench.runner.run()
     assert slept == [RENEW_S]
+
+
+@pytest.fixture
+def delivering(bench: Bench) -> Bench:
+    """The campaign makes branches."""
+    bench.runner = runner(bench.store, bench.engine, bench.record, "one", Deliver.BRANCH)
+    return bench
+
+
+def test_who_died_between_a_proof_and_its_delivery_is_followed(delivering: Bench) -> None:
+    bench = delivering
+    bench.runner.step()
+    bench.record |= {"fix-0": FIXED, "fix-1": ESCALATED}
+    for name in ("fix-0", "fix-1"):
+        bench.say(name, Phase.UNKNOWN)
+    bench.engine.room = 0
+    bench.runner.step()
+    assert bench.states() == ["queued", "escalated", "queued"]
+    bench.engine.room = 1
+    bench.runner.step()
+    assert bench.engine.submitted[2:] == ["fix-0"]
+    bench.record["fix-0"] = FIXED.model_copy(update={"branch": "fallback-tier/TEST-0"})
+    bench.say("fix-0", Phase.ENDED)
+    bench.engine.room = 0
+    bench.runner.step()
+    found = bench.store.fixes(NAME)[0]
+    assert (found.state, found.why, found.branch) == ("fixed", None, "fallback-tier/TEST-0")
+    assert bench.store.on_branches(NAME) == (found,)
+
+
+def test_what_is_not_delivered_is_said_and_can_be_tried_again(delivering: Bench) -> None:
+    bench = delivering
+    bench.engine.room = 3
+    bench.runner.step()
+    bench.record |= {f"fix-{number}": FIXED for number in range(3)}
+    away = Problem(code="disk", problem="The disk is full.", next_step="Free some.")
+    broken = Problem(code="patch", problem="Not committed.", next_step="Look.")
+    bench.say("fix-0", Phase.FAILED, away)
+    bench.say("fix-1", Phase.FAILED, broken)
+    bench.say("fix-2", Phase.ENDED)
+    bench.runner.step()
+    assert bench.states() == ["queued", "fixed", "fixed"]
+    (found,) = bench.store.undelivered(NAME)
+    assert (found.fix_id, found.sentence) == ("fix-1", "Not committed. Look.")
+    assert steering.resume(bench.store, NAME, bench.record.get) == 1
+    assert bench.states() == ["queued", "queued", "fixed"]
+
+
+def test_a_delivery_that_kills_its_workers_is_given_up(delivering: Bench) -> None:
+    bench = delivering
+    bench.engine.room = 1
+    bench.record["fix-0"] = FIXED
+    for _ in range(MAX_TAKES):
+        bench.runner.step()
+        bench.say("fix-0", Phase.UNKNOWN)
+        bench.engine.room = 0
+        bench.runner.step()
+        bench.engine.room = 1
+    (found,) = bench.store.undelivered(NAME)
+    assert (found.state, found.why, found.takes) == (FixState.FIXED, NOT_DELIVERED, MAX_TAKES)
+
+
+def test_a_runner_that_is_left_in_a_delivery_has_it_done_later(delivering: Bench) -> None:
+    def stop(_: float) -> None:
+        delivering.record["fix-0"] = FIXED
+        raise KeyboardInterrupt
+
+    delivering.runner._sleep = stop
+    with pytest.raises(KeyboardInterrupt):
+        delivering.runner.run()
+    assert delivering.states() == ["queued"] * 3
+
+
+def test_a_cancelled_campaign_says_what_it_did_not_deliver(delivering: Bench) -> None:
+    delivering.runner.step()
+    delivering.record["fix-0"] = FIXED
+    delivering.store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])
+    delivering.runner.step()
+    assert delivering.states() == ["fixed", "cancelled", "cancelled"]
+    assert [one.fix_id for one in delivering.store.undelivered(NAME)] == ["fix-0"]

@@ -205,6 +205,7 @@ def test_a_list_of_an_earlier_version_is_read(
     assert store.set_state(NAME, CampaignState.PAUSED, came_from=list(CampaignState), said=ada)
     assert (store.campaign(NAME).said, store.campaign(NAME).total) == (ada, 4)
     assert store.campaign(NAME).said_at is not None
+    assert {one.branch for one in store.every(NAME)} == {None}
 
 
 def test_a_place_that_can_not_be_used_is_said(tmp_path: Path) -> None:
