@@ -128,6 +128,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A group's tests stay on one worker (``xdist_group``): its name must be a part of their ids.
+
+    pytest-xdist 3.8 writes the longer id to an attribute that pytest 9.2 does not read: the marks said
+    nothing, and each worker made what a group shares.
+    """
+    for item in items:
+        longer = vars(item).get("_nodeid", item.nodeid)
+        if longer != item.nodeid:
+            item._id = type(item.id).parse(longer)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("sandbox") and (problem := _sandbox_problem()):

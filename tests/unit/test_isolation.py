@@ -1,4 +1,4 @@
-"""What conftest promises: no network, no key, no write to the user's home, no silent skip in CI."""
+"""What conftest promises: no network, no key, no write to the user's home, no silent skip in CI, groups."""
 
 import os
 import pwd
@@ -63,6 +63,13 @@ def test_a_missing_sandbox_is_a_failure_in_ci_only(
     kind = pytest.fail.Exception if outcome == "failed" else pytest.skip.Exception
     with pytest.raises(kind, match="No sandbox: none"):
         conftest.pytest_runtest_setup(request.node)
+
+
+@pytest.mark.xdist_group("kept-together")
+def test_what_shares_a_group_stays_on_one_worker(request: pytest.FixtureRequest) -> None:
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("groups are of `pytest -n N --dist loadgroup`, as `make test` runs it")
+    assert request.node.nodeid.endswith("@kept-together")
 
 
 def _session(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
