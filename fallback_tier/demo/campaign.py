@@ -12,7 +12,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 #: Each a repository of its own, with the same flaw.
 REPOSITORIES = ("archive", "intranet", "shop")
 
-_ADVISORY = "advisories/DEMO-2026-0002.json"
+_ADVISORY, _PROOF = "advisories/DEMO-2026-0002.json", "proofs/retry.py"
 
 _EDIT = {
     "path": "knobfile.py",
@@ -30,9 +30,16 @@ PLAN = {
 
 CAMPAIGN = """\
 # A small campaign to try (docs/fleet.md): the fixes and their gates are real, the model is a script.
+# shop has a test of the flaw, so its fix can be seen to hold; the others' tests pass, which shows less.
 name = "example"
 advisories = ["advisories"]
 checkouts = ["checkouts"]
+
+[[proofs]]
+repository = "shop"
+advisory = "DEMO-2026-0002"
+command = ["python", "-m", "unittest", "flaw_test"]
+files = { "flaw_test.py" = "proofs/flaw_test.py" }
 
 [limits]
 fixes_per_host = 2
@@ -74,8 +81,12 @@ def make(place: Path) -> None:
         )
     for name in REPOSITORIES:
         copy_project("retry", place / "checkouts" / name, SubprocessClients())
-    (place / "advisories").mkdir()
-    with shipped(_ADVISORY) as path:
-        (place / "advisories" / path.name).write_bytes(path.read_bytes())
+    for folder, source, name in (
+        ("advisories", _ADVISORY, "DEMO-2026-0002.json"),
+        ("proofs", _PROOF, "flaw_test.py"),
+    ):
+        (place / folder).mkdir()
+        with shipped(source) as path:
+            (place / folder / name).write_bytes(path.read_bytes())
     (place / "answers.json").write_text(json.dumps([PLAN], indent=2) + "\n")
     (place / "CAMPAIGN.toml").write_text(CAMPAIGN)

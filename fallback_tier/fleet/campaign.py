@@ -1,10 +1,9 @@
 """CAMPAIGN.toml: what is to be fixed, by whom, in which order and for how much. docs/fleet.md shows it."""
 
 import hashlib
-import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -12,7 +11,6 @@ from pydantic import (
     Field,
     PositiveInt,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
@@ -20,17 +18,13 @@ from fallback_audit.event_types import Dollars
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.tally import microdollars
-from fallback_tier.errors import first_fault
 from fallback_tier.fleet.model import CampaignName
 from fallback_tier.fleet.policies import ProviderLimits, StartLimits
-from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.repo import Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
-
-#: A campaign of ten thousand named repositories is some 1 MB.
-MAX_FILE_BYTES = 8 * 1024 * 1024
 
 #: The longest that a fix may take: as the service has it.
 FIX_SECONDS = 4 * 3_600.0
@@ -152,6 +146,9 @@ class Campaign(_Table):
     repositories: dict[RepositoryName, CampaignRepository] = Field(
         default_factory=dict, description="name → repository"
     )
+    proofs: tuple[ProofTable, ...] = Field(
+        default=(), description="tests that show a flaw: of an advisory in a repository"
+    )
     offline: bool = Field(default=False, description="as fix --offline")
     whose_code: AffectedCode | None = Field(default=None, description="own or dependency")
     sandbox_waiver: str | None = Field(
@@ -170,6 +167,9 @@ class Campaign(_Table):
             raise ValueError("name repositories: a [repositories.NAME] table, or checkouts")
         if not (self.advisories or any(it.advisories for it in self.repositories.values())):
             raise ValueError("name advisories, for all or for a repository")
+        about = [(it.repository, it.advisory, it.ecosystem) for it in self.proofs]
+        if len(set(about)) < len(about):
+            raise ValueError("proofs: two are about the same advisory in the same repository")
         for name, repository in self.repositories.items():
             url = repository.url
             if url is not None and not url.startswith(self.allowed_urls or ("\0",)):
@@ -187,6 +187,7 @@ class Campaign(_Table):
     def digest(self) -> str:
         """SHA-256 of what the list is made of. Limits, model and engine may change as it goes on."""
         what = {"name", "advisories", "checkouts", "repositories", "offline", "whose_code"}
+        what |= {"proofs"} if self.proofs else set()  # as lists have it that were planned before
         return hashlib.sha256(self.model_dump_json(include=what).encode()).hexdigest()
 
     @property
@@ -227,72 +228,3 @@ class Campaign(_Table):
                 **self.model.settings(), offline=self.offline, whose_code=self.whose_code
             ),
         )
-
-
-def read_campaign(path: Path) -> Campaign:
-    """Raises CampaignError naming the file, the key, the reason and the next step."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CampaignError(
-            f"{path}: {reason}.", next_step="Name a campaign's TOML file that can be read."
-        ) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise CampaignError(
-            f"{path} is larger than {MAX_FILE_BYTES:,} bytes.",
-            next_step="Make several campaigns, or name folders of checkouts.",
-        )
-    return parse_campaign(text, path)
-
-
-def parse_campaign(text: str, path: Path) -> Campaign:
-    """As ``read_campaign``; relative paths are below the folder of ``path``."""
-    try:
-        facts: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise CampaignError(
-            f"{path} is not TOML: {error}.", next_step="Correct this place."
-        ) from error
-    _root_paths(facts, path.absolute().parent)
-    try:
-        return Campaign.model_validate(facts)
-    except ValidationError as error:
-        raise CampaignError(
-            f"{path}: {first_fault(error, 'the whole')}.",
-            next_step="docs/fleet.md has every key and an example.",
-        ) from error
-
-
-#: Where paths stand: keys of the file, and of its tables.
-_PATHS = {
-    "": ("advisories", "checkouts"),
-    "engine": ("tls_ca", "tls_cert", "tls_key"),
-    "priority": ("epss", "kev"),
-    "delivery": ("patches", "reports"),
-    "model": ("script", "examples"),
-}
-
-
-def _root_paths(facts: dict[str, Any], root: Path) -> None:
-    """Paths are relative to the file, wherever it is called from. What is of no use is left to the
-    models to refuse."""
-    tables = [(facts.get(name) if name else facts, keys) for name, keys in _PATHS.items()]
-    repositories = facts.get("repositories")
-    if isinstance(repositories, dict):
-        tables += [(table, ("path", "advisories")) for table in repositories.values()]
-    for table, keys in tables:
-        if isinstance(table, dict):
-            for key in keys:
-                if key in table:
-                    table[key] = _rooted(table[key], root)
-
-
-def _rooted(value: object, root: Path) -> object:
-    if isinstance(value, str):
-        return str(root / value)
-    if isinstance(value, list):
-        return [_rooted(item, root) for item in value]
-    return value

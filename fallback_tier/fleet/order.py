@@ -64,6 +64,9 @@ class FixOrder(Frozen):
 def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
     """The order of a fix, by what was planned and how the campaign stands now."""
     fix, delivery = ordered.fix, campaign.delivery
+    configuration = campaign.configuration().recorded()
+    if ordered.proof is not None:
+        configuration["proof"] = json.loads(ordered.proof)
     below = f"{fix.repository}/{fix.fix_id}"
     return FixOrder(
         fix_id=fix.fix_id,
@@ -74,7 +77,7 @@ def order_of(ordered: Ordered, campaign: Campaign) -> FixOrder:
         advisory_id=fix.advisory_id,
         advisory=json.loads(ordered.advisory),
         ecosystem=fix.ecosystem,
-        configuration=campaign.configuration().recorded(),
+        configuration=configuration,
         output=None if delivery.patches is None else delivery.patches / f"{below}.patch",
         report=None if delivery.reports is None else delivery.reports / below,
         branch=delivery.deliver is Deliver.BRANCH,

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, load_advisories
 from fallback_tier.ecosystem_rules import rules_of
@@ -17,8 +19,10 @@ from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.feeds import Feeds, read_feeds
 from fallback_tier.fleet.model import FleetFix
 from fallback_tier.fleet.policies import Candidate, in_order, priority
+from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
+from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.installed import new_id
 from fallback_tier.planning.concern import narrowed
 from fallback_tier.ports import EcosystemPlugin
@@ -27,6 +31,8 @@ from fallback_tier.workers.repositories import RepositorySettings
 
 #: A list of more fixes than this is a mistake, or several campaigns.
 MAX_FIXES = 1_000_000
+
+_PROOF = TypeAdapter(Proof)
 
 #: As ``RepositoryName``.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
@@ -65,6 +71,7 @@ class Planner:
         out; of the file's own inputs, it raises AdvisoryError. Raises CampaignError where nothing is left.
         """
         feeds = read_feeds(campaign.priority.epss, campaign.priority.kev)
+        proofs = [(it, _PROOF.dump_json(it.read()).decode()) for it in campaign.proofs]
         left_out: list[LeftOut] = []
         common = self._advisories(campaign.advisories, left_out)
         repositories: list[PlannedRepository] = []
@@ -86,6 +93,7 @@ class Planner:
                 repositories.append(_planned(name, repository, commit))
             _check_size(len(found))
         _check_some(campaign, found, left_out)
+        chosen = _chosen(proofs, found, left_out)
         planned = Planned(
             campaign=campaign.name,
             digest=campaign.digest,
@@ -93,7 +101,7 @@ class Planner:
             cap=campaign.cap,
             fix_cap=campaign.fix_cap,
             repositories=tuple(repositories),
-            fixes=tuple(_fixes(campaign, found, feeds)),
+            fixes=tuple(_fixes(campaign, found, feeds, chosen)),
         )
         return CampaignPlan(planned=planned, left_out=tuple(left_out), unnamed=unnamed)
 
@@ -171,7 +179,10 @@ def _planned(name: str, repository: CampaignRepository, commit: str) -> PlannedR
 
 
 def _fixes(
-    campaign: Campaign, found: Mapping[Candidate, Advisory], feeds: Feeds
+    campaign: Campaign,
+    found: Mapping[Candidate, Advisory],
+    feeds: Feeds,
+    proofs: Mapping[Candidate, str],
 ) -> Iterator[PlannedFix]:
     for number, candidate in enumerate(in_order(found)):
         advisory = found[candidate]
@@ -185,7 +196,32 @@ def _fixes(
             risk=feeds.risk(advisory),
             priority=candidate.priority,
         )
-        yield PlannedFix(fix=fix, advisory=advisory.model_dump_json(exclude_none=True))
+        record = advisory.model_dump_json(exclude_none=True)
+        yield PlannedFix(fix=fix, advisory=record, proof=proofs.get(candidate))
+
+
+def _chosen(
+    proofs: Sequence[tuple[ProofTable, str]],
+    found: Mapping[Candidate, Advisory],
+    left_out: list[LeftOut],
+) -> dict[Candidate, str]:
+    """Which fix is to be shown by which proof (JSON). One that is about none is left out."""
+    chosen: dict[Candidate, str] = {}
+    for proof, content in proofs:
+        about = [it for it, advisory in found.items() if _is_about(proof, it, advisory)]
+        chosen |= dict.fromkeys(about, content)
+        if not about:
+            why = "No fix of the list is of this repository and advisory (and ecosystem)."
+            left_out.append(LeftOut(what=proof.name, why=why))
+    return chosen
+
+
+def _is_about(proof: ProofTable, one: Candidate, advisory: Advisory) -> bool:
+    return (
+        proof.repository == one.repository
+        and proof.advisory in (advisory.id, *advisory.aliases)
+        and proof.ecosystem in (None, one.ecosystem)
+    )
 
 
 def _check_size(fixes: int) -> None:

@@ -19,7 +19,8 @@ from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.fleet.alone import alone
-from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable, read_campaign
+from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable
+from fallback_tier.fleet.campaign_file import read_campaign
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.local.job import FleetSecrets, Place

@@ -16,10 +16,11 @@ class PlannedRepository(Frozen):
 
 
 class PlannedFix(Frozen):
-    """A new fix. ``advisory``: the OSV record, as JSON."""
+    """A new fix. ``advisory``: the OSV record, as JSON; ``proof``: a ``Proof``, as JSON."""
 
     fix: FleetFix
     advisory: str
+    proof: str | None = None
 
 
 class Planned(Frozen):
@@ -61,6 +62,8 @@ def insert(session: Session, planned: Planned, now: str) -> None:
             "advisory_sha256": digest,
             "lease": 0.0,
         }
+        if one.proof is not None:
+            facts["proof"] = one.proof
         session.change(
             f"INSERT INTO fixes ({', '.join(facts)}) VALUES ({','.join('?' * len(facts))})",  # noqa: S608
             tuple(facts.values()),

@@ -30,6 +30,7 @@ class Ordered(Frozen):
     source: str
     base_commit: str
     advisory: str
+    proof: str | None = None
 
 
 class FleetReader:
@@ -96,7 +97,7 @@ class FleetReader:
         with self.tables.reading() as session:
             fix = next(iter(fixes_of(session, "fix_id = ?", fix_id)), None)
             found = session.rows(
-                "SELECT r.source, r.base_commit, a.record FROM fixes f"
+                "SELECT r.source, r.base_commit, a.record, f.proof FROM fixes f"
                 " JOIN repositories r ON r.campaign = f.campaign AND r.repository = f.repository"
                 " JOIN advisories a ON a.campaign = f.campaign AND a.sha256 = f.advisory_sha256"
                 " WHERE f.fix_id = ?",
@@ -108,7 +109,11 @@ class FleetReader:
             )
         (row,) = found
         return Ordered(
-            fix=fix, source=row["source"], base_commit=row["base_commit"], advisory=row["record"]
+            fix=fix,
+            source=row["source"],
+            base_commit=row["base_commit"],
+            advisory=row["record"],
+            proof=row["proof"],
         )
 
     def close(self) -> None:

@@ -223,7 +223,7 @@ def check_same_list(name: str, known: str, given: str) -> None:
     """Raises CampaignError: the list of other repositories would not be this one's."""
     if known != given:
         raise CampaignError(
-            f"Campaign {name!r} was made of other repositories or advisories.",
+            f"Campaign {name!r} was made of other repositories, advisories or proofs.",
             next_step="Give the file as it was to go on (limits may change), or another `name`.",
         )
 

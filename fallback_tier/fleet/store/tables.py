@@ -72,6 +72,9 @@ ALTER TABLE campaigns ADD COLUMN said_at TEXT
     """
 ALTER TABLE fixes ADD COLUMN branch TEXT
 """,
+    """
+ALTER TABLE fixes ADD COLUMN proof TEXT
+""",
 )
 
 

@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.fleet.campaign import parse_campaign
+from fallback_tier.fleet.campaign import Campaign
+from fallback_tier.fleet.campaign_file import parse_campaign
+from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.store.store import open_store
+from fallback_tier.gates.builtin.proof_given import Proof, ProofError
 from fallback_tier.installed import clients_and_plugins
+from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.checkouts import Checkouts
 
 USER = {"GIT_CONFIG_GLOBAL": ""}
@@ -34,11 +39,14 @@ def advisory(place: Path, name: str, package: str, ecosystem: str = "npm", **mor
     (place / f"{name}.json").write_text(json.dumps(record))
 
 
+def campaign(tmp_path: Path, text: str) -> Campaign:
+    return parse_campaign(f'name = "spring"\n{text}', tmp_path / "CAMPAIGN.toml")
+
+
 def plan(tmp_path: Path, text: str) -> CampaignPlan:
     clients, plugins = clients_and_plugins()
     checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "fleet")
-    campaign = parse_campaign(f'name = "spring"\n{text}', tmp_path / "CAMPAIGN.toml")
-    return Planner(checkouts, plugins).plan(campaign)
+    return Planner(checkouts, plugins).plan(campaign(tmp_path, text))
 
 
 def test_only_what_may_concern_a_repository_is_in_the_list(tmp_path: Path) -> None:
@@ -105,3 +113,77 @@ def test_a_campaign_with_nothing_to_fix_is_said(tmp_path: Path) -> None:
     advisory(tmp_path / "advisories", "TEST-1", "elsewhere")
     with pytest.raises(CampaignError, match="nothing to fix"):
         plan(tmp_path, 'checkouts = ["all"]\nadvisories = ["advisories"]')
+
+
+PROOF = """
+[[proofs]]
+repository = "shop"
+advisory = "CVE-2026-7"
+command = ["python", "-m", "unittest", "flaw_test"]
+files = { "flaw_test.py" = "proofs/shop.py" }
+"""
+
+CONCERNED = 'checkouts = ["all"]\nadvisories = ["advisories"]\n'
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two repositories, an advisory about both, and a proof's file."""
+    for name in ("shop", "blog"):
+        repository(tmp_path / "all" / name, "left")
+    advisory(tmp_path / "advisories", "TEST-1", "left", aliases=["CVE-2026-7"])
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "proofs" / "shop.py").write_bytes(b"a test\n")
+    return tmp_path
+
+
+def test_a_proof_is_of_one_advisory_in_one_repository(two: Path) -> None:
+    found = plan(two, CONCERNED + PROOF)
+    (two / "proofs" / "shop.py").write_bytes(b"changed later\n")
+    assert not found.left_out
+    with open_store(two) as store:
+        store.create(found.planned)
+        orders = {
+            fix.repository: order_of(store.ordered(fix.fix_id), campaign(two, CONCERNED + PROOF))
+            for fix in store.every("spring")
+        }
+    given = {name: order.configured(two, RecordSettings()).proof for name, order in orders.items()}
+    assert given == {
+        "shop": Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": b"a test\n"}),
+        "blog": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"shop"', '"shopp"'),
+        ('"CVE-2026-7"', '"CVE-2026-8"'),
+        ("command", 'ecosystem = "PyPI"\ncommand'),
+    ],
+)
+def test_a_proof_of_nothing_is_said(two: Path, old: str, new: str) -> None:
+    found = plan(two, CONCERNED + PROOF.replace(old, new, 1))
+    (left,) = found.left_out
+    assert left.what.startswith("proof of")
+    assert {one.proof for one in found.planned.fixes} == {None}
+
+
+def test_a_proof_that_can_not_be_read_is_said_before_the_work(two: Path) -> None:
+    (two / "proofs" / "shop.py").unlink()
+    with pytest.raises(CampaignError, match=r"proof of CVE-2026-7 in shop: .*shop\.py"):
+        plan(two, CONCERNED + PROOF)
+    with pytest.raises(ProofError, match="inside the repository"):
+        plan(
+            two,
+            CONCERNED
+            + PROOF.replace('"flaw_test.py" =', '"../flaw_test.py" =').replace(
+                "shop.py", "../advisories/TEST-1.json"
+            ),
+        )
+
+
+def test_another_proof_is_another_list(two: Path) -> None:
+    assert campaign(two, CONCERNED).digest != campaign(two, CONCERNED + PROOF).digest
+    with pytest.raises(CampaignError, match="two are about the same"):
+        campaign(two, CONCERNED + PROOF + PROOF)

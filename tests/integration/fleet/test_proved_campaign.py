@@ -1,0 +1,41 @@
+"""The example campaign, as a user runs it: whose flaw a test shows ends as fixed, and seen to be."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fallback_audit.stores.sqlite import open_readonly
+from tests.waiting import PATIENCE_S
+
+SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
+
+
+@pytest.mark.sandbox
+def test_a_proof_shows_the_flaw_gone(tmp_path: Path) -> None:
+    place = tmp_path / "try"
+    asked("example", str(place))
+    state = ("--state-dir", str(place / "state"))
+    done = asked("run", str(place / "CAMPAIGN.toml"), *state, "--json", code=8)
+    fixes = {fix["repository"]: fix for fix in json.loads(done)["fixes"]}
+    assert {name: fix["state"] for name, fix in fixes.items()} == {
+        "archive": "partly",
+        "intranet": "partly",
+        "shop": "fixed",
+    }
+    reader = open_readonly(place / "state" / "audit.db")
+    try:
+        verified = [*reader.events(kinds=frozenset({"FixVerified"}))]
+    finally:
+        reader.close()
+    assert [it.scope.fix_id for it in verified] == [fixes["shop"]["fix_id"]]
+
+
+def asked(*words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [SCRIPT, "fleet", *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
