@@ -119,6 +119,28 @@ def test_a_cancelled_fix_is_over_and_can_be_gone_on_with(
     fleet.scenario.check()
 
 
+def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:
+    """In the midst of a step that hangs: its process ends, and nobody opens it again by himself."""
+    name = fleet.scenario.add("short")
+    fleet.scenario.hold_model(name)
+    fleet.client.limits = replace(QUICK, fix_s=5.0)
+    fleet.worker()
+    fleet.start(name)
+    fleet.reach("failed", [name])
+    found = fleet.client.state(name)
+    assert (found.code, found.sentence) == (
+        "time_limit",
+        "The fix took longer than 5 seconds (limits.fix_s).",
+    )
+    becomes(lambda: not _fix_processes(fleet), "its process has ended")
+    fleet.scenario.let_model_answer(name)
+    fleet.client.limits = QUICK
+    fleet.start(name)
+    fleet.reach("ended", [name])
+    assert fleet.scenario.counted(name)["FixResumed"] == 1
+    fleet.scenario.check()
+
+
 def test_bad_input_fails_with_its_reason(fleet: Fleet) -> None:
     """No other worker would find anything else."""
     name = fleet.scenario.add("short")

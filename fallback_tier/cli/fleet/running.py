@@ -19,7 +19,7 @@ from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.fleet.alone import alone
-from fallback_tier.fleet.campaign import Campaign, EngineKind, EngineTable
+from fallback_tier.fleet.campaign import Campaign, EngineKind
 from fallback_tier.fleet.campaign_file import read_campaign
 from fallback_tier.fleet.engine import FleetEngine
 from fallback_tier.fleet.local.engine import LocalEngine
@@ -84,16 +84,18 @@ def engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine
     )
     _check(campaign, place, secrets)
     if campaign.engine.kind is EngineKind.TEMPORAL:
-        return _temporal(campaign.engine, place)
+        return _temporal(campaign, place)
     return LocalEngine(place, secrets, at_once=campaign.limits.fixes_per_host)
 
 
-def _temporal(engine: EngineTable, place: Place) -> FleetEngine:
+def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
     check_extra()
     from fallback_tier.engines.temporal.client import FixWorkflows
     from fallback_tier.engines.temporal.connecting import ADDRESS, Cluster
     from fallback_tier.engines.temporal.engine import TemporalEngine
+    from fallback_tier.engines.temporal.messages import Limits
 
+    engine = campaign.engine
     cluster = Cluster(
         address=engine.address or ADDRESS,
         namespace=engine.namespace,
@@ -101,7 +103,8 @@ def _temporal(engine: EngineTable, place: Place) -> FleetEngine:
         cert=engine.tls_cert,
         key=engine.tls_key,
     )
-    return TemporalEngine(FixWorkflows(cluster), open_evidence(place.state_dir, place.record))
+    workflows = FixWorkflows(cluster, Limits(fix_s=campaign.limits.fix_s))
+    return TemporalEngine(workflows, open_evidence(place.state_dir, place.record))
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

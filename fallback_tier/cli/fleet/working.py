@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fallback_tier.fleet.local.job import Place
     from fallback_tier.wiring.trail import TrailReader
 
-#: A campaign's own limit on a fix's time counts for its local engine; here each step has one.
+#: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
 _FIX_S = 86_400.0
 
 #: Between two looks at whether the server lives (seconds).

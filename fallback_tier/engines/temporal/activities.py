@@ -93,10 +93,11 @@ class FixActivities:
         for name, session in tuple(self._sessions.items()):
             if session.fix_id == ticket.fix_id:
                 await self._end(name)  # given up by the server, and not by us
-        name = uuid.uuid4().hex
+        name, clock = uuid.uuid4().hex, asyncio.get_running_loop().time
+        began = clock()
         async with _signs_of_life():
             standing = await self._opened(name, ticket)
-        return Session(name, self._queue, standing)
+        return Session(name, self._queue, standing, clock() - began)
 
     @activity.defn(name=STEP)
     async def step(self, order: StepOrder) -> Standing:

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fallback_tier.budget.limiter import MAX_OVERLOADS
 from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
-from fallback_tier.fleet.limiter import MAX_WAIT_S
-from fallback_tier.fleet.policies import MAX_BACKOFF_S
+from fallback_tier.fleet.campaign import FIX_SECONDS
 
 #: Names that histories hold: a version of this program that renames one can't go on with older fixes.
 WORKFLOW: Final = "fallback-tier-fix"
@@ -23,21 +21,19 @@ LOOKS: Final = "-looks"
 #: What a failed activity is called, where nothing is wrong with the fix: open it again.
 SESSION_OVER: Final = "session-over"
 
-#: The work of one step (seconds): an attempt with a slow model, or a gate with a long suite and retries.
-_WORK_S = 3_600.0
-
-#: The longest that a call waits for its turn, and then for an overloaded provider (seconds). A step that
-#: ended before would be taken for a lost worker's, and the limiter's own word would never be heard.
-_CALL_WAITS_S = MAX_WAIT_S + MAX_OVERLOADS * MAX_BACKOFF_S
+#: … and where the fix has taken as long as it may.
+TIME_LIMIT: Final = "time_limit"
 
 
 @dataclass(frozen=True)
 class Session:
-    """A fix that a worker has open. ``queue``: that worker's own task queue."""
+    """A fix that a worker has open. ``queue``: that worker's own task queue; ``opening_s``: what opening
+    took (seconds), without the wait for room."""
 
     name: str
     queue: str
     standing: Standing
+    opening_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +59,10 @@ class Limits:
     """Of one fix's activities, in seconds; a worker is given up after ``heartbeat_s``."""
 
     heartbeat_s: float = 15.0
-    #: One step: its work, and what a call of it waits for its turn.
-    step_s: float = _WORK_S + _CALL_WAITS_S
+    #: The fix itself, while a worker has it open: its steps, whatever their calls wait for their turn, and
+    #: its openings, all workers together (``limits.fix_s`` of a campaign). A step has no limit of its own:
+    #: one that came to it would be taken for a lost worker's, and be paid for again.
+    fix_s: float = FIX_SECONDS
     #: A worker's own queue is read at once by a living worker.
     pickup_s: float = 60.0
     #: A fix waits for room on some worker as long as there are none: a campaign may be long (days).
@@ -82,7 +80,8 @@ class Limits:
 @dataclass(frozen=True)
 class FixRun:
     """What a workflow is started with, and continued with. ``heard``: hints so far; ``session``: what is
-    open; ``openings`` and ``passing``: failures since the last step, counted ones and passing ones."""
+    open; ``openings`` and ``passing``: failures since the last step, counted ones and passing ones;
+    ``spent_s``: of ``Limits.fix_s``."""
 
     ticket: Ticket
     limits: Limits = Limits()
@@ -90,3 +89,4 @@ class FixRun:
     heard: int = 0
     openings: int = 0
     passing: int = 0
+    spent_s: float = 0.0

@@ -5,6 +5,7 @@ lost the fix is opened again, on whatever worker has room, from where the record
 """
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
@@ -23,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         OPEN,
         SESSION_OVER,
         STEP,
+        TIME_LIMIT,
         WORKFLOW,
         Decided,
         FixRun,
@@ -41,6 +43,10 @@ _LOOKS = RetryPolicy(
     maximum_attempts=20,
 )
 _LOOK_S = timedelta(seconds=60)
+
+#: What is on record as ended is delivered, however late it is (at least so long), and its process ended.
+_DELIVER_S = 600.0
+_CLOSE_S = 60.0
 
 #: The longest pause between two openings (seconds).
 _MAX_BACKOFF_S = 60.0
@@ -69,6 +75,7 @@ class FixWorkflow:
         self._looked = 0
         self._openings = run.openings
         self._passing = run.passing
+        self._spent_s = run.spent_s
 
     @workflow.signal(name=HINT)
     def decided(self) -> None:
@@ -83,27 +90,31 @@ class FixWorkflow:
                 standing = await self._to_an_end()
                 if standing.outcome != ESCALATED or not await self._person_lets_go_on():
                     return standing
+                self._spent_s = 0.0
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
                 await self._close()
             raise
 
     async def _to_an_end(self) -> Standing:
-        """The end, delivered. Raises ApplicationError where nobody could go on with the fix."""
+        """The end, delivered. Raises ApplicationError where nobody could go on with the fix, or its time is
+        over."""
         while True:
             try:
                 if self._session is None:
                     self._session = await self._opened()
-                while (standing := await self._one_more(self._session)) is not None:
+                while True:
+                    standing = await self._one_more(self._session)
                     self._openings = self._passing = 0
                     if standing.delivered:
                         await self._close()
                         return standing
-                    self._session = Session(self._session.name, self._session.queue, standing)
+                    self._session = replace(self._session, standing=standing)
                     self._continue_as_new_if_long()
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
+                await self._end_late()
                 self._session = None
                 pause_s = self._pause_after(_problem_of(error))
                 await workflow.sleep(timedelta(seconds=pause_s))
@@ -127,6 +138,7 @@ class FixWorkflow:
 
     async def _opened(self) -> Session:
         limits = self._limits
+        await self._end_late()
         opened: Session = await workflow.execute_activity(
             OPEN,
             self._ticket,
@@ -137,15 +149,38 @@ class FixWorkflow:
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             retry_policy=_ONCE,
         )
+        self._spent_s += opened.opening_s
         return opened
 
     async def _one_more(self, session: Session) -> Standing:
         """The next step, or the delivery behind the last."""
         following = session.standing.next
         order = StepOrder(self._ticket, session.name, following)
-        return await self._ask(DELIVER if following is None else STEP, order, session.queue)
+        if following is None:
+            return await self._ask(DELIVER, order, session.queue, max(self._left_s, _DELIVER_S))
+        await self._end_late()
+        began = workflow.time()
+        try:
+            return await self._ask(STEP, order, session.queue, self._left_s)
+        finally:
+            self._spent_s += workflow.time() - began
 
-    async def _ask(self, what: str, order: StepOrder, queue: str) -> Standing:
+    @property
+    def _left_s(self) -> float:
+        return self._limits.fix_s - self._spent_s
+
+    async def _end_late(self) -> None:
+        """Raises ApplicationError where the fix has taken as long as it may; then nobody has it open."""
+        if self._left_s > 0:
+            return
+        await self._close()
+        raise ApplicationError(
+            f"The fix took longer than {self._limits.fix_s:,.0f} seconds (limits.fix_s).",
+            type=TIME_LIMIT,
+            non_retryable=True,
+        )
+
+    async def _ask(self, what: str, order: StepOrder, queue: str, limit_s: float) -> Standing:
         limits = self._limits
         standing: Standing = await workflow.execute_activity(
             what,
@@ -154,7 +189,7 @@ class FixWorkflow:
             task_queue=queue,
             summary=order.step.name if order.step else what,
             schedule_to_start_timeout=timedelta(seconds=limits.pickup_s),
-            start_to_close_timeout=timedelta(seconds=limits.step_s),
+            start_to_close_timeout=timedelta(seconds=limit_s),
             heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             retry_policy=_ONCE,
@@ -167,7 +202,7 @@ class FixWorkflow:
         if session is None:
             return
         try:
-            await self._ask(CLOSE, StepOrder(self._ticket, session.name), session.queue)
+            await self._ask(CLOSE, StepOrder(self._ticket, session.name), session.queue, _CLOSE_S)
         except ActivityError:
             workflow.logger.info("nobody has it open any more")
 
@@ -208,7 +243,15 @@ class FixWorkflow:
             return
         unseen = self._heard - self._looked
         workflow.continue_as_new(
-            FixRun(self._ticket, self._limits, self._session, unseen, self._openings, self._passing)
+            FixRun(
+                ticket=self._ticket,
+                limits=self._limits,
+                session=self._session,
+                heard=unseen,
+                openings=self._openings,
+                passing=self._passing,
+                spent_s=self._spent_s,
+            )
         )
 
 

@@ -1,16 +1,19 @@
 """``fleet run`` of a campaign that is there: which one goes on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from fallback_tier.cli.fleet.running import _find_or_plan
+from fallback_tier.cli.fleet.running import _find_or_plan, _temporal
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
+from fallback_tier.fleet.local.job import Place
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState
 from fallback_tier.fleet.policies import StartLimits
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.store import FleetStore, open_store
+from fallback_tier.wiring import RecordSettings
 from tests.unit.fleet.made import NAME, fix, planned
 
 CAMPAIGN = Campaign(
@@ -55,3 +58,17 @@ def test_a_cancelled_one_goes_on_only_to_end_what_runs(store: FleetStore, tmp_pa
     store.end(fix_.fix_id, "one", FixFacts(state=FixState.CANCELLED))
     with pytest.raises(CampaignError, match="was cancelled"):
         find(store, CAMPAIGN, tmp_path)
+
+
+def test_a_fix_on_temporal_has_the_campaigns_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = pytest.importorskip(
+        "fallback_tier.engines.temporal.client", reason="the extra `temporal` is not installed"
+    )
+    made: list[Any] = []
+    monkeypatch.setattr(client, "FixWorkflows", lambda _cluster, limits: made.append(limits))
+    limits = CAMPAIGN.limits.model_copy(update={"fix_s": 77.0})
+    place = Place(state_dir=tmp_path, record=RecordSettings(), fix_s=1.0)
+    _temporal(CAMPAIGN.model_copy(update={"limits": limits}), place)
+    assert [one.fix_s for one in made] == [77.0]

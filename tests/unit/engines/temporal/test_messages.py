@@ -10,7 +10,7 @@ from fallback_tier.fleet.limiter import MAX_LOOK_S, MAX_WAIT_S
 from fallback_tier.fleet.policies import MAX_BACKOFF_S
 
 
-def test_a_step_waits_for_the_limiters_own_word() -> None:
-    """A step that timed out before would be taken for a lost worker's, and paid for again."""
+def test_a_fix_has_time_for_the_limiters_own_word() -> None:
+    """One call's, and an hour of work: a campaign whose calls wait longer says so by ``limits.fix_s``."""
     turn_s, overloads_s = MAX_WAIT_S + 2 * MAX_LOOK_S, MAX_OVERLOADS * MAX_BACKOFF_S
-    assert Limits().step_s > turn_s + overloads_s
+    assert Limits().fix_s > turn_s + overloads_s + 3_600

@@ -1,8 +1,8 @@
 """What a fix's workflow makes of failures: what passes, what is counted, and how long it waits."""
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,16 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
-from fallback_tier.engines.temporal.messages import OPEN, FixRun, Limits, Session
+from fallback_tier.engines.temporal.messages import (
+    CLOSE,
+    DELIVER,
+    OPEN,
+    STEP,
+    Decided,
+    FixRun,
+    Limits,
+    Session,
+)
 from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.errors import HeldError
 
@@ -52,19 +61,36 @@ def failed(code: str, *, for_a_person: bool = False) -> ActivityError:
 class Server:
     """Stands for ``temporalio.workflow``: answers, pauses, a history that grows."""
 
-    answers: Iterator[ActivityError | Session | Standing]
+    answers: Iterator[ActivityError | Session | Standing | Decided]
     pauses: list[float] = field(default_factory=list)
     events: int = 0
+    #: What each activity takes, and which were asked for with which limit.
+    takes_s: float = 0.0
+    now: float = 0.0
+    asked: list[tuple[str, float]] = field(default_factory=list)
 
-    async def execute_activity(self, *_: object, **__: object) -> object:
+    async def wait_condition(self, condition: Callable[[], bool]) -> None:
+        assert condition(), "nobody would wake it"
+
+    def upsert_memo(self, _: object) -> None:
+        """Nobody reads it here."""
+
+    async def execute_activity(self, what: str, *_: object, **given: Any) -> object:
+        self.asked.append((what, given["start_to_close_timeout"].total_seconds()))
+        self.now += self.takes_s
         answer = next(self.answers)
         if isinstance(answer, ActivityError):
             self.events += EVENTS
             raise answer
         return answer
 
+    def time(self) -> float:
+        return self.now
+
     async def sleep(self, pause: timedelta) -> None:
         self.pauses.append(pause.total_seconds())
+
+    task_queue = "q"
 
     def info(self) -> "Server":
         return self
@@ -80,7 +106,10 @@ class Server:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standing:
-    for name in ("execute_activity", "sleep", "info", "continue_as_new"):
+    for name in (
+        *("execute_activity", "sleep", "info", "continue_as_new", "time"),
+        *("wait_condition", "upsert_memo"),
+    ):
         monkeypatch.setattr(workflow, name, getattr(server, name))
     return asyncio.run(FixWorkflow(fix).run(fix))
 
@@ -151,3 +180,53 @@ def test_what_is_for_a_person_is_not_tried_again(monkeypatch: pytest.MonkeyPatch
         run(monkeypatch, server, FixRun(TICKET))
     assert refused.value.type == "repository"
     assert not server.pauses
+
+
+def test_a_fix_that_takes_longer_than_it_may_is_closed_and_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its opening counts; a step may take what is left, and no other is begun."""
+    opened = replace(OPENED, opening_s=40.0)
+    server = Server(iter([opened, opened.standing, opened.standing, Standing()]), takes_s=35.0)
+    with pytest.raises(ApplicationError, match=r"longer than 100 seconds \(limits.fix_s\)") as late:
+        run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0)))
+    assert late.value.type == "time_limit"
+    assert late.value.non_retryable
+    assert server.asked == [(OPEN, 3_600.0), (STEP, 60.0), (STEP, 25.0), (CLOSE, 60.0)]
+
+
+def test_a_step_that_comes_to_the_end_of_the_time_is_no_lost_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(iter([OPENED, failed("session-over"), Standing()]), takes_s=50.0)
+    with pytest.raises(ApplicationError) as late:
+        run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=50.0)))
+    assert late.value.type == "time_limit"
+    assert server.asked[-1][0] == CLOSE
+    assert not server.pauses
+
+
+def test_what_has_ended_is_delivered_however_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Standing(outcome="verified")
+    server = Server(iter([OPENED, ended, ENDED, Standing()]), takes_s=50.0)
+    assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=50.0))) == ENDED
+    assert server.asked[2] == (DELIVER, 600.0)
+
+
+def test_time_is_counted_over_openings_and_a_history_begun_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = [OPENED, failed("session-over")]
+    server = Server(iter([*lost, *lost]), takes_s=30.0)
+    with pytest.raises(ContinuedError) as continued:
+        run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0, history=2 * EVENTS)))
+    assert continued.value.run.spent_s == 60.0
+
+
+def test_what_a_person_lets_go_on_has_the_whole_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = Standing(outcome="escalated", delivered=True)
+    decided = Decided(goes_on=True)
+    answers = [OPENED, asks, Standing(), decided, OPENED, ENDED, Standing()]
+    server = Server(iter(answers), takes_s=40.0)
+    assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0), heard=1)) == ENDED
+    assert [limit_s for what, limit_s in server.asked if what == STEP] == [100.0, 100.0]
