@@ -44,7 +44,7 @@ def test_its_limits_are_the_files_from_now_on(store: FleetStore, tmp_path: Path)
 
 def test_another_list_under_its_name_is_refused(store: FleetStore, tmp_path: Path) -> None:
     other = CAMPAIGN.model_copy(update={"advisories": (Path("/b"),)})
-    with pytest.raises(CampaignError, match="other repositories or advisories"):
+    with pytest.raises(CampaignError, match="other repositories, advisories or proofs"):
         find(store, other, tmp_path)
 
 
