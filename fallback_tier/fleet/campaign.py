@@ -65,6 +65,10 @@ class EngineTable(_Table):
         return self
 
 
+#: Manifests and locks that are read of a repository for the list: far more than most have.
+MANIFESTS = 2_000
+
+
 class LimitTable(_Table):
     """How much at once, and for how much money. Dollars are estimates from the dated price table."""
 
@@ -75,6 +79,10 @@ class LimitTable(_Table):
     tokens_per_fix: int | None = Field(default=None, ge=0, description="hard stop for one fix")
     fix_s: float = Field(
         default=FIX_SECONDS, gt=0, le=7 * 86_400, description="a fix that takes longer is ended"
+    )
+
+    manifests_per_repository: PositiveInt = Field(
+        default=MANIFESTS, le=1_000_000, description="read for the list, of each ecosystem"
     )
 
     @model_validator(mode="after")

@@ -154,6 +154,13 @@ class CampaignLine(Frozen):
         return not any(self.counts.get(it) for it in (FixState.QUEUED, FixState.RUNNING))
 
 
+class LeftOut(Frozen):
+    """What is not in the list, and why: a repository, an input, a part of one."""
+
+    what: str
+    why: str
+
+
 class Ended(Frozen):
     """Why a fix ended that its trail does not tell: an engine's word."""
 

@@ -12,19 +12,18 @@ from pydantic import TypeAdapter
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import Advisory, load_advisories
-from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import FallbackError
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.fleet.campaign import Campaign, CampaignRepository
 from fallback_tier.fleet.feeds import Feeds, read_feeds
-from fallback_tier.fleet.model import FleetFix
+from fallback_tier.fleet.looking import Look
+from fallback_tier.fleet.model import FleetFix, LeftOut
 from fallback_tier.fleet.policies import Candidate, in_order, priority
 from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, PlannedFix, PlannedRepository
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.installed import new_id
-from fallback_tier.planning.concern import narrowed
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.repositories import RepositorySettings
@@ -38,19 +37,16 @@ _PROOF = TypeAdapter(Proof)
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 
 
-class LeftOut(Frozen):
-    """What is not in the list, and why: a repository, an input, or a number of pairs."""
-
-    what: str
-    why: str
-
-
 class CampaignPlan(Frozen):
     """``unnamed``: pairs of advisory and repository in which no manifest names the package."""
 
     planned: Planned
-    left_out: tuple[LeftOut, ...] = ()
     unnamed: int = 0
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What the file names and the list does not have."""
+        return self.planned.left_out
 
 
 class Planner:
@@ -76,21 +72,23 @@ class Planner:
         common = self._advisories(campaign.advisories, left_out)
         repositories: list[PlannedRepository] = []
         found: dict[Candidate, Advisory] = {}
+        look = Look(self._checkouts, self._plugins, campaign.limits.manifests_per_repository)
         unnamed = 0
         for name, repository in _repositories(campaign, left_out):
             self._report(f"looking at {name}")
             try:
                 own = self._advisories(repository.advisories, left_out)
-                commit, pairs, skipped = self._look(name, repository, [*common, *own])
+                looked = look.at(name, repository, [*common, *own])
             except FallbackError as error:
                 left_out.append(LeftOut(what=f"repository {name}", why=error.problem))
                 continue
-            unnamed += skipped
-            for ecosystem, advisory in pairs:
+            unnamed += looked.skipped
+            left_out += looked.left_out
+            for ecosystem, advisory in looked.pairs:
                 urgency = priority(feeds.risk(advisory))
                 found.setdefault(Candidate(name, advisory.id, ecosystem, urgency), advisory)
-            if pairs:
-                repositories.append(_planned(name, repository, commit))
+            if looked.pairs:
+                repositories.append(_planned(name, repository, looked.commit))
             _check_size(len(found))
         _check_some(campaign, found, left_out)
         chosen = _chosen(proofs, found, left_out)
@@ -102,8 +100,9 @@ class Planner:
             fix_cap=campaign.fix_cap,
             repositories=tuple(repositories),
             fixes=tuple(_fixes(campaign, found, feeds, chosen)),
+            left_out=tuple(left_out),
         )
-        return CampaignPlan(planned=planned, left_out=tuple(left_out), unnamed=unnamed)
+        return CampaignPlan(planned=planned, unnamed=unnamed)
 
     def _advisories(self, paths: Sequence[Path], left_out: list[LeftOut]) -> tuple[Advisory, ...]:
         if not paths:
@@ -116,35 +115,6 @@ class Planner:
                 names = ", ".join(advisory.ecosystems)
                 left_out.append(LeftOut(what=advisory.id, why=f"No plugin serves {names}."))
         return given.advisories
-
-    def _look(
-        self, name: str, repository: RepositorySettings, advisories: Sequence[Advisory]
-    ) -> tuple[str, list[tuple[str, Advisory]], int]:
-        """Its commit, which advisories may concern it, and how many don't."""
-        commit = self._checkouts.commit_of(name, repository, None)
-        tracked = self._checkouts.tracked(name, repository, commit)
-        texts: dict[str, str] = {}
-        pairs: list[tuple[str, Advisory]] = []
-        skipped = 0
-        for advisory in advisories:
-            concerned = False
-            for ecosystem in advisory.ecosystems:
-                if ecosystem not in self._plugins:
-                    continue
-                if ecosystem not in texts:
-                    paths = self._plugins[ecosystem].manifests(tracked)
-                    given = self._checkouts.texts(name, repository, commit, paths)
-                    texts[ecosystem] = _canonical(ecosystem, given)
-                if any(it in texts[ecosystem] for it in advisory.packages(ecosystem)):
-                    pairs.append((ecosystem, narrowed(advisory, ecosystem)))
-                    concerned = True
-            skipped += not concerned
-        return commit, pairs, skipped
-
-
-def _canonical(ecosystem: str, text: str) -> str:
-    rules = rules_of(ecosystem)
-    return text if rules is None else rules.canonical_text(text)
 
 
 def _repositories(

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix
+from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
 
 #: Fixes whose rows the page has; the JSON has all.
 MAX_ROWS = 5_000
@@ -26,7 +26,9 @@ _COLOURS = {
 _WIDTH = 720
 
 
-def report_document(line: CampaignLine, fixes: Sequence[FleetFix]) -> dict[str, Any]:
+def report_document(
+    line: CampaignLine, fixes: Sequence[FleetFix], left_out: Sequence[LeftOut] = ()
+) -> dict[str, Any]:
     """For machines; money in dollars (estimates), time in seconds from a fix's first event to its end."""
     ecosystems = sorted({fix.ecosystem for fix in fixes})
     return {
@@ -39,6 +41,7 @@ def report_document(line: CampaignLine, fixes: Sequence[FleetFix]) -> dict[str, 
             name: _sums([fix for fix in fixes if fix.ecosystem == name]) for name in ecosystems
         },
         "why": _why(fixes),
+        "left_out": [it.model_dump() for it in left_out],
         "fixes": [_fix(fix) for fix in fixes],
     }
 
@@ -91,7 +94,12 @@ def report_page(document: dict[str, Any]) -> str:
     ]
     colours = {state.value: colour for state, colour in _COLOURS.items()}
     return environment.from_string(_PAGE).render(
-        report=document, bars=bars, colours=colours, width=_WIDTH, rows=document["fixes"][:MAX_ROWS]
+        report=document,
+        bars=bars,
+        colours=colours,
+        width=_WIDTH,
+        rows=document["fixes"][:MAX_ROWS],
+        max_rows=MAX_ROWS,
     )
 
 
@@ -156,6 +164,17 @@ is not known{% endif %}.</p>
 <tr><td>{{ one.state }}</td><td>{{ one.why }}</td><td class="n">{{ one.fixes }}</td></tr>
 {% endfor %}
 </table>
+{% if report.left_out %}
+<h2>Not in the list</h2>
+{% if report.left_out|length > max_rows %}
+<p>The first {{ max_rows }} of {{ report.left_out|length }}; the JSON report has all.</p>
+{% endif %}
+<table><tr><th>what</th><th>why</th></tr>
+{% for one in report.left_out[:max_rows] %}
+<tr><td>{{ one.what }}</td><td>{{ one.why }}</td></tr>
+{% endfor %}
+</table>
+{% endif %}
 <h2>Fixes</h2>
 {% if rows|length < report.fixes|length %}
 <p>The first {{ rows|length }} of {{ report.fixes|length }}; the JSON report has all.</p>

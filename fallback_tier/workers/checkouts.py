@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from fallback_tier.errors import RepositoryError
-from fallback_tier.execution import ClientRunner
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.locks import hold
 from fallback_tier.gates.trees.state_folder import writing_below
@@ -25,8 +26,8 @@ LOCAL_S = 600.0
 #: An attempt takes minutes; a checkout that nobody has begun with for a day can go.
 _STANDING_S = 86_400.0
 
-#: Files that are read of a commit: far more manifests than a repository has.
-MAX_FILES = 2_000
+#: Files that git is asked for at once: what they say must fit into a client's output.
+_AT_ONCE = 64
 
 #: Of a commit, in a folder's name.
 _SHORT = 16
@@ -44,6 +45,14 @@ _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 def checkout(home: Path, fix_id: str) -> Path:
     """Where that of a fix is."""
     return home / "checkouts" / fix_id
+
+
+class Texts(NamedTuple):
+    """What stands in some files of a commit, one behind the other. ``cut``: a file that is larger than a
+    client may say, of which this is the beginning."""
+
+    text: str
+    cut: str | None = None
 
 
 class Checkouts:
@@ -79,14 +88,19 @@ class Checkouts:
 
     def texts(
         self, name: str, repository: RepositorySettings, commit: str, paths: Sequence[str]
-    ) -> str:
-        """What stands in these files of a commit, one behind the other; as much as a client may say.
-        Raises RepositoryError, ToolError."""
-        if not paths:
-            return ""
+    ) -> Iterator[Texts]:
+        """What stands in these files of a commit, some at a time. Raises RepositoryError, ToolError."""
         source = self._source(name, repository, fetch=False)
-        words = ["show", "--no-textconv", *(f"{commit}:{path}" for path in paths[:MAX_FILES])]
-        return self._git(words, source, name, LOCAL_S)
+        waiting = [paths[at : at + _AT_ONCE] for at in range(0, len(paths), _AT_ONCE)]
+        while waiting:
+            some = waiting.pop()
+            words = ["show", "--no-textconv", *(f"{commit}:{path}" for path in some)]
+            done = self._done(words, source, name, LOCAL_S)
+            if done.truncated and len(some) > 1:
+                half = len(some) // 2
+                waiting += [some[:half], some[half:]]
+            else:
+                yield Texts(done.output, some[0] if done.truncated else None)
 
     @contextmanager
     def made(
@@ -184,6 +198,16 @@ class Checkouts:
         timeout_s: float,
         env: dict[str, str] | None = None,
     ) -> str:
+        return self._done(words, cwd, name, timeout_s, env).output
+
+    def _done(
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        name: str,
+        timeout_s: float,
+        env: dict[str, str] | None = None,
+    ) -> CommandResult:
         done = self._clients.run("git", words, cwd=cwd, timeout_s=timeout_s, env=env)
         if not done.ok:
             what = "took too long" if done.timed_out else _git_message(done.output)
@@ -191,7 +215,7 @@ class Checkouts:
                 f"Repository {name!r} can't be fetched: {what}",
                 next_step="Look at its entry in the configuration, and at its rights.",
             )
-        return done.output
+        return done
 
 
 def _allow(*protocols: str) -> list[str]:

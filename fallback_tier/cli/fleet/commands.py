@@ -16,6 +16,7 @@ from fallback_tier.cli.fleet.showing import (
     fixes_table,
     line_document,
     lines_table,
+    show_left_out,
     status_document,
     worth_showing,
 )
@@ -53,6 +54,7 @@ def status(arguments: argparse.Namespace) -> int:
             console.print(fixes_table(worth_showing(store, name)))
             if (branches := branches_table(store, name)) is not None:
                 console.print(branches)
+            show_left_out(store.left_out(name), console)
     return exit_codes.OK
 
 
@@ -103,7 +105,7 @@ def report(arguments: argparse.Namespace) -> int:
         name = arguments.campaign
         refresh(store, name, facts, only=facts.decided())
         line, fixes = store.campaign(name), list(store.every(name))
-        document = report_document(line, fixes)
+        document = report_document(line, fixes, store.left_out(name))
         if arguments.html:
             try:
                 Path(arguments.html).write_text(report_page(document), encoding="utf-8")

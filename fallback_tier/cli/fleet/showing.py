@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.budget.tally import in_dollars
-from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix
+from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
 from fallback_tier.fleet.planning import CampaignPlan
 from fallback_tier.fleet.store.reading import FleetReader
 
@@ -65,18 +65,24 @@ def show_plan(plan: CampaignPlan, console: Console) -> None:
     console.print(table)
     if len(planned.fixes) > _SHOWN:
         console.print(f"… and {len(planned.fixes) - _SHOWN:,} more (--json has all)")
-    for it in plan.left_out[:_SHOWN]:
-        console.print(_plain(f"left out: {it.what}: {it.why}"))
-    if len(plan.left_out) > _SHOWN:
-        console.print(f"… and {len(plan.left_out) - _SHOWN:,} more left out (--json has all)")
+    show_left_out(plan.left_out, console)
     if plan.unnamed:
         console.print(f"{plan.unnamed:,} pairs are not in it: no manifest names the package")
+
+
+def show_left_out(left_out: tuple[LeftOut, ...], console: Console) -> None:
+    """What the file names and the list does not have."""
+    for it in left_out[:_SHOWN]:
+        console.print(_plain(f"left out: {it.what}: {it.why}"))
+    if len(left_out) > _SHOWN:
+        console.print(f"… and {len(left_out) - _SHOWN:,} more left out (--json has all)")
 
 
 def status_document(reader: FleetReader, name: str) -> dict[str, Any]:
     """For machines: the campaign, and every fix."""
     return {
         **line_document(reader.campaign(name)),
+        "left_out": [it.model_dump() for it in reader.left_out(name)],
         "fixes": [*map(fix_document, reader.every(name))],
     }
 

@@ -1,9 +1,10 @@
 """A campaign before the store has it, and how it gets there: whole, or not at all."""
 
 import hashlib
+import json
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import CampaignState, FleetFix
+from fallback_tier.fleet.model import CampaignState, FleetFix, LeftOut
 from fallback_tier.fleet.store.tables import Session
 
 
@@ -33,6 +34,7 @@ class Planned(Frozen):
     fix_cap: int | None
     repositories: tuple[PlannedRepository, ...]
     fixes: tuple[PlannedFix, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def insert(session: Session, planned: Planned, now: str) -> None:
@@ -46,6 +48,11 @@ def insert(session: Session, planned: Planned, now: str) -> None:
             planned.fix_cap,
         ),
     )  # fmt: skip
+    if planned.left_out:
+        session.change(
+            "UPDATE campaigns SET left_out = ? WHERE campaign = ?",
+            (json.dumps([it.model_dump() for it in planned.left_out]), name),
+        )
     for repository in planned.repositories:
         session.change(
             "INSERT INTO repositories VALUES (?,?,?,?)",

@@ -12,6 +12,7 @@ from fallback_tier.fleet.model import (
     CampaignState,
     FixState,
     FleetFix,
+    LeftOut,
     Said,
 )
 from fallback_tier.fleet.refusals import CampaignError
@@ -55,6 +56,12 @@ class FleetReader:
         """The campaign's file as it was planned, as JSON. Raises CampaignError."""
         with self.tables.reading() as session:
             return str(campaign_row(session, name)["settings"])
+
+    def left_out(self, name: str) -> tuple[LeftOut, ...]:
+        """What the file names and the list does not have. Raises CampaignError."""
+        with self.tables.reading() as session:
+            kept = campaign_row(session, name)["left_out"]
+        return tuple(LeftOut.model_validate(it) for it in json.loads(kept or "[]"))
 
     def fixes(
         self, name: str, *, state: FixState | None = None, after: int = -1, limit: int = MAX_PAGE

@@ -75,6 +75,9 @@ ALTER TABLE fixes ADD COLUMN branch TEXT
     """
 ALTER TABLE fixes ADD COLUMN proof TEXT
 """,
+    """
+ALTER TABLE campaigns ADD COLUMN left_out TEXT
+""",
 )
 
 

@@ -1,16 +1,20 @@
 """A campaign's list: which pairs are in it, in which order, and what is left out."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.cli.fleet.showing import status_document
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.campaign_file import parse_campaign
 from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.planning import CampaignPlan, Planner
 from fallback_tier.fleet.refusals import CampaignError
+from fallback_tier.fleet.reporting import report_document, report_page
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.builtin.proof_given import Proof, ProofError
 from fallback_tier.installed import clients_and_plugins
@@ -20,13 +24,14 @@ from fallback_tier.workers.checkouts import Checkouts
 USER = {"GIT_CONFIG_GLOBAL": ""}
 
 
-def repository(place: Path, name: str, version: str = "1.0.0") -> None:
-    """An npm project that depends on ``name``."""
+def repository(place: Path, name: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """An npm project that depends on ``name``. ``more``: further manifests, and what they depend on."""
     clients, _ = clients_and_plugins()
-    place.mkdir(parents=True)
-    (place / "package.json").write_text(
-        json.dumps({"name": "app", "version": "1.0.0", "dependencies": {name: version}})
-    )
+    for path, needed in {"package.json": name, **more}.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(
+            json.dumps({"name": "app", "version": "1.0.0", "dependencies": {needed: "1.0.0"}})
+        )
     who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "first"]):
         assert clients.run("git", words, cwd=place, timeout_s=30, env=USER).ok
@@ -106,6 +111,27 @@ def test_one_repository_that_can_not_be_read_leaves_the_others(tmp_path: Path) -
     out = {one.what: one.why for one in found.left_out}
     assert "is not a folder" in out["repository gone"]
     assert out["TEST-2"] == "No plugin serves crates.io."
+
+
+def test_manifests_that_were_not_read_are_told(tmp_path: Path) -> None:
+    """Those next to the root are read first."""
+    repository(tmp_path / "shop", "left", {"a/b/package.json": "right", "c/package.json": "left"})
+    advisory(tmp_path / "advisories", "TEST-1", "left")
+    advisory(tmp_path / "advisories", "TEST-2", "right")
+    text = 'advisories = ["advisories"]\n[repositories.shop]\npath = "shop"\n[limits]\n'
+    text += "manifests_per_repository = "
+    assert len(plan(tmp_path, text + "3").planned.fixes) == 2
+    found = plan(tmp_path, text + "2")
+    assert [one.fix.advisory_id for one in found.planned.fixes] == ["TEST-1"]
+    (left,) = found.left_out
+    assert left.what == "repository shop"
+    assert "1 of its 3 manifests of npm were not read" in left.why
+    with open_store(tmp_path) as store:
+        store.create(found.planned)
+        assert store.left_out("spring") == (left,)
+        assert status_document(store, "spring")["left_out"] == [left.model_dump()]
+        report = report_document(store.campaign("spring"), (), store.left_out("spring"))
+        assert "manifests of npm were not read" in report_page(report)
 
 
 def test_a_campaign_with_nothing_to_fix_is_said(tmp_path: Path) -> None:

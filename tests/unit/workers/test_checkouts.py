@@ -3,9 +3,11 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.repositories import RepositorySettings
@@ -82,3 +84,40 @@ def test_a_checkout_that_is_used_is_not_an_old_one(
     commit(clients, there, "third")
     assert checkouts.standing("app", behind("app")) != second
     assert not first.exists()
+
+
+class Terse(SubprocessClients):
+    """git, which says this many characters at most."""
+
+    def run(self, *words: Any, **more: Any) -> CommandResult:
+        done = super().run(*words, **more)
+        cut = {"output": done.output[:40], "truncated": len(done.output) > 40}
+        return done.model_copy(update=cut) if words[1][0] == "show" else done
+
+
+def test_texts_are_read_whole_or_that_is_told(tmp_path: Path, clients: SubprocessClients) -> None:
+    place = tmp_path / "there" / "app"
+    commit(clients, place, "first")
+    for number in range(70):
+        (place / f"{number}.txt").write_text(f"text {number}\n" * (9 if number == 7 else 1))
+    user = {"GIT_CONFIG_GLOBAL": ""}
+    for words in (["add", "."], ["commit", "--quiet", "-m", "more"]):
+        assert clients.run("git", words, cwd=place, timeout_s=30, env=user).ok
+    app = RepositorySettings(path=place)
+    paths = [f"{number}.txt" for number in range(70)]
+    home = tmp_path / "state" / "home"
+    whole = Checkouts(tmp_path / "state", clients, home)
+    head = whole.commit_of("app", app, None)
+    texts = [*whole.texts("app", app, head, paths)]
+    assert {line for it in texts for line in it.text.split("\n")} == {
+        "",
+        *(f"text {number}" for number in range(70)),
+    }
+    assert not any(it.cut for it in texts)
+    terse = Terse({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    told = [*Checkouts(tmp_path / "state", terse, home).texts("app", app, head, paths)]
+    assert [it.cut for it in told if it.cut] == ["7.txt"]
+    assert {f"text {number}" for number in range(70)} <= {
+        line for it in told for line in it.text.split("\n")
+    }
+    assert [*whole.texts("app", app, head, [])] == []
