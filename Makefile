@@ -19,7 +19,7 @@ help:
 	@echo "make hostile-http   requests of every kind, made from the OpenAPI document (half an hour)"
 	@echo "make load-http   rates, latencies, memory and followers of the service under load (half an hour)"
 	@echo "make hostile-audit   kill -9, failing disks, lost power, tampering against the audit trail (an hour)"
-	@echo "make hostile-fleet   kill -9 of workers, fixes, Temporal and PostgreSQL under a fleet (ARGS='--minutes N')"
+	@echo "make hostile-fleet   kill -9 of workers, fixes, Temporal and PostgreSQL, cut networks, slow disks under a fleet (ARGS='--minutes N')"
 	@echo "make hostile-portal   others' lists of XSS lines through every page of the portal, in a real browser"
 	@echo "make bench-recipes DATA=../shared/data   run the recipe cases with the real clients"
 	@echo "make eval-retrieval DATA=../shared/data  measure the solved-example memory"

@@ -2,19 +2,21 @@
 
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.client import FixWorkflows
-from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
 from fallback_tier.engines.temporal.messages import Limits
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 ROOT = Path(__file__).parents[2]
+
+_WORKER = (sys.executable, "-m", "tests.engines.worker")
 
 #: A lost worker is noticed soon, and nothing that lives is taken for lost on a busy machine.
 QUICK = Limits(heartbeat_s=10.0, pickup_s=30.0, backoff_s=0.2, max_openings=20)
@@ -29,6 +31,8 @@ class Fleet:
     limits: Limits = QUICK
     patience_s: float = PATIENCE_S
     workers: "dict[str, subprocess.Popen[str]]" = field(default_factory=dict)
+    #: How each worker was started, for whoever starts it again: its build, and what runs it elsewhere.
+    _ways: dict[str, tuple[str | None, Sequence[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.client = FixWorkflows(self.cluster, self.limits)
@@ -37,19 +41,22 @@ class Fleet:
         for fix_id in fix_ids:
             self.client.start(Ticket(fix_id, "0" * 64))
 
-    def worker(self, host: str = "one", build: str | None = None) -> "subprocess.Popen[str]":
-        """Start it, and wait until it works."""
+    def worker(
+        self, host: str = "one", build: str | None = None, inside: Sequence[str] = ()
+    ) -> "subprocess.Popen[str]":
+        """Start it, and wait until it works. ``inside``: a command that becomes the one behind it."""
         scenario, cluster = self.scenario, self.cluster
         words = [str(scenario.root), cluster.address, cluster.queue, host, scenario.database or ""]
         with (scenario.root / f"worker-{host}.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.engines.worker", *words, *([build] if build else [])],
+                [*inside, *_WORKER, *words, *([build] if build else [])],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=ROOT,
             )
         self.workers[host] = process
+        self._ways[host] = build, inside
         assert next_line(process) == "ready\n"
         return process
 
@@ -60,7 +67,7 @@ class Fleet:
             return False
         if process.stdout:
             process.stdout.close()
-        self.worker(host)
+        self.worker(host, *self._ways[host])
         return True
 
     def phase(self, fix_id: str) -> str:
@@ -73,7 +80,10 @@ class Fleet:
             def is_there(fix_id: str = fix_id) -> bool:
                 for host in tuple(self.workers):
                     self.keep_working(host)
-                found = self.client.state(fix_id)
+                try:
+                    found = self.client.state(fix_id)
+                except EngineUnreachableError:
+                    return False
                 assert found.phase != "failed" or phase == "failed", found
                 return found.phase == phase
 

@@ -62,7 +62,7 @@ def judge(row: Row, scenario: EngineScenario, fix_id: str, like: EngineScenario)
     row.doubled += any(kinds[kind] != whole[kind] for kind in KEPT) or _judged_twice(events)
     row.other += git(scenario.repo(fix_id), "diff") != git(like.repo(story), "diff")
     if not row.ok:
-        row.said.append(f"{row.name}: {fix_id}: {dict(kinds - whole)} {dict(whole - kinds)}")
+        row.said.append(f"{fix_id}: {dict(kinds - whole)} {dict(whole - kinds)}")
 
 
 def judge_record(row: Row, scenario: EngineScenario) -> None:
@@ -71,7 +71,7 @@ def judge_record(row: Row, scenario: EngineScenario) -> None:
         scenario.check()
     except AssertionError as error:
         row.other += 1
-        row.said.append(f"{row.name}: {str(error)[:2_000]}")
+        row.said.append(str(error)[:2_000])
 
 
 def _judged_twice(events: Sequence[object]) -> bool:
