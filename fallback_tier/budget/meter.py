@@ -26,10 +26,12 @@ _Tokens = Annotated[int, Field(ge=0)]
 class BudgetLimits(Frozen):
     """Hard caps; None: no cap. Dollars are estimates from the dated price table. Days are UTC."""
 
-    usd_per_fix: Dollars | None = None
-    usd_per_day: Dollars | None = None
-    tokens_per_fix: _Tokens | None = None
-    tokens_per_day: _Tokens | None = None
+    usd_per_fix: Dollars | None = Field(
+        default=None, description="estimated dollars that a fix may use"
+    )
+    usd_per_day: Dollars | None = Field(default=None, description="for all fixes of a UTC day")
+    tokens_per_fix: _Tokens | None = Field(default=None, description="tokens that a fix may use")
+    tokens_per_day: _Tokens | None = Field(default=None, description="for all fixes of a UTC day")
 
     def caps(self) -> Iterator[tuple[BudgetLimit, str]]:
         """The caps that there are, as they are written."""

@@ -109,5 +109,8 @@ async def first() -> Response:
 async def nothing(request: Request) -> Response:
     """No such page."""
     return problem_page(
-        request, 404, "There is no such page.", f"{PREFIX}/ leads to all that there are."
+        request,
+        404,
+        "There is no page at this address.",
+        "The overview leads to all that there are.",
     )

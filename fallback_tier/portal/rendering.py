@@ -1,7 +1,6 @@
 """Templates to pages: everything that is shown is data, escaped and neutralised, whoever wrote it."""
 
 from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from markupsafe import Markup
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.portal.given import Read
+from fallback_tier.portal.views.amounts import usd
 from fallback_tier.service.http.sessions import SignedIn
 
 #: Where all pages are.
@@ -93,6 +93,7 @@ def _environment() -> Environment:
         "count": lambda number: f"{number:,}",
         "part": lambda text: quote(str(text), safe=""),
         "plural": plural,
+        "code": code,
     }
     return found
 
@@ -123,17 +124,18 @@ def _time(text: str, form: str) -> str:
         return text
 
 
-def usd(amount: Decimal | str | None) -> str:
-    """Dollars, an estimate: two places where that says something, else four."""
-    if amount is None:
-        return "price unknown"
-    value = Decimal(amount)
-    return f"${value:.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
-
-
 def words(code: str) -> str:
     """A code of the vocabulary as it is read: ``tests_failed`` → ``tests failed``."""
     return str(code).replace("_", " ")
+
+
+def code(text: str) -> Markup:
+    """What stands between backticks is a command or a name; all of it is data."""
+    parts = [Markup.escape(_safe(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # one of them has no other
+        return Markup.escape(_safe(text))
+    form = Markup("<code>{}</code>")
+    return Markup().join(form.format(p) if at % 2 else p for at, p in enumerate(parts))
 
 
 def plural(number: int, one: str, many: str = "") -> str:

@@ -56,10 +56,31 @@ class PageRoute(APIRoute):
         return handle
 
 
+#: What a page of an error is headed with; every other status is the first.
+_HEADINGS = {
+    400: "That did not work",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Not possible any more",
+    410: "Not kept any more",
+    429: "Too many requests",
+    500: "Something is wrong here",
+    503: "Not now",
+}
+
+
 def problem_page(request: Request, status: int, problem: str, next_step: str) -> Response:
     """An error as it is told to a person."""
     found = sessions_of(request).signed_in(request)
-    return page("problem.html", request, found, status=status, problem=problem, next_step=next_step)
+    return page(
+        "problem.html",
+        request,
+        found,
+        status=status,
+        heading=_HEADINGS.get(status, _HEADINGS[400]),
+        problem=problem,
+        next_step=next_step,
+    )
 
 
 def to_sign_in(request: Request) -> Response:

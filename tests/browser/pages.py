@@ -1,7 +1,15 @@
 """Every page of the portal, in every state: what tests look at, and pictures are made of."""
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from urllib.parse import quote
 
+from fallback_tier.wiring import audit_db
+from tests.browser.driver import ENTER, Browser
+from tests.service.campaigns import write_campaign
+from tests.service.portal import SAME_ORIGIN, TRAILS, WITH_EXAMPLES, write_trails
 from tests.service.running import Running
 
 #: Pages of a record as tests/service/portal.py writes it, with the campaign of tests/service/campaigns.py,
@@ -22,6 +30,7 @@ PLAIN = {
     "campaign": "/portal/campaigns/spring",
     "campaign-state": "/portal/campaigns/spring?state=failed",
     "verification": "/portal/verification",
+    "example": "/portal/example?id=e1",
     "settings": "/portal/settings",
     "error": "/portal/no-such-page",
 }
@@ -42,6 +51,12 @@ EVERY_WAY = (
 )
 
 
+def write_all(state: Path) -> None:
+    """The record that these pages are of: every kind of question, solved examples, a campaign."""
+    write_trails(state, (*TRAILS, *WITH_EXAMPLES))
+    write_campaign(state)
+
+
 def pages(server: Running) -> dict[str, str]:
     """By name; with those whose addresses the record tells."""
     found = dict(PLAIN)
@@ -53,3 +68,88 @@ def pages(server: Running) -> dict[str, str]:
     found["advisory"] = f"/portal/advisory?id={quote(question['advisory_id'], safe='')}"
     found["repository"] = f"/portal/repository?name={quote(question['repository'], safe='')}"
     return found
+
+
+def saved(server: Running, fix_id: str, place: Path) -> Path:
+    """The page of a fix that needs no server, as a person saves it."""
+    with server.client("") as client:
+        client.post("/portal/sign-in", data={"key": server.key}, headers=SAME_ORIGIN)
+        answer = client.get(f"/portal/fixes/{fix_id}/export.html")
+    assert answer.status_code == 200, answer.text
+    (file := place / f"{fix_id}.html").write_bytes(answer.content)
+    return file
+
+
+def _attempt(browser: Browser, server: Running) -> None:
+    browser.open(f"{server.address}/portal/fixes/fix-cap/triage")
+    browser.run("document.querySelectorAll('.attempt')[1].open = true")
+
+
+def _keys(browser: Browser, server: Running) -> None:
+    browser.open(f"{server.address}/portal/fixes/fix-cap/triage")
+    browser.press("?")
+
+
+def _forbidden(browser: Browser, server: Running) -> None:
+    """403: a form that no page of this session made."""
+    browser.open(f"{server.address}/portal/verification")
+    browser.run("document.querySelector('main [name=form_token]').value = 'another'")
+    _send(browser, "main form")
+
+
+def _verified(browser: Browser, server: Running) -> None:
+    browser.open(f"{server.address}/portal/verification")
+    _send(browser, "main form")
+
+
+def _wrong_password(browser: Browser, server: Running) -> None:
+    """401."""
+    browser.devtools("Network.clearBrowserCookies")
+    browser.open(f"{server.address}/portal/sign-in")
+    browser.run("document.getElementById('name').focus()")
+    browser.write("Ada")
+    browser.run("document.getElementById('password').focus()")
+    browser.write("not the one")
+    browser.press(ENTER)
+    browser.until("return document.querySelector('.notice.bad')")
+
+
+def _answered(browser: Browser, server: Running) -> None:
+    """409: somebody was quicker."""
+    path = "/v1/reviews/fix-model/decisions"
+    browser.open(f"{server.address}/portal/fixes/fix-model/triage")
+    server.post(path, {"verdict": "reject", "because": "seen by hand"})
+    browser.press("r")
+    browser.write("no model")
+    browser.press(ENTER)
+    browser.until("return document.querySelector('main > .notice.bad')")
+
+
+def _send(browser: Browser, form: str) -> None:
+    browser.run("window.before = 1; document.querySelector(arguments[0]).requestSubmit()", form)
+    browser.until("return !window.before && document.readyState === 'complete'")
+
+
+#: What has to be done before it is seen, by name; some change the record, and come after the pages.
+STATES: dict[str, Callable[[Browser, Running], None]] = {
+    "attempt": _attempt,
+    "keys": _keys,
+    "forbidden": _forbidden,
+    "verified": _verified,
+    "answered": _answered,
+    "wrong-password": _wrong_password,
+}
+
+
+#: Pages of a record that is not what was written, from an event in the middle of ``fix-cap`` on.
+BROKEN = {"defect": "/portal/fixes/fix-cap", "overview-of-broken": "/portal/"}
+
+
+def break_record(state: Path) -> None:
+    """One word of event 20 is another."""
+    with closing(sqlite3.connect(audit_db(state))) as db, db:
+        db.execute("DROP TRIGGER audit_payload_no_update")
+        db.execute(
+            "UPDATE audit_payload SET payload = CAST(replace(CAST(payload AS TEXT), 'a', 'b') AS BLOB) "
+            "WHERE seq = 20"
+        )

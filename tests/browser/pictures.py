@@ -8,15 +8,55 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.browser.driver import Browser, chromium, why_no_browser
-from tests.browser.pages import EMPTY, EVERY_WAY, pages
-from tests.service.campaigns import write_campaign
-from tests.service.portal import write_trails
+from tests.browser.pages import (
+    BROKEN,
+    EMPTY,
+    EVERY_WAY,
+    STATES,
+    break_record,
+    pages,
+    saved,
+    write_all,
+)
 from tests.service.running import Running, served
 
 WIDTHS = {"wide": 1280, "phone": 375}
+
+
+@dataclass(frozen=True)
+class Album:
+    """Pictures into ``out``; of these ``names`` alone, if there are any."""
+
+    browser: Browser
+    out: Path
+    names: tuple[str, ...]
+
+    def wants(self, *names: str) -> bool:
+        """One of these at least?"""
+        return not self.names or bool({*names} & {*self.names})
+
+    def take(self, name: str, address: str | None = None) -> None:
+        """One page, else the one that is open: both schemes, both widths."""
+        if not self.wants(name):
+            return
+        if address is not None:
+            self.browser.open(address)
+        for scheme in ("light", "dark"):
+            self.browser.scheme(scheme)
+            for width, pixels in WIDTHS.items():
+                self.browser.resize(pixels, 800)
+                self.browser.picture(self.out / f"{name}-{scheme}-{width}.png", whole=True)
+
+    def take_all(self, server: Running, of: dict[str, str]) -> None:
+        """Each, with somebody signed in."""
+        if self.wants(*of):
+            self.browser.sign_in(server.address, server.key)
+        for name, path in of.items():
+            self.take(name, server.address + path)
 
 
 @contextmanager
@@ -27,14 +67,30 @@ def _server(state: Path) -> Iterator[Running]:
         yield running
 
 
-def take(browser: Browser, address: str, place: Path) -> None:
-    """One page: both schemes, both widths."""
-    browser.open(address)
-    for scheme in ("light", "dark"):
-        browser.scheme(scheme)
-        for width, pixels in WIDTHS.items():
-            browser.resize(pixels, 800)
-            browser.picture(place.with_name(f"{place.name}-{scheme}-{width}.png"), whole=True)
+def _full(album: Album, place: Path) -> None:
+    write_all(place / "full")
+    with _server(place / "full") as server:
+        album.take("sign-in", f"{server.address}/portal/sign-in")
+        album.take_all(server, pages(server))
+        if album.wants("saved"):
+            album.take("saved", saved(server, "fix-cap", place).as_uri())
+        for name, bring_up in STATES.items():
+            if album.wants(name):
+                album.browser.sign_in(server.address, server.key)
+                bring_up(album.browser, server)
+                album.take(name)
+
+
+def _empty(album: Album, place: Path) -> None:
+    with _server(place / "empty") as server:
+        album.take_all(server, EMPTY)
+
+
+def _broken(album: Album, place: Path) -> None:
+    write_all(place / "broken")
+    break_record(place / "broken")
+    with _server(place / "broken") as server:
+        album.take_all(server, BROKEN)
 
 
 def main() -> int:
@@ -43,24 +99,13 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 1
     folder, *names = sys.argv[1:]
-    out = Path(folder)
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        write_trails(place / "full")
-        write_campaign(place / "full")
-        with _server(place / "full") as full, chromium(place) as browser:
-            if not names or "sign-in" in names:
-                take(browser, f"{full.address}/portal/sign-in", out / "sign-in")
-            browser.sign_in(full.address, full.key)
-            for page, path in pages(full).items():
-                if not names or page in names:
-                    take(browser, full.address + path, out / page)
-            wanted = {page: path for page, path in EMPTY.items() if not names or page in names}
-            if wanted:
-                with _server(place / "empty") as empty:
-                    browser.sign_in(empty.address, empty.key)
-                    for page, path in wanted.items():
-                        take(browser, empty.address + path, out / page)
+    with tempfile.TemporaryDirectory() as name, chromium(Path(name)) as browser:
+        album = Album(browser, Path(folder), tuple(names))
+        _full(album, Path(name))
+        if album.wants(*EMPTY):
+            _empty(album, Path(name))
+        if album.wants(*BROKEN):
+            _broken(album, Path(name))
     return 0
 
 

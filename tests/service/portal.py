@@ -34,6 +34,9 @@ TRAILS = {
     "fix-refused": t.not_affected,
 }
 
+#: Fixes that solved examples had an influence on: ``e1`` and ``e2``.
+WITH_EXAMPLES = {"fix-examples": t.model_with_examples, "fix-replayed": t.replayed}
+
 #: Of these, what waits for an answer, the newest first.
 WAITING = ("fix-model", "fix-budget", "fix-gates", "fix-same", "fix-cap")
 
@@ -51,7 +54,7 @@ def write_trails(state: Path, names: tuple[str, ...] = tuple(TRAILS)) -> None:
         record = Record(store, FileEvidenceStore(evidence_dir(state)))
         for name in names:
             scope = Scope(fix_id=name, gate_transition_id=f"gate-of-{name}")
-            record.write(TRAILS[name](), scope)
+            record.write((TRAILS | WITH_EXAMPLES)[name](), scope)
 
 
 @dataclass

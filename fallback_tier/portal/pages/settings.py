@@ -14,12 +14,10 @@ from fallback_tier.service.http.given import TheService
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
+_GIVEN = "file or option"
 
-#: A port is no amount.
-_NO_COMMA = 65_535
-
-
-_GIVEN = "configuration file or option"
+#: A number, and no amount.
+_PORT = "port"
 
 
 class Setting(NamedTuple):
@@ -63,7 +61,12 @@ def _settings(table: BaseModel, prefix: str = "") -> Iterator[Setting]:
         else:
             default = field.get_default(call_default_factory=True, validated_data={})
             source = "default" if value == default else _GIVEN
-            yield Setting(full, _shown(value), source, field.description or "")
+            yield Setting(
+                full,
+                str(value) if name == _PORT else _shown(value),
+                source,
+                field.description or "",
+            )
 
 
 def _secrets(secrets: Secrets) -> Iterator[Setting]:
@@ -77,4 +80,8 @@ def _shown(value: object) -> str:
         return "—"
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) and value > _NO_COMMA else str(value)
+    if isinstance(value, bool):  # as the file spells it
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int | float) else str(value)

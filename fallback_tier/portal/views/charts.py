@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
+from fallback_tier.portal.views.amounts import usd
+
 #: Days that a chart shows: two weeks tell a change from a weekend.
 DAYS = 14
 
@@ -90,6 +92,4 @@ def stacked(
 
 
 def _shown(value: Decimal, unit: str) -> str:
-    if unit == "$":
-        return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4f}"
-    return f"{value:,}"
+    return usd(value) if unit == "$" else f"{value:,}"

@@ -46,9 +46,27 @@ _TONES: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
+#: What a field's evidence is.
+_PIECES = {
+    "account_sha256": "account",
+    "answer_evidence": "answer",
+    "application_sha256": "plan and edits",
+    "batch_sha256": "batch",
+    "evidence_sha256": "log",
+    "inputs_sha256": "inputs",
+    "judgement_sha256": "judgement",
+    "list_sha256": "list",
+    "patch_sha256": "patch",
+    "prompt_evidence": "prompt",
+    "remediation_sha256": "versions",
+    "summary_sha256": "summary",
+}
+
+
 @dataclass(frozen=True)
 class Line:
-    """One event. ``led_to``: what its verdict caused, with the number of that event."""
+    """One event. ``evidence``: what each piece is, and its digest. ``led_to``: what its verdict caused,
+    with the number of that event."""
 
     seq: int
     at: str
@@ -59,7 +77,7 @@ class Line:
     excerpt: str | None
     tone: str
     heading: bool
-    evidence: tuple[str, ...]
+    evidence: tuple[tuple[str, str], ...]
     led_to: tuple[str, int] | None
     redacted: bool
 
@@ -98,10 +116,26 @@ def _line(stored: StoredEvent, later: Sequence[StoredEvent]) -> Line:
         excerpt=excerpt_of(event),
         tone=_tone(event),
         heading=isinstance(event, AttemptStarted),
-        evidence=tuple(dict.fromkeys(kept_digests(event))),
+        evidence=_evidence(event),
         led_to=_led_to(event, later),
         redacted=stored.redacted,
     )
+
+
+def _evidence(event: AuditEvent) -> tuple[tuple[str, str], ...]:
+    """By the field that names it."""
+    names = {
+        digest: _PIECES.get(field, "evidence")
+        for field in type(event).model_fields
+        for digest in _each(getattr(event, field))
+    }
+    return tuple((names.get(one, "evidence"), one) for one in dict.fromkeys(kept_digests(event)))
+
+
+def _each(value: object) -> tuple[object, ...]:
+    if isinstance(value, tuple):
+        return tuple(one for one in value if isinstance(one, str))
+    return (value,) if isinstance(value, str) else ()
 
 
 def _tone(event: AuditEvent) -> str:

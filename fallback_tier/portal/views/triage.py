@@ -19,6 +19,7 @@ from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, Ga
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.journal.review import asked_about, carries_failure
+from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.explanations import not_proved, why_escalated
 from fallback_tier.service.operations.reviews import Verdict
@@ -73,6 +74,18 @@ class Cap(NamedTuple):
     wanted: str
     field: str | None
     offered: str
+
+    @property
+    def says(self) -> str:
+        """How far it is used up."""
+        per = self.limit.value.rpartition("_")[2]
+        used, cap, wanted = map(self._shown, (self.used, self.cap, self.wanted))
+        return f"{used} of {cap} a {per} used; the next call may take {wanted}"
+
+    def _shown(self, amount: str) -> str:
+        if self.limit in (BudgetLimit.USD_PER_FIX, BudgetLimit.USD_PER_DAY):
+            return usd(amount)
+        return f"{Decimal(amount):,f} tokens"
 
 
 @dataclass(frozen=True)

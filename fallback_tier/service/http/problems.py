@@ -1,6 +1,7 @@
 """Every error as problem+json (RFC 9457): what is wrong, why, and the next step."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +33,8 @@ MEDIA_TYPE = "application/problem+json"
 
 #: What a browser asks for when it opens an address, and no program of its pages does.
 _HTML = "text/html"
+
+_REPORT = "Report it, please: the service's log has the traceback."
 
 #: Faults of a request that are told at once.
 _MAX_FAULTS = 10
@@ -110,13 +113,12 @@ def plain(
 
 def defect(error: Exception) -> JSONResponse:
     """What nobody explained: its own words may say what nobody should read."""
-    body = document(
-        500,
-        "defect",
-        f"A defect of fallback-tier itself: {type(error).__name__}.",
-        "Report it, please: the service's log has the traceback.",
-    )
+    body = document(500, "defect", _defect_of(error), _REPORT)
     return JSONResponse(body, 500, media_type=MEDIA_TYPE)
+
+
+def _defect_of(error: Exception) -> str:
+    return f"A defect of fallback-tier itself: {type(error).__name__}."
 
 
 def install(app: FastAPI, page: Callable[[Request, FallbackError], Response] | None = None) -> None:
@@ -138,7 +140,11 @@ def install(app: FastAPI, page: Callable[[Request, FallbackError], Response] | N
         return _malformed(error)
 
     @app.exception_handler(Exception)
-    async def ours_to_fix(_: Request, error: Exception) -> JSONResponse:
+    async def ours_to_fix(request: Request, error: Exception) -> Response:
+        if page is not None and _HTML in request.headers.get("accept", ""):
+            with suppress(Exception):  # whatever is broken may be what a page is made with
+                told = FallbackError(_defect_of(error), next_step=_REPORT)
+                return await anyio.to_thread.run_sync(page, request, told)
         return defect(error)
 
 

@@ -1,15 +1,23 @@
 """Every page, in every state, light and dark, wide and narrow: axe finds nothing, nothing sticks out."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.browser.axe import against_readers, axe_source
 from tests.browser.driver import Browser, why_no_browser
-from tests.browser.pages import EMPTY, EVERY_WAY, pages
-from tests.service.campaigns import write_campaign
-from tests.service.portal import write_trails
+from tests.browser.pages import (
+    BROKEN,
+    EMPTY,
+    EVERY_WAY,
+    STATES,
+    break_record,
+    pages,
+    saved,
+    write_all,
+)
 from tests.service.running import Running, served
 
 pytestmark = [
@@ -20,12 +28,11 @@ pytestmark = [
 SCHEMES, WIDTHS = ("light", "dark"), (1280, 375)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Every kind of question, and a campaign."""
-    state = tmp_path_factory.mktemp("full") / "state"
-    write_trails(state)
-    write_campaign(state)
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    """Every kind of question, solved examples, and a campaign; one is answered while it is looked at."""
+    state = tmp_path / "state"
+    write_all(state)
     with served(state, EVERY_WAY, options=("--keys", str(state.parent / "keys"))) as running:
         yield running
 
@@ -38,6 +45,16 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A record that is not what was written."""
+    state = tmp_path_factory.mktemp("broken") / "state"
+    write_all(state)
+    break_record(state)
+    with served(state, EVERY_WAY, options=("--keys", str(state.parent / "keys"))) as running:
+        yield running
+
+
 @pytest.fixture
 def looked_at(browser: Browser) -> Iterator[Browser]:
     yield browser
@@ -45,38 +62,56 @@ def looked_at(browser: Browser) -> Iterator[Browser]:
     browser.resize(1280, 900)
 
 
-def opened(browser: Browser, server: Running, empty: Running) -> Iterator[str]:
+@dataclass(frozen=True)
+class Servers:
+    """One a record."""
+
+    full: Running
+    empty: Running
+    broken: Running
+
+
+@pytest.fixture
+def servers(server: Running, empty: Running, broken: Running) -> Servers:
+    return Servers(server, empty, broken)
+
+
+def opened(browser: Browser, of: Servers, place: Path) -> Iterator[str]:
     """Each page, one after the other."""
     browser.devtools("Network.clearBrowserCookies")
-    browser.open(f"{empty.address}/portal/sign-in")
+    browser.open(f"{of.empty.address}/portal/sign-in")
     yield "/portal/sign-in"
-    for of, paths in ((empty, EMPTY), (server, pages(server))):
-        browser.sign_in(of.address, of.key)
+    for running, paths in ((of.empty, EMPTY), (of.broken, BROKEN), (of.full, pages(of.full))):
+        browser.sign_in(running.address, running.key)
         for name, path in paths.items():
-            browser.open(of.address + path)
+            browser.open(running.address + path)
             yield name
+    browser.open(saved(of.full, "fix-cap", place).as_uri())
+    yield "saved"
+    for name, bring_up in STATES.items():
+        browser.sign_in(of.full.address, of.full.key)
+        bring_up(browser, of.full)
+        yield name
 
 
 @pytest.mark.registry("npm")
-def test_axe_finds_nothing(
-    looked_at: Browser, server: Running, empty: Running, tmp_path: Path
-) -> None:
+def test_axe_finds_nothing(looked_at: Browser, servers: Servers, tmp_path: Path) -> None:
     source = axe_source(tmp_path)
     found = []
-    for path in opened(looked_at, server, empty):
+    for name in opened(looked_at, servers, tmp_path):
         for scheme in SCHEMES:
             looked_at.scheme(scheme)
-            found += [f"{path} {scheme}: {one}" for one in against_readers(looked_at, source)]
+            found += [f"{name} {scheme}: {one}" for one in against_readers(looked_at, source)]
     assert found == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_sticks_out(
-    looked_at: Browser, server: Running, empty: Running, width: int
+    looked_at: Browser, servers: Servers, width: int, tmp_path: Path
 ) -> None:
     """What axe does not look at: nothing wider than the window, no word of a button broken."""
     looked_at.resize(width, 800)
     found = []
-    for path in opened(looked_at, server, empty):
-        found += [f"{path}: {one}" for one in looked_at.check("layout.js")]
+    for name in opened(looked_at, servers, tmp_path):
+        found += [f"{name}: {one}" for one in looked_at.check("layout.js")]
     assert found == []

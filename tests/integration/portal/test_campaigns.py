@@ -46,14 +46,14 @@ def test_without_a_campaign_the_page_says_how_to_begin_one(tmp_path: Path) -> No
 def test_the_list_has_progress_and_spend(service: ServiceScenario) -> None:
     told = text_of(visit(service, Role.READ).get("/campaigns"))
     assert "spring running" in told
-    assert "6 of 9 fixes over, 1 to decide, 2 failed $3.60 of $7.00" in told
+    assert "6 of 9 fixes ended, 1 to decide, 2 failed $3.60 of $7.00" in told
 
 
 def test_a_campaign_tells_what_it_costs_and_what_is_stuck(service: ServiceScenario) -> None:
     page = visit(service, Role.READ).get(PLACE)
     told = text_of(page)
     for words in (
-        "Progress 6 of 9 fixes over",
+        "Progress 6 of 9 fixes ended",
         "1 escalated",
         "Spend $3.60 of $7.00",
         "$2.40 reserved",

@@ -16,6 +16,7 @@ from fallback_tier.portal.board import Board
 from fallback_tier.portal.mounting import PAGES
 from fallback_tier.portal.rendering import render
 from fallback_tier.portal.views.timeline import timeline
+from fallback_tier.service.http.sessions import Sessions
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db
 from tests.service.portal import (
@@ -53,7 +54,7 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
         "2 of 8 fixed",
         "How fixes ended 9 in 14 days",
         "Estimated cost",
-        "a checkpoint covers 0 of",
+        "unsigned no checkpoint covers the 148 events yet",
         "Advisories without a fix 6",
         "refused not affected Not affected.",
     ):
@@ -172,7 +173,7 @@ def test_an_empty_record_says_so_on_every_page(tmp_path: Path) -> None:
     with service_scenario(tmp_path) as opened:
         reader = visit(opened, Role.READ)
         assert "No fix waits for a person" in reader.get("/queue")
-        assert "Nothing is on record yet" in reader.get("/fixes")
+        assert "No fix yet" in reader.get("/fixes")
         assert "Nothing was recorded in these days" in reader.get("/")
         reader.get("/verification")
 
@@ -216,3 +217,25 @@ def test_no_page_is_open_to_nobody(service: ServiceScenario) -> None:
 def test_waiting_is_what_is_waiting() -> None:
     assert set(WAITING) < set(TRAILS)
     assert m.stopped_at_budget in TRAILS.values()
+
+
+def test_a_defect_is_told_on_a_page_without_its_own_words(
+    service: ServiceScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = visit(service, Role.READ)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("what nobody should read")
+
+    monkeypatch.setattr(Board, "newest", broken)
+    answer = reader.client.get("/portal/", headers={"Accept": "text/html"})
+    assert answer.status_code == 500
+    assert (
+        "Something is wrong here A defect of fallback-tier itself: ZeroDivisionError."
+        in text_of(answer.text)
+    )
+    assert "what nobody should read" not in answer.text
+    assert reader.client.get("/portal/").json()["code"] == "defect"
+    monkeypatch.setattr(Sessions, "signed_in", broken)  # what a page is made with is broken, too
+    answer = reader.client.get("/portal/", headers={"Accept": "text/html"})
+    assert answer.json()["code"] == "defect"

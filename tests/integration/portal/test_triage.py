@@ -43,12 +43,12 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
     for words in (
         "retry cap reached Every attempt failed its gates, and no retry is left.",
         "Not proved: that the flaw is gone and that the tests pass.",
-        "1 llm initial LLM run tests failed at tests 1,000 tokens · $0.0100",
+        "1 llm initial LLM run tests failed at tests 1,000 tokens · $0.01",
         "2 llm fresh LLM run, no RAG tests failed at tests",
         "What the model was given in place of examples gate tests failed expected 1, got 4",
         "Patch of attempt 4 1 file, +1 \N{MINUS SIGN}1",
         "Gates on attempt 4 tests failed",
-        "signed to event 0 of",
+        "unsigned no checkpoint covers this fix yet",
         "author 4",
         "a Approve r Reject o Open new transition g Run the gates again",
     ):

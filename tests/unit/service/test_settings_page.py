@@ -29,14 +29,6 @@ This page is made of the settings' model
 (`pytest tests/unit/service/test_settings_page.py --refresh-settings`).
 """
 
-#: The tables of ``fix`` itself say of their fields what its options do.
-BUDGET = {
-    "usd_per_fix": "estimated dollars that a fix may use",
-    "usd_per_day": "for all fixes of a UTC day",
-    "tokens_per_fix": "tokens that a fix may use",
-    "tokens_per_day": "for all fixes of a UTC day",
-}
-
 
 def below(field: FieldInfo) -> tuple[type[BaseModel], str] | None:
     """The table that a setting is, and what its name is followed by."""
@@ -55,7 +47,7 @@ def tables(model: type[BaseModel], name: str = "") -> Iterator[str]:
         full = f"{name}.{key}" if name else key
         table = below(field)
         if table is None or key == "gates":
-            own.append(f"| `{key}` | {default(field)} | {field.description or BUDGET[key]} |")
+            own.append(f"| `{key}` | {default(field)} | {field.description} |")
         else:
             inner += tables(table[0], full + table[1])
     if own:

@@ -51,3 +51,17 @@ def test_both_prompt_shapes_are_plain() -> None:
     says = " ".join(line.says for group in shown(t.cap_reached()) for line in group.lines)
     assert "initial LLM run" in says
     assert "fresh LLM run, no RAG: in place of examples, the summary of the last failure" in says
+
+
+def test_each_piece_of_evidence_says_what_it_is() -> None:
+    lines = [line for group in shown(t.cap_reached()) for line in group.lines]
+    named = {line.kind: [what for what, _ in line.evidence] for line in lines if line.evidence}
+    assert named["PatchProposed"][0] == "patch"
+    assert named["AttemptFailed"] == ["summary"]
+
+
+def test_every_field_that_names_evidence_has_a_word() -> None:
+    for trail in m.VALID:
+        for group in shown(trail()):
+            for line in group.lines:
+                assert "evidence" not in [what for what, _ in line.evidence], line.kind
