@@ -1,8 +1,8 @@
 """What the logs of npm's test runners tell: how many tests ran, how many failed, and which.
 
 Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap 18+,
-ava, jest, vitest, mocha, jasmine. A log of several runs (workspaces) is their sum. Other runners, and
-other reporters, tell nothing.
+ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras). A log of several runs
+(workspaces) is their sum. Other runners, and other reporters, tell nothing.
 """
 
 import re
@@ -83,6 +83,14 @@ _TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail) +(\d+)$", MULTILINE)
 _FILE = re.compile(
     r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
 )
+#: QUnit's command, which tells no sum.
+_QUNIT = re.compile(r"^1\.\.\d+\n# pass (\d+)\n# skip \d+\n# todo (\d+)\n# fail (\d+)$", MULTILINE)
+#: qunit-extras, which counts assertions, as tape does.
+_QUNIT_EXTRAS = re.compile(r"^    PASS: (\d+)  FAIL: (\d+)  TOTAL: \d+$", MULTILINE)
+_QUNIT_EXTRAS_TEST = re.compile(
+    r"^\r?-{9,}\n(?P<module>.+)\n-{9,}$|^ FAIL - (?P<test>.+)$", MULTILINE
+)
+
 _TAP_18 = re.compile(r"^# \{ total: \d+(.*) \}$", MULTILINE)
 
 
@@ -166,6 +174,29 @@ def _tap_names(text: str) -> Iterator[str]:
             yield f"{place[1]}: {name}" if place else name
 
 
+def _qunit(text: str) -> Summary | None:
+    totals = [tuple(map(int, total)) for total in _QUNIT.findall(text)]
+    if not totals:
+        return None
+    passed, to_do, failing = map(sum, zip(*totals, strict=True))
+    ran = passed + to_do + failing
+    return Summary(ran, failing, tuple(_tap_names(text)), _tap_report(text, ran, failing))
+
+
+def _qunit_extras(text: str) -> Summary | None:
+    totals = [tuple(map(int, total)) for total in _QUNIT_EXTRAS.findall(text)]
+    if not totals:
+        return None
+    passed, failing = map(sum, zip(*totals, strict=True))
+    module, names = "", []
+    for found in _QUNIT_EXTRAS_TEST.finditer(text):
+        if found["module"] is not None:
+            module = found["module"]
+        else:
+            names.append(f"{module} > {found['test']}" if module else found["test"])
+    return Summary(passed + failing, failing, numbered(iter(names)))
+
+
 def _jest(text: str) -> Summary | None:
     figures = _JEST.figures(text, "failed", "passed")
     if figures is None:
@@ -222,4 +253,4 @@ def _jasmine(text: str) -> Summary | None:
     return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(message)))
 
 
-_RUNNERS = (_node, _tap, _jest, _vitest, _mocha, _ava, _jasmine)
+_RUNNERS = (_node, _tap, _jest, _vitest, _mocha, _ava, _jasmine, _qunit, _qunit_extras)

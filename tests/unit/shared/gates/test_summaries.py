@@ -2,7 +2,7 @@
 
 ``tests/fixtures/logs``: each of a small project with tests that pass, fail, and are left out, run with
 its output to a pipe. Versions: jest 29.7.0, vitest 4.1.12, mocha 12.0.3, ava 7.0.0, jasmine 7.0.0, tap
-21.8.0, tape 5.10.2, node 20.20.2.
+21.8.0, tape 5.10.2, node 20.20.2, qunit 2.24.1, qunit-extras 3.0.0 (with qunitjs 2.4.1).
 """
 
 from dataclasses import replace
@@ -81,6 +81,13 @@ def log(name: str) -> str:
         ),
         ("jasmine.txt", Summary(ran=4, failed=2, names=("also fails: here", "calc adds nothing"))),
         ("tape.txt", Summary(ran=4, failed=1, names=("calc > adds nothing",))),
+        # A test that is still to be written ran, and is no failure.
+        ("qunit.txt", Summary(ran=4, failed=2, names=("calc > adds nothing", "also fails: here"))),
+        # Of assertions; a test that is left out has none.
+        (
+            "qunit-extras.txt",
+            Summary(ran=5, failed=2, names=("calc > adds nothing", "paths > also fails: here")),
+        ),
         (
             "node-spec.txt",
             Summary(
@@ -136,6 +143,7 @@ def test_a_runner_of_npm(name: str, told: Summary) -> None:
             {"a \u203a calc adds"},
             {"b \u203a also fails: here Error thrown in test", "a \u203a calc adds nothing"},
         ),
+        ("qunit.txt", {"calc > adds"}, {"calc > adds nothing", "also fails: here"}),
     ],
 )
 def test_a_log_that_is_a_report_names_what_passes(
@@ -150,7 +158,8 @@ def test_a_log_that_is_a_report_names_what_passes(
 
 
 @pytest.mark.parametrize(
-    "name", ["jest.txt", "vitest.txt", "mocha.txt", "node-spec.txt", "ava-tap.txt"]
+    "name",
+    ["jest.txt", "vitest.txt", "mocha.txt", "node-spec.txt", "ava-tap.txt", "qunit-extras.txt"],
 )
 def test_other_logs_name_no_test_that_passes(name: str) -> None:
     found = summary(log(name))
@@ -195,6 +204,8 @@ def test_tap_counts_tests_and_names_assertions_with_all_that_is_around_them() ->
         ("  ✔ one\n  ✔ [expected fail] two\n  ─\n\n  1 test passed\n  1 known failure\n", 2, 0),
         ("  ✔ one\n  ─\n\n  1 test passed\n  1 uncaught exception\n", 1, 1),
         ("1 spec, 0 failures\n", 1, 0),
+        ("1..2\n# pass 2\n# skip 0\n# todo 0\n# fail 0\n", 2, 0),
+        ("    PASS: 3  FAIL: 0  TOTAL: 3\n    Finished in 5 milliseconds.\n", 3, 0),
         ("# tests 3\n# fail 0\n# skipped 1\n# tests 2\n# fail 0\n", 4, 0),
         ("  3 passing (8ms)\nTests:       1 failed, 2 passed, 3 total\n", 6, 1),
     ],
