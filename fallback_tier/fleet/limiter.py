@@ -1,26 +1,38 @@
-"""The provider's limits, shared by all workers of a fleet through the store."""
+"""The provider's limits, shared by all workers of a fleet through the store.
+
+First come, first served, whatever a call's size: who waits has a number, and nobody takes what those with
+a lower one may use. So many small calls don't starve a large one, and it does not hold them up where there
+is room for all.
+"""
 
 import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from fallback_audit.vocabulary import ModelFailureKind
 from fallback_tier.errors import FallbackError, ModelError
 from fallback_tier.fleet.policies import (
+    Ahead,
     Bucket,
     ProviderLimits,
     overloaded,
+    refill,
     settle,
     take,
 )
-from fallback_tier.fleet.store.tables import Tables
+from fallback_tier.fleet.store.tables import Session, Tables
 
 #: The longest that a call waits for its turn (seconds): what holds it back then is no passing overload.
 MAX_WAIT_S = 3_600.0
 
 #: Between two looks, whatever the bucket says: others give back what they did not use (seconds).
 MAX_LOOK_S = 5.0
+
+#: Who waits and has not looked for so long is dead, and loses its place (seconds): some looks of a machine
+#: that is busy. For so long at most it holds up those behind it.
+GONE_S = 30.0
 
 #: So that those who wait don't all come at the same moment (a share of the wait).
 _SPREAD = 0.2
@@ -44,33 +56,71 @@ class StoreLimiter:
 
     def take(self, tokens: int) -> None:
         """One request of at most this many tokens."""
-        waited = 0.0
-        while True:
-            wait = self._try(tokens)
-            if not wait:
-                return
-            if waited >= MAX_WAIT_S:
-                raise ModelError(
-                    f"The provider {self._limits.name!r} has had no room for this call for "
-                    f"{waited / 60:.0f} minutes.",
-                    next_step="Raise the campaign's limits of a minute, or run fewer fixes at once.",
-                    failure=ModelFailureKind.WITHHELD,
-                )
-            pause = min(wait, MAX_LOOK_S) * (1 + random.random() * _SPREAD)  # noqa: S311 (a pause)
-            self._sleep(pause)
-            waited += pause
+        waited, place = 0.0, _Place()
+        try:
+            while wait := self._try(tokens, place):
+                if waited >= MAX_WAIT_S:
+                    raise ModelError(
+                        f"The provider {self._limits.name!r} has had no room for this call for "
+                        f"{waited / 60:.0f} minutes.",
+                        next_step="Raise the campaign's limits of a minute, or run fewer fixes at once.",
+                        failure=ModelFailureKind.WITHHELD,
+                    )
+                spread = 1 + random.random() * _SPREAD  # noqa: S311 (a pause)
+                pause = min(wait, MAX_LOOK_S) * spread
+                self._sleep(pause)
+                waited += pause
+        finally:
+            if place.number is not None:
+                with suppress(FallbackError), self._tables.writing() as session:
+                    self._leave(session, place)
 
-    def _try(self, tokens: int) -> float:
-        granted = 0.0
+    def _try(self, tokens: int, place: "_Place") -> float:
+        """0: it was taken; else how long it is to wait, at its place."""
+        with self._tables.writing() as session:
+            bucket = refill(self._bucket(session), self._limits, self._clock())
+            ahead = self._ahead(session, place, bucket.at)
+            taken = take(
+                bucket, self._limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead
+            )
+            self._keep(session, taken.bucket)
+            if taken.wait_s:
+                self._stay(session, place, tokens, bucket.at)
+            else:
+                self._leave(session, place)
+        return taken.wait_s
 
-        def change(bucket: Bucket, now: float) -> Bucket:
-            nonlocal granted
-            taken = take(bucket, self._limits, requests=1, tokens=tokens, now=now)
-            granted = taken.wait_s
-            return taken.bucket
+    def _ahead(self, session: Session, place: "_Place", now: float) -> Ahead:
+        """Those who wait, and came before. ``now``: the latest that any worker's clock has said."""
+        before = "provider = ? AND seen >= ?" + ("" if place.number is None else " AND number < ?")
+        (row,) = session.rows(
+            f"SELECT COUNT(*) AS calls, COALESCE(SUM(tokens), 0) AS tokens FROM turns WHERE {before}",  # noqa: S608 (ours)
+            (self._limits.name, now - GONE_S, *place.number_if_any),
+        )
+        return Ahead(int(row["calls"]), int(row["tokens"]))
 
-        self._change(change)
-        return granted
+    def _stay(self, session: Session, place: "_Place", tokens: int, now: float) -> None:
+        """Keep the place, or take the last one."""
+        name = self._limits.name
+        if place.number is not None and session.change(
+            "UPDATE turns SET seen = ? WHERE provider = ? AND number = ?", (now, name, place.number)
+        ):
+            return
+        (last,) = session.rows(
+            "SELECT COALESCE(MAX(number), 0) AS number FROM turns WHERE provider = ?", (name,)
+        )
+        session.change("DELETE FROM turns WHERE provider = ? AND seen < ?", (name, now - GONE_S))
+        place.number = int(last["number"]) + 1
+        session.change("INSERT INTO turns VALUES (?,?,?,?)", (name, place.number, tokens, now))
+
+    def _leave(self, session: Session, place: "_Place") -> None:
+        """It has its turn, or gives it up: where that can't be told, others see it gone in a while."""
+        if place.number is not None:
+            session.change(
+                "DELETE FROM turns WHERE provider = ? AND number = ?",
+                (self._limits.name, place.number),
+            )
+            place.number = None
 
     def settle(self, reserved: int, used: int) -> None:
         """What was not used comes back."""
@@ -87,16 +137,28 @@ class StoreLimiter:
             self._change(overloaded)
 
     def _change(self, change: Callable[[Bucket, float], Bucket]) -> None:
-        name, now = self._limits.name, self._clock()
         with self._tables.writing() as session:
-            found = session.rows("SELECT bucket FROM buckets WHERE name = ?", (name,))
-            bucket = (
-                Bucket.model_validate_json(found[0]["bucket"])
-                if found
-                else Bucket.full(self._limits, now)
-            )
-            changed = change(bucket, now).model_dump_json()
-            if found:
-                session.change("UPDATE buckets SET bucket = ? WHERE name = ?", (changed, name))
-            else:
-                session.change("INSERT INTO buckets VALUES (?, ?)", (name, changed))
+            self._keep(session, change(self._bucket(session), self._clock()))
+
+    def _bucket(self, session: Session) -> Bucket:
+        found = session.rows("SELECT bucket FROM buckets WHERE name = ?", (self._limits.name,))
+        if found:
+            return Bucket.model_validate_json(found[0]["bucket"])
+        return Bucket.full(self._limits, self._clock())
+
+    def _keep(self, session: Session, bucket: Bucket) -> None:
+        name, kept = self._limits.name, bucket.model_dump_json()
+        if not session.change("UPDATE buckets SET bucket = ? WHERE name = ?", (kept, name)):
+            session.change("INSERT INTO buckets VALUES (?, ?)", (name, kept))
+
+
+@dataclass
+class _Place:
+    """Of a call among those that wait; None: it has not waited yet."""
+
+    number: int | None = None
+
+    @property
+    def number_if_any(self) -> tuple[int, ...]:
+        """As a statement's values."""
+        return () if self.number is None else (self.number,)

@@ -131,6 +131,17 @@ class Bucket(Frozen):
         )
 
 
+class Ahead(NamedTuple):
+    """What calls may use at most that wait, and came before."""
+
+    requests: int = 0
+    tokens: int = 0
+
+
+#: Nobody waits.
+NOBODY = Ahead()
+
+
 class Granted(NamedTuple):
     """The bucket afterwards. ``wait_s``: 0 where it was taken; else nothing was, and this is the soonest
     that it may be."""
@@ -140,16 +151,22 @@ class Granted(NamedTuple):
 
 
 def take(
-    bucket: Bucket, limits: ProviderLimits, *, requests: int, tokens: int, now: float
+    bucket: Bucket,
+    limits: ProviderLimits,
+    *,
+    requests: int,
+    tokens: int,
+    now: float,
+    ahead: Ahead = NOBODY,
 ) -> Granted:
-    """Take what calls may use at most. What is more than a minute allows is granted from a full bucket,
-    and owed: waiting longer would not make it smaller."""
+    """Take what calls may use at most, and leave what those ``ahead`` may use. What is more than a minute
+    allows is granted from a full bucket, and owed: waiting longer would not make it smaller."""
     filled = refill(bucket, limits, now)
     if filled.blocked_until > now:
         return Granted(filled, filled.blocked_until - now)
     waits = [
-        _wait(filled.requests, requests, limits.requests_per_minute),
-        _wait(filled.tokens, tokens, limits.tokens_per_minute),
+        _wait(filled.requests - ahead.requests, requests, limits.requests_per_minute),
+        _wait(filled.tokens - ahead.tokens, tokens, limits.tokens_per_minute),
     ]
     if (wait := max(waits)) > 0:
         return Granted(filled, wait)

@@ -78,6 +78,15 @@ ALTER TABLE fixes ADD COLUMN proof TEXT
     """
 ALTER TABLE campaigns ADD COLUMN left_out TEXT
 """,
+    """
+CREATE TABLE turns (
+  provider TEXT NOT NULL,
+  number BIGINT NOT NULL,
+  tokens BIGINT NOT NULL,
+  seen DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (provider, number)
+)
+""",
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.errors import ModelError
-from fallback_tier.fleet.limiter import MAX_LOOK_S, MAX_WAIT_S, StoreLimiter
+from fallback_tier.fleet.limiter import GONE_S, MAX_LOOK_S, MAX_WAIT_S, StoreLimiter, _Place
 from fallback_tier.fleet.policies import FIRST_BACKOFF_S, ProviderLimits
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from tests.waiting import at_once
@@ -70,7 +70,7 @@ def test_nothing_is_granted_twice(stores: list[FleetStore]) -> None:
 
     def ask(store: FleetStore) -> None:
         for _ in range(5):
-            if not limiter(store, time, limits)._try(1):
+            if not limiter(store, time, limits)._try(1, _Place()):
                 granted.append(1)
 
     at_once(partial(ask, store) for store in stores)
@@ -83,10 +83,87 @@ def test_who_never_gets_a_turn_gives_up(stores: list[FleetStore]) -> None:
 
     def sleep(seconds: float) -> None:
         time.sleep(seconds)
-        held._try(10**9)
+        held._try(10**9, _Place())
 
     waiting = StoreLimiter(stores[1].tables, LIMITS, clock=lambda: time.now, sleep=sleep)
     held.take(10**9)
     with pytest.raises(ModelError, match="had no room"):
         waiting.take(1)
     assert sum(time.slept) >= MAX_WAIT_S
+
+
+def test_a_large_call_is_not_starved_by_small_ones(stores: list[FleetStore]) -> None:
+    """They take whatever comes back, many times a second: the large one's place counts."""
+    time, granted = Time(), list[float]()
+    small = limiter(stores[1], time)
+
+    def sleep(seconds: float) -> None:
+        until = time.now + seconds
+        while time.now < until:
+            if not small._try(100, _Place()):
+                granted.append(time.now)
+            time.now += 0.5
+
+    small.take(6_000)
+    large = StoreLimiter(stores[0].tables, LIMITS, clock=lambda: time.now, sleep=sleep)
+    large.take(4_000)
+    assert not granted
+    assert time.now - 1_000 <= 40 + MAX_LOOK_S * 1.2
+
+
+def test_who_comes_later_goes_first_only_where_there_is_room_for_all(
+    stores: list[FleetStore],
+) -> None:
+    time, first, later = Time(), _Place(), _Place()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(6_000)
+    assert one._try(1_000, first) == 10
+    assert other._try(100, later) == 11  # 1,000 are for the first one
+    time.now += 10.5
+    assert other._try(100, later) > 0
+    time.now += 0.5
+    assert other._try(100, later) == 0
+    assert one._try(1_000, first) == 0
+    assert waiting(stores[0]) == 0
+
+
+def test_who_died_waiting_holds_nobody_up_for_long(stores: list[FleetStore]) -> None:
+    time, dead, alive = Time(), _Place(), _Place()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(6_000)
+    assert one._try(6_000, dead) > 0
+    time.now += GONE_S - 1
+    assert other._try(100, alive) > 0
+    time.now += 2
+    assert other._try(100, alive) == 0
+
+
+def test_who_lives_keeps_the_place(stores: list[FleetStore]) -> None:
+    time, first = Time(), _Place()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(6_000)
+    for _ in range(11):
+        assert one._try(6_000, first) > 0
+        time.now += 5
+        assert other._try(100, _Place()) > 0
+    time.now += 5
+    assert one._try(6_000, first) == 0
+
+
+def test_who_gives_up_leaves_the_place(stores: list[FleetStore]) -> None:
+    time = Time()
+    limiter(stores[0], time).take(6_000)
+
+    def stopped(_: float) -> None:
+        assert waiting(stores[0]) == 1
+        raise KeyboardInterrupt
+
+    leaving = StoreLimiter(stores[1].tables, LIMITS, clock=lambda: time.now, sleep=stopped)
+    with pytest.raises(KeyboardInterrupt):
+        leaving.take(100)
+    assert waiting(stores[0]) == 0
+
+
+def waiting(store: FleetStore) -> int:
+    with store.tables.reading() as session:
+        return len(session.rows("SELECT number FROM turns"))
