@@ -1,5 +1,6 @@
 """What ``fallback-tier serve --config FILE`` reads. docs/service-configuration.md is made of this model."""
 
+import hashlib
 import tomllib
 from ipaddress import ip_network
 from pathlib import Path
@@ -140,6 +141,12 @@ class OidcSettings(_Table):
         default=3_600.0,
         description="until such a person signs in again: groups are read then, and only then",
     )
+
+    @property
+    def stamp(self) -> str:
+        """Of what decides who somebody is, and with which roles: the issuer, claims and groups."""
+        said = self.model_dump_json(exclude={"public_url", "session_s"})
+        return hashlib.sha256(said.encode()).hexdigest()
 
     @model_validator(mode="after")
     def _encrypted(self) -> Self:

@@ -3,7 +3,7 @@
 Nobody can make one without the service's key, and nobody's script can read it. Whoever gave a key, or a
 password of this machine, is looked up at each request, so that a revoked key, a removed person or a new
 password ends its sessions at once; somebody of an issuer's has the roles that it gave, until the session
-ends.
+ends, or another issuer, or other roles for its groups, are configured.
 """
 
 import hmac
@@ -33,8 +33,9 @@ _SIGNED_IN = "signed_in"
 
 class _Kept(Frozen):
     """What the cookie says. ``key_sha256``: of the key that was given; ``stamp``: of the password of this
-    machine that was (``People.stamp``); ``issuer``: whose word the name is; one of the three. ``until``:
-    seconds since the epoch; ``generation``: ``People``'s."""
+    machine that was (``People.stamp``), or of how the issuer was configured (``OidcSettings.stamp``);
+    ``issuer``: whose word the name is, where it is one's. ``until``: seconds since the epoch;
+    ``generation``: ``People``'s."""
 
     name: str
     roles: tuple[Role, ...]
@@ -101,8 +102,9 @@ class Sessions:
         self, request: Request, name: str, roles: frozenset[Role], issuer: str
     ) -> None:
         """Whom the issuer has named."""
-        lasts_s = self._settings.oidc.session_s if self._settings.oidc else 0.0
-        self._open(request, name, roles, lasts_s, issuer=issuer)
+        oidc = self._settings.oidc
+        lasts_s, stamp = (0.0, None) if oidc is None else (oidc.session_s, oidc.stamp)
+        self._open(request, name, roles, lasts_s, issuer=issuer, stamp=stamp)
 
     def _open(
         self,
@@ -144,8 +146,9 @@ class Sessions:
         if kept.key_sha256 is not None:
             return self._keys.caller_of(kept.key_sha256)
         if kept.issuer is not None:
-            is_asked = self._settings.oidc is not None
-            return person_caller(kept.name, kept.roles, kept.issuer) if is_asked else None
+            oidc = self._settings.oidc
+            is_same = oidc is not None and kept.stamp == oidc.stamp
+            return person_caller(kept.name, kept.roles, kept.issuer) if is_same else None
         is_same = self._settings.local and kept.stamp == self._people.stamp(kept.name)
         return self._people.caller(kept.name) if is_same else None
 

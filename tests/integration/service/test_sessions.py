@@ -242,6 +242,34 @@ def test_an_issuers_session_ends_with_all_others(remote: ServiceScenario) -> Non
     problem(client.get("/v1/fixes"), 401)
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_in"),
+    [
+        ({}, 200),
+        ({"session_s": 60.0}, 200),
+        ({"issuer": "https://id.example.org"}, 401),
+        ({"client_id": "another"}, 401),
+        ({"roles": {"security": (Role.ADMIN,)}}, 401),
+    ],
+)
+def test_a_session_is_of_the_issuer_that_is_configured(
+    tmp_path: Path, issuer: Issuer, changed: dict[str, object], is_in: int
+) -> None:
+    """What one let in, or gave roles, is not believed where the configuration names another."""
+    settings, secrets = settings_for(issuer), Secrets(oidc=SecretStr(SECRET))
+    with service_scenario(tmp_path, settings, secrets=secrets) as before:
+        client, _ = through(before)
+        assert client.get("/v1/fixes").status_code == 200
+    assert settings.people.oidc is not None
+    oidc = settings.people.oidc.model_copy(update=changed)
+    people = settings.people.model_copy(update={"oidc": oidc})
+    settings = settings.model_copy(update={"people": people})
+    with service_scenario(tmp_path, settings, secrets=secrets) as after:
+        again = after.client()
+        again.cookies = client.cookies
+        assert again.get("/v1/fixes").status_code == is_in
+
+
 def test_an_issuers_session_is_a_short_one(remote: ServiceScenario) -> None:
     client, _ = through(remote)
     sessions = client.app.state.sessions  # type: ignore[attr-defined]
