@@ -6,7 +6,7 @@ from fallback_audit.errors import AuditError
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.gates.journal.inputs import FixInputs
-from fallback_tier.portal.board import FixLine
+from fallback_tier.portal.lines import FixLine
 
 #: Questions that are compared, and decided at once: a person looks at each of them.
 MAX_ALIKE = 100

@@ -6,8 +6,8 @@ A page asks the board, not the record: a record of a million events costs a page
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from fallback_audit.events import (
@@ -31,98 +31,16 @@ from fallback_audit.events import (
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe_human import decided_words, reopened_words
 from fallback_tier.observing.following import Follower, Position, Taker
-from fallback_tier.portal.views.triage import Spent
+from fallback_tier.portal.lines import (
+    ESCALATED,
+    OPEN,
+    PATCHED,
+    REFUSED,
+    VERIFIED,
+    Day,
+    FixLine,
+)
 from fallback_tier.wiring.trail import TrailReader
-
-#: How a fix can stand.
-OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
-
-
-@dataclass
-class Use:
-    """Calls of one type. ``unpriced``: those whose price is not known."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: Decimal = Decimal(0)
-    unpriced: int = 0
-
-    def add(self, answer: ModelAnswered) -> None:
-        """One more."""
-        self.calls += 1
-        self.input_tokens += answer.input_tokens
-        self.output_tokens += answer.output_tokens
-        self.unpriced += answer.cost_usd_estimate is None
-        self.usd += Decimal(answer.cost_usd_estimate or 0)
-
-    def spent(self, call_type: str) -> Spent:
-        """For a page."""
-        price = None if self.unpriced else self.usd
-        return Spent(call_type, self.calls, self.input_tokens, self.output_tokens, price)
-
-
-@dataclass
-class FixLine:
-    """A fix as its last gate transition has it. ``attempts``: each number, and its first event's.
-
-    ``influences``: example → what became of it here. ``answer``: a person's, in words.
-    """
-
-    fix_id: str
-    transition: str
-    began_at: str
-    advisory_id: str = ""
-    advisory_ids: tuple[str, ...] = ()
-    repository: str = ""
-    ecosystem: str = ""
-    inputs_sha256: str | None = None
-    changed_at: str = ""
-    last_seq: int = 0
-    transitions: int = 1
-    attempts: dict[int, int] = field(default_factory=dict)
-    outcome: str = OPEN
-    reason: str = ""
-    sentence: str = ""
-    asked_seq: int = 0
-    asked_at: str = ""
-    answer: str | None = None
-    tier: str = ""
-    failure_kind: str = ""
-    failing_gates: tuple[str, ...] = ()
-    low_confidence: bool = False
-    uses: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
-    influences: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def waits(self) -> bool:
-        """A person is asked, and has not answered."""
-        return self.outcome == ESCALATED and self.answer is None
-
-    @property
-    def spent(self) -> tuple[Spent, ...]:
-        """By call type, the dearest first."""
-        found = [use.spent(kind) for kind, use in self.uses.items()]
-        return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
-
-    @property
-    def unfixed(self) -> bool:
-        """It has ended without a patch that gates or a person took."""
-        if self.outcome == REFUSED:
-            return True
-        return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
-
-
-@dataclass
-class Day:
-    """What was recorded on one day (UTC)."""
-
-    ended: Counter[str] = field(default_factory=Counter)
-    attempts: int = 0
-    retries: int = 0
-    rag_skipped: int = 0
-    low_confidence: int = 0
-    usd: dict[str, Decimal] = field(default_factory=lambda: defaultdict(Decimal))
 
 
 class Board:
@@ -156,6 +74,7 @@ class Board:
 
     def _clear(self) -> None:
         self.fixes: dict[str, FixLine] = {}
+        self.standing: Counter[str] = Counter()
         self.days: dict[str, Day] = defaultdict(Day)
         self.by_tier: Counter[tuple[str, str]] = Counter()
         self.by_ecosystem: Counter[tuple[str, str]] = Counter()
@@ -182,10 +101,13 @@ class Board:
     def take(self, stored: StoredEvent) -> None:
         """The next event."""
         with self.lock:
+            if (known := self.fixes.get(stored.scope.fix_id)) is not None:
+                self.standing.subtract(known.standing)
             line = self._line(stored)
             self._takers[stored.kind](line, stored.payload, stored)
             line.changed_at, line.last_seq = stored.recorded_at, stored.seq
             self.fixes[line.fix_id] = self.fixes.pop(line.fix_id)  # what changed last stands last
+            self.standing.update(line.standing)
 
     def waiting(self) -> list[FixLine]:
         """Questions that nobody has answered, the newest first."""
@@ -197,6 +119,12 @@ class Board:
         """All fixes, what changed last first."""
         with self.lock:
             return list(reversed(self.fixes.values()))
+
+    def newest_unfixed(self, limit: int) -> list[FixLine]:
+        """The first so many of ``newest`` that are unfixed: looked for no further than there are any."""
+        with self.lock:
+            found = (line for line in reversed(self.fixes.values()) if line.unfixed)
+            return list(islice(found, min(limit, self.standing["unfixed"])))
 
     def _line(self, stored: StoredEvent) -> FixLine:
         fix_id, transition = stored.scope.fix_id, stored.scope.gate_transition_id

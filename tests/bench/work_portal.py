@@ -18,6 +18,8 @@ from fastapi.responses import HTMLResponse
 
 Prepared = tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]
 
+_KEPT_S = 3_600
+
 #: Services live as long as this process.
 _OPEN: list[Any] = []
 
@@ -34,7 +36,7 @@ def prepare(place: Path, side: str, events: str) -> Prepared:
         connection.request("GET", "/portal/", headers=headers)
         answer = connection.getresponse()
         body = answer.read()
-        if answer.status != 200 or not body:
+        if answer.status != 200 or (side == "page" and b"to decide" not in body):
             raise RuntimeError(f"{answer.status}: {body[:200]!r}")
         times.append(time.perf_counter() - begun)
 
@@ -72,6 +74,8 @@ def _portal(place: Path, events: int) -> tuple[FastAPI, dict[str, str]]:
     service = _OPEN[-1].__enter__()
     _write(state, events)
     app = create_app(service, pages=open_portal(service))
+    while app.state.board.catch_up().behind:
+        continue
     key = service.keys.new("bench", [Role.READ]).secret
     return app, {"Cookie": _signed_in(app, key)}
 
@@ -91,7 +95,13 @@ def _signed_in(app: FastAPI, key: str) -> str:
 
 def _write(state: Path, events: int) -> None:
     """Escalated fixes of ten events each."""
-    from fallback_audit.events import AttemptStarted, FixEscalated, FixStarted, GateJudged
+    from fallback_audit.events import (
+        AttemptStarted,
+        AuditEvent,
+        FixEscalated,
+        FixStarted,
+        GateJudged,
+    )
     from fallback_audit.ports import Record, Scope
     from fallback_audit.stores.sqlite import SqliteAuditStore
     from fallback_audit.vocabulary import EscalationReason, GateStatus, PromptShape
@@ -114,13 +124,21 @@ def _write(state: Path, events: int) -> None:
                 ecosystem="npm",
                 tool_version="0",
             )
-            store.append_all([Record(scope, one) for one in (begun, started, *[gate] * 7, asked)])
+            written: list[AuditEvent] = [begun, started, *[gate] * 7, asked]
+            store.append_all([Record(scope, one) for one in written])
 
 
 def _serve(app: FastAPI) -> int:
-    server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    # The connection is kept while the other side of a row is made: that takes its time.
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        lifespan="off",
+        timeout_keep_alive=_KEPT_S,
     )
+    server = uvicorn.Server(config)
     threading.Thread(target=server.run, daemon=True).start()
     while not server.started:
         time.sleep(0.01)

@@ -51,6 +51,8 @@ class Browser:
 
     client: httpx2.Client
     session: str
+    #: Keys that were pressed, those of written text apart.
+    pressed: int = 0
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         sent = None if method == "GET" else (body or {})
@@ -83,9 +85,11 @@ class Browser:
             actions += [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
         source = {"type": "key", "id": "keyboard", "actions": actions}
         self._ask("POST", "/actions", {"actions": [source]})
+        self.pressed += len(keys)
 
     def write(self, text: str) -> None:
         self.press(*text)
+        self.pressed -= len(text)
 
     def resize(self, width: int, height: int) -> None:
         self.devtools(

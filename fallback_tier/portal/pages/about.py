@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.given import Read, TheBoard
+from fallback_tier.portal.lines import FixLine
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
 from fallback_tier.service.http.sessions import SignedIn

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from fallback_tier.portal.board import ESCALATED, OPEN, PATCHED, REFUSED, VERIFIED, FixLine
 from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.lines import ESCALATED, OPEN, PATCHED, REFUSED, VERIFIED, FixLine
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
 from fallback_tier.portal.views.chain import chain_state

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from fallback_tier.portal.board import ESCALATED, PATCHED, REFUSED, VERIFIED, Board, FixLine
+from fallback_tier.portal.board import Board
 from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, VERIFIED, FixLine
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.portal.routing import PageRoute, Reader
 from fallback_tier.portal.views.chain import chain_state
@@ -44,23 +45,23 @@ def overview(
         charts = _charts(board, datetime.now(UTC).date().isoformat())
         tiers = _rates(dict(board.by_tier), (VERIFIED, PATCHED))
         ecosystems = _rates(dict(board.by_ecosystem), (VERIFIED, PATCHED))
-    lines = board.newest()
-    unfixed = [line for line in lines if line.unfixed]
+        counted = dict(board.standing)
+        total = len(board.fixes)
     return page(
         "figures.html" if part else "overview.html",
         request,
         who,
         read=read,
         chain=chain,
-        waiting=len(board.waiting()),
+        waiting=counted.get("waits", 0),
         running=service.queue.counts(),
-        total=len(lines),
-        fixed=sum(line.outcome in (VERIFIED, PATCHED) for line in lines),
+        total=total,
+        fixed=counted.get("fixed", 0),
         charts=charts,
         tiers=tiers,
         ecosystems=ecosystems,
-        unfixed=unfixed[:MAX_UNFIXED],
-        unfixed_total=len(unfixed),
+        unfixed=board.newest_unfixed(MAX_UNFIXED),
+        unfixed_total=counted.get("unfixed", 0),
         advisories=_advisories,
     )
 

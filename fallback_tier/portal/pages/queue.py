@@ -12,18 +12,23 @@ from fallback_tier.portal.views.explanations import why_escalated
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
+#: Questions that the page lists; a browser lays out so many at once.
+ROWS = 500
+
 
 @router.get("/queue")
 def queue(
     request: Request, read: TheBoard, who: Reader, part: bool = False, done: str = ""
 ) -> Response:
     """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
+    waiting = read.board.waiting()
     return page(
         "queue_rows.html" if part else "queue.html",
         request,
         who,
         read=read,
-        lines=read.board.waiting(),
+        lines=waiting[:ROWS],
+        total=len(waiting),
         why=lambda reason: why_escalated(EscalationReason(reason)),
         told=decision_message(done),
     )

@@ -8,8 +8,8 @@ from fastapi.responses import RedirectResponse, Response
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.portal.alike import alike
-from fallback_tier.portal.board import FixLine
 from fallback_tier.portal.given import Read, TheBoard
+from fallback_tier.portal.lines import FixLine
 from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, page

@@ -31,7 +31,7 @@ def server(place: Path) -> Iterator[Running]:
     write_trails(state)
     with closing(SqliteAuditStore(audit_db(state))) as store:
         record = Record(store, FileEvidenceStore(evidence_dir(state)))
-        for number in range(QUEUE - 6):
+        for number in range(QUEUE + 10):  # other tests decide some
             scope = Scope(fix_id=f"fix-{number:03}", gate_transition_id="t")
             record.write(t.infrastructure_failed(), scope)
     config = (

@@ -14,6 +14,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.portal.board import Board
 from fallback_tier.portal.mounting import PAGES
+from fallback_tier.portal.pages import queue
 from fallback_tier.portal.rendering import render
 from fallback_tier.portal.views.timeline import timeline
 from fallback_tier.service.http.sessions import Sessions
@@ -59,6 +60,18 @@ def test_the_overview_has_the_queue_the_figures_and_what_is_unfixed(reader: Visi
         "refused not affected Not affected.",
     ):
         assert words in message, words
+
+
+def test_a_long_queue_shows_its_newest_and_leads_to_the_others(
+    reader: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ROWS", 2)
+    page = reader.get("/queue")
+    assert "5 questions to answer, the newest 2 here; the list of fixes has the others" in text_of(
+        page
+    )
+    assert page.count('class="row"') == 2
+    assert "5 fixes" in text_of(reader.get("/fixes?outcome=escalated"))
 
 
 def test_fixes_are_found_by_name_state_and_text(reader: Visitor) -> None:

@@ -62,6 +62,17 @@ def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> N
             (line.fix_id, line.reason, len(line.attempts), line.repository)
             for line in board.waiting()
         ], trail.__name__
+        assert_counted(board)
+
+
+def assert_counted(board: Board) -> None:
+    """As if each fix were looked at."""
+    lines = board.newest()
+    for name in ("waits", "fixed", "unfixed"):
+        assert board.standing[name] == sum(getattr(line, name) for line in lines), name
+    unfixed = [line.fix_id for line in lines if line.unfixed]
+    assert [line.fix_id for line in board.newest_unfixed(3)] == unfixed[:3]
+    assert [line.fix_id for line in board.newest_unfixed(1_000)] == unfixed
 
 
 def test_tokens_and_dollars_by_call_type(store: SqliteAuditStore, place: Path) -> None:
@@ -93,6 +104,7 @@ def test_a_new_transition_of_a_fix_begins_anew(store: SqliteAuditStore, place: P
     line = board.fixes["fix-1"]
     assert (line.outcome, line.transitions, len(line.attempts)) == ("verified", 2, 1)
     assert board.waiting() == []
+    assert_counted(board)
 
 
 def test_a_record_that_was_begun_again_is_read_anew(store: SqliteAuditStore, place: Path) -> None:
@@ -106,4 +118,5 @@ def test_a_record_that_was_begun_again_is_read_anew(store: SqliteAuditStore, pla
     now[0] = other
     board.catch_up()
     assert list(board.fixes) == ["new"]
+    assert_counted(board)
     assert sum(day.attempts for day in board.days.values()) == 1

@@ -1,0 +1,109 @@
+"""A fix as lists show it, and a day as charts do: what the board keeps of the record."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from fallback_audit.events import ModelAnswered
+from fallback_tier.portal.views.triage import Spent
+
+#: How a fix can stand.
+OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
+
+
+@dataclass
+class Use:
+    """Calls of one type. ``unpriced``: those whose price is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def add(self, answer: ModelAnswered) -> None:
+        """One more."""
+        self.calls += 1
+        self.input_tokens += answer.input_tokens
+        self.output_tokens += answer.output_tokens
+        self.unpriced += answer.cost_usd_estimate is None
+        self.usd += Decimal(answer.cost_usd_estimate or 0)
+
+    def spent(self, call_type: str) -> Spent:
+        """For a page."""
+        price = None if self.unpriced else self.usd
+        return Spent(call_type, self.calls, self.input_tokens, self.output_tokens, price)
+
+
+@dataclass
+class FixLine:
+    """A fix as its last gate transition has it. ``attempts``: each number, and its first event's.
+
+    ``influences``: example → what became of it here. ``answer``: a person's, in words.
+    """
+
+    fix_id: str
+    transition: str
+    began_at: str
+    advisory_id: str = ""
+    advisory_ids: tuple[str, ...] = ()
+    repository: str = ""
+    ecosystem: str = ""
+    inputs_sha256: str | None = None
+    changed_at: str = ""
+    last_seq: int = 0
+    transitions: int = 1
+    attempts: dict[int, int] = field(default_factory=dict)
+    outcome: str = OPEN
+    reason: str = ""
+    sentence: str = ""
+    asked_seq: int = 0
+    asked_at: str = ""
+    answer: str | None = None
+    tier: str = ""
+    failure_kind: str = ""
+    failing_gates: tuple[str, ...] = ()
+    low_confidence: bool = False
+    uses: dict[str, Use] = field(default_factory=lambda: defaultdict(Use))
+    influences: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        """A person is asked, and has not answered."""
+        return self.outcome == ESCALATED and self.answer is None
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """By call type, the dearest first."""
+        found = [use.spent(kind) for kind, use in self.uses.items()]
+        return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
+
+    @property
+    def fixed(self) -> bool:
+        """It has ended with a patch that its gates took, proved or not."""
+        return self.outcome in (VERIFIED, PATCHED)
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """What it counts as: names of its properties above that hold."""
+        held = {"waits": self.waits, "fixed": self.fixed, "unfixed": self.unfixed}
+        return tuple(name for name, holds in held.items() if holds)
+
+    @property
+    def unfixed(self) -> bool:
+        """It has ended without a patch that gates or a person took."""
+        if self.outcome == REFUSED:
+            return True
+        return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
+
+
+@dataclass
+class Day:
+    """What was recorded on one day (UTC)."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+    attempts: int = 0
+    retries: int = 0
+    rag_skipped: int = 0
+    low_confidence: int = 0
+    usd: dict[str, Decimal] = field(default_factory=lambda: defaultdict(Decimal))
