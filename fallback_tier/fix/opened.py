@@ -129,16 +129,21 @@ class OpenFix:
             check_proofs(runner, inputs, watcher.report_proof)
         else:
             check_gates(taken, runner.gate_names, runner.setup.configuration, self.fix_id)
-        if (fence := services.fence) is not None:
-            fence.expect(self.fix_id, 0 if taken is None else taken.seen)
-            self.held.callback(fence.let_go, self.fix_id)
+        self._known_up_to(0 if taken is None else taken.seen)
         steps = FixSteps(runner, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
         self.state = steps.begin(FixState()) if taken is None else steps.resume(taken)
         self._steps = steps
         self.working.callback(steps.close)
 
+    def _known_up_to(self, seen: int) -> None:
+        """Whatever others have put on record behind event ``seen`` has overtaken this process."""
+        if (fence := self._asked.services.fence) is not None:
+            fence.expect(self.fix_id, seen)
+            self.held.callback(fence.let_go, self.fix_id)
+
     def has_ended(self, taken: ResumedFix) -> None:
         """Its end is on record. What may be missing is the delivery of a proved patch."""
+        self._known_up_to(taken.seen)
         self.state = replace(taken.state, result=taken.result)
         self._how = taken.delivered or complete
 
@@ -169,7 +174,9 @@ def resumed(asked: Asked, fix_id: str, repository: Path) -> Iterator[OpenFix]:
             services.audit, services.evidence, fix_id, advisory=asked.advisory
         )
         if taken.result is not None:
-            yield _ended(asked, taken, fix_id, repository)
+            fix = _ended(asked, taken, fix_id, repository)
+            with fix.held:
+                yield fix
             return
         services.check_raised(taken.raised)
         _check_whose(taken, services)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fallback_audit.contract.trail import NOTES
 from fallback_audit.errors import OvertakenError
-from fallback_audit.events import AuditEvent, FixResumed, FixStarted
+from fallback_audit.events import AuditEvent, FixResumed, FixStarted, PatchDelivered
 from fallback_audit.ports import AppendGuard, Record, StoredEvent, TrailReader
 
 #: Whoever records one of these goes on with the fix.
@@ -74,15 +74,21 @@ class WriterFence:
             return
         first = self._transaction[1]  # from here on the events are this transaction's own
         others = recorded.trail(record.scope.fix_id, after=session.seen)
-        overtaken = _in_the_way((one for one in others if one.seq < first), session)
+        delivers = isinstance(record.event, PatchDelivered)
+        overtaken = _in_the_way((one for one in others if one.seq < first), session, delivers)
         if overtaken is not None:
             raise _refusal(record, overtaken)
 
 
-def _in_the_way(others: Iterator[StoredEvent], session: _Session) -> StoredEvent | None:
-    """One that takes it in hand; for who has not begun yet, any that it has not read."""
+def _in_the_way(
+    others: Iterator[StoredEvent], session: _Session, delivers: bool
+) -> StoredEvent | None:
+    """One that takes it in hand, or has delivered what this session ``delivers``; for who has not begun
+    yet, any that it has not read."""
     for one in others:
         if isinstance(one.payload, TAKES_IN_HAND):
+            return one
+        if delivers and isinstance(one.payload, PatchDelivered):
             return one
         if not session.begun and not isinstance(one.payload, NOTES):
             return one

@@ -14,7 +14,7 @@ from fallback_audit.ports import AuditStore, Record
 from fallback_audit.stores.postgres import PostgresAuditStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import PromptShape
-from tests.unit.audit.human_trails import resumed_between_gates
+from tests.unit.audit.human_trails import resumed_between_gates, verified_and_delivered
 from tests.unit.audit.trails import SCOPE
 
 #: A fix up to the event behind which it was resumed; that; and what followed.
@@ -132,6 +132,21 @@ def test_one_sessions_own_batch_is_not_in_its_way(session: Open) -> None:
     new.fence.expect(SCOPE.fix_id, len(BEFORE))
     new.store.append_all([Record(SCOPE, event) for event in (RESUMED, *THEN)])
     assert new.kinds == [event.kind for event in WHOLE]
+
+
+@pytest.mark.parametrize("first_is_new", [True, False])
+def test_a_delivery_is_put_on_record_once(session: Open, *, first_is_new: bool) -> None:
+    """The fix had ended when the second opened it, so neither takes it in hand any more."""
+    *fix, delivered, _ = verified_and_delivered()
+    old, new = session(), session()
+    old.fence.expect(SCOPE.fix_id, 0)
+    old.append(*fix)
+    new.fence.expect(SCOPE.fix_id, len(fix))
+    first, second = (new, old) if first_is_new else (old, new)
+    first.append(delivered)
+    with pytest.raises(OvertakenError, match="PatchDelivered"):
+        second.append(delivered)
+    assert old.kinds.count("PatchDelivered") == 1
 
 
 def test_who_takes_nothing_in_hand_is_not_asked(session: Open) -> None:
