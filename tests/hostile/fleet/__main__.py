@@ -10,6 +10,7 @@ round, beside the page docs/evaluation/fleet-faults.md, and makes the page: runs
 
 import argparse
 import random
+import signal
 import sys
 import time
 import traceback
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from tests.hostile.fleet.judging import Row
-from tests.hostile.fleet.keeping import DATA, PAGE, Run, build, earlier, keep
+from tests.hostile.fleet.keeping import DATA, PAGE, Run, build, keep
 from tests.hostile.fleet.kinds import KILLS
 from tests.hostile.fleet.machines import MACHINES
 from tests.hostile.fleet.world import Kind, Skipped, World, world
@@ -82,11 +83,12 @@ def main() -> None:
     given = parser.parse_args()
     of_build = build()
     run = Run(seed=given.seed, began=datetime.now(UTC).isoformat(timespec="minutes"))
-    before = earlier(DATA, of_build)
 
     def kept() -> None:
         if given.report and any(row.faults for row in run.rows.values()):
-            keep(DATA, PAGE, of_build, [*before, run])
+            keep(DATA, PAGE, of_build, run)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # networks and disks are taken apart
 
     kinds = [by_name[name] for name in given.only or by_name]
     campaign(run, kinds, given.minutes, given.round, kept)

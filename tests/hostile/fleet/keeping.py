@@ -1,10 +1,12 @@
 """The figures: kept after every round, added up over the runs of one build, and shown as a page."""
 
+import fcntl
 import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -56,6 +58,11 @@ class Run:
     rows: dict[str, Row] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def name(self) -> tuple[str, int]:
+        """No other run's."""
+        return self.began, self.seed
+
     def loaded(self) -> None:
         """Look at the machine."""
         now = round(os.getloadavg()[0], 1)
@@ -81,11 +88,15 @@ def earlier(data: Path, build: str) -> list[Run]:
     return [_run(one) for one in kept["runs"]] if kept["build"] == build else []
 
 
-def keep(data: Path, page: Path, build: str, runs: Sequence[Run]) -> None:
-    """Both files, each whole or as it was."""
-    content = {"build": build, "runs": [asdict(run) for run in runs]}
-    _write(data, json.dumps(content, indent=1) + "\n")
-    _write(page, report(build, runs))
+def keep(data: Path, page: Path, build: str, run: Run) -> None:
+    """This run as it is now, beside the others of this build; each file whole, or as it was. Several may
+    run at once."""
+    with _alone(data.parent):
+        others = [one for one in earlier(data, build) if one.name != run.name]
+        runs = sorted([*others, run], key=lambda one: one.name)
+        content = {"build": build, "runs": [asdict(one) for one in runs]}
+        _write(data, json.dumps(content, indent=1) + "\n")
+        _write(page, report(build, runs))
 
 
 def summed(runs: Sequence[Run]) -> list[Row]:
@@ -129,6 +140,16 @@ def report(build: str, runs: Sequence[Run]) -> str:
 def _run(found: dict[str, object]) -> Run:
     rows = {kind: Row(**row) for kind, row in found["rows"].items()}  # type: ignore[attr-defined]
     return Run(**{**found, "rows": rows, "load": tuple(found["load"])})  # type: ignore[arg-type]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fallback_tier.engines.temporal.connecting import connect
+from fallback_tier.engines.temporal.connecting import EngineUnreachableError, connect
 from fallback_tier.engines.temporal.dev import start_server
 from tests.engines.fleet import Fleet
 from tests.hostile.fleet.judging import Row
@@ -17,6 +17,10 @@ from tests.waiting import PATIENCE_S, becomes
 
 #: Events of one process of the long story: a kill at a later one never comes.
 _EVENTS = 18
+
+#: A round has so many while its fixes go on.
+_SERVER_KILLS = 5
+_BACKEND_KILLS = 6
 
 
 def add(fleet: Fleet, *stories: str) -> list[str]:
@@ -71,10 +75,12 @@ def workers_postgres(world: World, row: Row) -> None:
 def servers(world: World, row: Row) -> None:
     """kill -9 of the Temporal server, at any moment; started again on its file"""
     with fleet_of(world, database=False) as fleet:
-        names = add(fleet, "short", "long")
+        names = add(fleet, "short", "long", "long")
         fleet.worker()
         fleet.start(*names)
-        for _ in range(3):
+        for _ in range(_SERVER_KILLS):
+            if not goes_on(fleet, names):
+                break
             pause(world, 0.2, 6.0)
             world.restart_server()
             row.faults += 1
@@ -88,7 +94,9 @@ def backends(world: World, row: Row) -> None:
         fleet.worker()
         fleet.start(*names)
         wait_for_events(fleet, names[0], "FixStarted")
-        for _ in range(4):
+        for _ in range(_BACKEND_KILLS):
+            if not goes_on(fleet, names):
+                break
             pause(world, 0.2, 4.0)
             row.faults += _kill_backend(world)
         finish(world, row, fleet, names)
@@ -101,7 +109,9 @@ def databases(world: World, row: Row) -> None:
         fleet.worker()
         fleet.start(*names)
         wait_for_events(fleet, names[0], "FixStarted")
-        for _ in range(3):
+        for _ in range(_SERVER_KILLS):
+            if not goes_on(fleet, names):
+                break
             pause(world, 0.2, 6.0)
             world.postgres.kill()
             try:
@@ -196,6 +206,14 @@ KILLS = (
     fix_processes_postgres,
     workers_postgres,
 )
+
+
+def goes_on(fleet: Fleet, names: Sequence[str]) -> bool:
+    """A fix has not ended: a fault may hit it."""
+    try:
+        return any(fleet.phase(name) != "ended" for name in names)
+    except EngineUnreachableError:
+        return True
 
 
 def children(pid: int) -> Sequence[int]:

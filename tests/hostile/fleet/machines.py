@@ -13,7 +13,7 @@ from fallback_tier.engines.temporal.dev import PORT, free_port, server_binary, s
 from tests.engines.fleet import Fleet
 from tests.hostile.fleet import hosts, slow_disk
 from tests.hostile.fleet.judging import Row
-from tests.hostile.fleet.kinds import add, children
+from tests.hostile.fleet.kinds import add, children, goes_on
 from tests.hostile.fleet.world import At, Skipped, World, finish, fleet_of, pause
 from tests.postgres.server import restartable
 from tests.waiting import becomes
@@ -22,8 +22,8 @@ from tests.waiting import becomes
 _SERVER = 100
 
 #: What a round has: so many cuts, or stalls, where fixes are open for so long.
-_CUTS = 4
-_STALLS = 4
+_CUTS = 6
+_STALLS = 5
 
 #: Of a cut (seconds): a worker is given up after 10, a connection of PostgreSQL after 20.
 _CUT_S = (1.0, 45.0)
@@ -106,7 +106,7 @@ def _host_with_a_fix(world: World, fleet: Fleet, names: list[str]) -> str | None
         for host in fleet.workers:
             fleet.keep_working(host)
         found[:] = [host for host, worker in fleet.workers.items() if children(worker.pid)]
-        return bool(found) or all(fleet.phase(name) == "ended" for name in names)
+        return bool(found) or not goes_on(fleet, names)
 
     becomes(is_there, "a fix is open", patience_s=fleet.patience_s)
     return world.chance.choice(found) if found else None

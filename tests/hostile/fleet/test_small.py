@@ -30,8 +30,9 @@ def run(seed: int, **faults: int) -> Run:
 
 def test_runs_of_one_build_add_up(tmp_path: Path) -> None:
     data, page = tmp_path / "faults.json", tmp_path / "faults.md"
-    keep(data, page, "one", [run(1, server=3, worker=0)])
-    keep(data, page, "one", [*earlier(data, "one"), run(2, server=2, disk=1)])
+    keep(data, page, "one", run(1, server=2, worker=0))
+    keep(data, page, "one", run(2, server=2, disk=1))
+    keep(data, page, "one", run(1, server=3, worker=0))  # the first has gone on meanwhile
     kept = earlier(data, "one")
     assert [(row.name, row.faults, row.fixes) for row in summed(kept)] == [
         ("kill of server", 5, 2),
@@ -46,7 +47,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     wrong = run(1, server=3)
     wrong.rows["server"].lost = 1
     wrong.skipped["disk"] = "no disk"
-    keep(tmp_path / "a.json", tmp_path / "a.md", "one", [wrong])
+    keep(tmp_path / "a.json", tmp_path / "a.md", "one", wrong)
     assert "**not all is as it must be**" in (tmp_path / "a.md").read_text()
     assert "Not had here: *disk*: no disk." in (tmp_path / "a.md").read_text()
 
