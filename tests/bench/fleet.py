@@ -1,149 +1,75 @@
 """What an engine adds to a fix, what a thousand fixes leave in memory, and where one chain saturates.
 
-``make bench-fleet ARGS="overhead memory chains"``: any of the three. Figures are of this machine and of
-what else it does meanwhile, so they come in pairs that were measured in turn, and with its load.
+``make bench-fleet ARGS="overhead memory chains"``: any of the three; ``--keep`` has the page of them
+made again (docs/evaluation/fleet.md). Figures are of this machine and of what else it does meanwhile, so
+they come in pairs that were measured in turn, and with its load.
 """
 
 import argparse
 import json
 import os
 import resource
-import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langgraph.checkpoint.sqlite import SqliteSaver
-
-from fallback_audit.events import AttemptStarted, FixStarted
+from fallback_audit.events import AttemptStarted
 from fallback_audit.ports import Scope
 from fallback_audit.stores.postgres import PostgresAuditStore
-from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import PromptShape
-from fallback_tier.engines.langgraph.fix import FixGraph
-from fallback_tier.fix.ends import OneFix
-from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import FixState, StepKey, next_step
-from tests.bench.work_fix_loop import _step as take_step
+from tests.bench.fleet_engines import ENGINES, PAIRS, Engine
+from tests.bench.fleet_page import keep
 from tests.postgres.server import missing, running
 
-#: Pairs of a fix by each engine.
-PAIRS = 40
+#: Pairs before those that count.
+WARM = 2
 
 #: What an engine may add to a fix of a minute: one hundredth.
 LIMIT_MS = 600.0
 
-#: Fixes of a run, and those whose events fill SQLite's caches first (2 MB a connection).
-FIXES, WARM = 2_000, 1_000
+#: Fixes of a run, the first half of which fill SQLite's caches (2 MB a connection).
+FIXES = 2_000
 
 #: How much more an engine may hold after each fix. A leak of one fix's state is a hundred times this.
 LIMIT_KIB_A_FIX = 1.0
 
 WRITERS, SECONDS = (1, 4, 16), 4.0
 
-_START = FixStarted(
-    advisory_id="GHSA",
-    repository="target",
-    base_commit="0" * 40,
-    ecosystem="PyPI",
-    tool_version="0",
-)
 
-
-class EmptyFix:
-    """Its steps do nothing but put their events on record: attempt, one gate, decide."""
-
-    def __init__(self, store: SqliteAuditStore, fix_id: str) -> None:
-        self._store = store
-        self._scope = Scope(fix_id=fix_id, gate_transition_id="gate")
-        self._store.append(self._scope, _START)
-        self.state = FixState(isolated=True)
-
-    @property
-    def result(self) -> FixResult | None:
-        return self.state.result
-
-    def next(self) -> StepKey | None:
-        return next_step(self.state, [])
-
-    def step(self, key: StepKey) -> None:
-        self.state = take_step(key, self.state, self._store, self._scope)
-
-    def deliver(self) -> OneFix:
-        assert self.state.result is not None
-        return OneFix(self.state.result)
-
-
-#: Runs the fix of this name to its end.
-Engine = Callable[[str], None]
-
-
-@contextmanager
-def loop(place: Path) -> Iterator[Engine]:
-    """The plain one."""
-    with closing(SqliteAuditStore(place / "loop.db")) as store:
-
-        def run(fix_id: str) -> None:
-            fix = EmptyFix(store, fix_id)
-            while (key := fix.next()) is not None:
-                fix.step(key)
-            fix.deliver()
-
-        yield run
-
-
-@contextmanager
-def langgraph(place: Path) -> Iterator[Engine]:
-    """The graph, its checkpoints in SQLite, each durable before the next node."""
-    with (
-        closing(SqliteAuditStore(place / "langgraph.db")) as store,
-        closing(sqlite3.connect(place / "checkpoints.db", check_same_thread=False)) as db,
-    ):
-
-        @contextmanager
-        def opening(fix_id: str) -> Iterator[EmptyFix]:
-            yield EmptyFix(store, fix_id)
-
-        with FixGraph(opening, store, SqliteSaver(db)) as graph:
-
-            def run(fix_id: str) -> None:
-                assert graph.run(fix_id).outcome == "verified"
-
-            yield run
-
-
-ENGINES = {"loop": loop, "langgraph": langgraph}
-
-
-def overhead(place: Path) -> dict[str, Any]:
-    """What each engine adds to a fix, in milliseconds: medians of pairs measured in turn."""
+def overhead(place: Path, _fixes: int) -> dict[str, Any]:
+    """What each engine adds to a fix, in milliseconds: medians of pairs measured in turn. Seconds of a core
+    are means: the system counts those of other processes in hundredths."""
     found = {}
-    with loop(place) as plain:
-        for name, engine in ENGINES.items():
-            if name == "loop":
-                continue
-            with engine(place) as other:
-                times = [
-                    (_timed(plain, f"{name}-{n}"), _timed(other, f"{name}-{n}"))
-                    for n in range(-5, PAIRS)
-                ][5:]
-            added = statistics.median(theirs.wall - ours.wall for ours, theirs in times)
-            found[name] = {
-                "loop_ms": round(statistics.median(ours.wall for ours, _ in times), 2),
-                "ms": round(statistics.median(theirs.wall for _, theirs in times), 2),
-                "ratio": round(statistics.median(t.wall / o.wall for o, t in times), 2),
-                "added_ms": round(added, 2),
-                "added_cpu_ms": round(statistics.median(t.cpu - o.cpu for o, t in times), 2),
-                "of_a_minute": f"{added / 60_000:.2%}",
-                "met": added <= LIMIT_MS,
-            }
+    for name, (plain, engine, pairs) in PAIRS.items():
+        with plain(place) as ours, engine(place) as theirs:
+            load = os.getloadavg()[0]
+            times = [
+                (_timed(ours, f"{name}-{n}"), _timed(theirs, f"{name}-{n}"))
+                for n in range(-WARM, pairs)
+            ][WARM:]
+        found[name] = {"load": round(load, 1), **_compared(times)}
+        print(json.dumps({name: found[name]}), file=sys.stderr, flush=True)
     return found
+
+
+def _compared(times: list[tuple["Took", "Took"]]) -> dict[str, Any]:
+    added = statistics.median(theirs.wall - ours.wall for ours, theirs in times)
+    return {
+        "pairs": len(times),
+        "loop_ms": round(statistics.median(ours.wall for ours, _ in times), 2),
+        "ms": round(statistics.median(theirs.wall for _, theirs in times), 2),
+        "ratio": round(statistics.median(t.wall / o.wall for o, t in times), 2),
+        "added_ms": round(added, 2),
+        "added_cpu_ms": round(statistics.mean(t.cpu - o.cpu for o, t in times), 2),
+        "of_a_minute": f"{added / 60_000:.2%}",
+        "met": added <= LIMIT_MS,
+    }
 
 
 class Took(NamedTuple):
@@ -154,28 +80,47 @@ class Took(NamedTuple):
 
 
 def _timed(engine: Engine, fix_id: str) -> Took:
-    began, cpu = time.perf_counter(), time.process_time()
-    engine(fix_id)
-    wall, used = time.perf_counter() - began, time.process_time() - cpu
+    others, cpu, began = _others_s(engine), _own_s(), time.perf_counter()
+    engine.run(fix_id)
+    wall, used = time.perf_counter() - began, _own_s() - cpu
+    used += _others_s(engine) - others
     return Took(wall * 1_000, used * 1_000)
 
 
-def memory(place: Path) -> dict[str, Any]:
-    """By engine, in a process of its own: what is resident at the start, at the end, and the slope."""
-    return {name: _in_child(_grown, place, name) for name in ENGINES}
+def _own_s() -> float:
+    """Seconds of a core of this process, and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _grown(place: Path, name: str) -> dict[str, Any]:
+def _others_s(engine: Engine) -> float:
+    """… and of what else works for the engine."""
+    ticks = 0
+    for process in engine.others:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory(place: Path, fixes: int) -> dict[str, Any]:
+    """By engine, in a process of its own: what is resident half-way, at the end, and the slope between.
+    Temporal's server is not in it."""
+    return {name: _in_child(_grown, place, name, fixes) for name in ENGINES}
+
+
+def _grown(place: Path, name: str, fixes: int) -> dict[str, Any]:
     sizes: list[tuple[int, float]] = []
-    with ENGINES[name](place) as run:
-        for number in range(FIXES):
-            run(f"{name}-{number}")
+    began = time.perf_counter()
+    with ENGINES[name](place) as engine:
+        for number in range(fixes):
+            engine.run(f"{name}-{number}")
             if number % 20 == 0:
                 sizes.append((number, _resident_kib()))
-    warm = [(number, size) for number, size in sizes if number >= WARM]
+    warm = [(number, size) for number, size in sizes if number >= fixes // 2]
     slope = statistics.linear_regression(*zip(*warm, strict=True)).slope
     return {
-        "fixes": FIXES,
+        "fixes": fixes,
+        "seconds": round(time.perf_counter() - began),
         "kib_after_warm_up": warm[0][1],
         "kib_at_the_end": warm[-1][1],
         "kib_a_fix": round(slope, 3),
@@ -193,7 +138,7 @@ def _in_child(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
         return pool.apply(work, arguments)
 
 
-def chains(_place: Path) -> dict[str, Any]:
+def chains(_place: Path, _fixes: int) -> dict[str, Any]:
     """Events a second that PostgreSQL takes: so many writers on one chain, and on a chain each."""
     if problem := missing():
         return {"skipped": problem}
@@ -247,7 +192,7 @@ def _write(url: str, schema: str, number: int, ready: Any, counts: Any) -> None:
     counts.put((count, longest))
 
 
-WHAT: dict[str, Callable[[Path], dict[str, Any]]] = {
+WHAT: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "overhead": overhead,
     "memory": memory,
     "chains": chains,
@@ -257,10 +202,17 @@ WHAT: dict[str, Callable[[Path], dict[str, Any]]] = {
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", choices=[*WHAT, []], default=list(WHAT))
-    for what in parser.parse_args(arguments).what:
+    parser.add_argument("--fixes", type=int, default=FIXES, help="of memory's runs")
+    parser.add_argument("--keep", action="store_true", help="in docs/evaluation/fleet")
+    given = parser.parse_args(arguments)
+    for what in given.what:
+        load = round(os.getloadavg()[0], 1)
         with tempfile.TemporaryDirectory() as place:
-            found = WHAT[what](Path(place))
-        print(json.dumps({what: found, "load": round(os.getloadavg()[0], 1)}, indent=1), flush=True)
+            found = WHAT[what](Path(place), given.fixes)
+        kept = {"load": [load, round(os.getloadavg()[0], 1)], "cores": os.cpu_count()} | found
+        print(json.dumps({what: kept}, indent=1), flush=True)
+        if given.keep:
+            keep(what, kept)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Problem, Request, Standing, Ticket
 from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.sessions.serving import carry_out_all
+from fallback_tier.engines.temporal.activities import FixSession, Launch
 from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
 from fallback_tier.engines.temporal.connecting import Cluster
 from fallback_tier.engines.temporal.messages import Limits
@@ -103,7 +104,9 @@ class ThreadedFix:
 class TemporalHere:
     """A worker of the product's in a thread of this process, and a client; made once, for many fixes."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, launch: Launch | None = None) -> None:
+        """``launch``: what opens a fix that ``run_launched`` starts; None: only ``run`` is called."""
+        self._launch = launch or self._threaded
         cluster = Cluster(address=address, queue=f"here-{uuid.uuid4().hex}")
         self._client = FixWorkflows(cluster, LIMITS)
         self._settings = WorkerSettings(cluster=cluster, host="here", fixes=_ROOM)
@@ -131,6 +134,11 @@ class TemporalHere:
             return self._raised(run, self._over(fix_id, "waiting"))
         finally:
             del self._runs[fix_id]
+
+    def run_launched(self, fix_id: str) -> WorkflowState:
+        """One that ``launch`` opens, to where its workflow ends or waits."""
+        self._client.start(Ticket(fix_id, "0" * 64))
+        return self._over(fix_id)
 
     def attempt(
         self,
@@ -191,15 +199,15 @@ class TemporalHere:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(ended.set)
 
-        async def launch(ticket: Ticket) -> ThreadedFix:
-            return ThreadedFix(self._runs[ticket.fix_id], ticket.fix_id)
-
         @contextmanager
         def record() -> Iterator[Any]:
             yield MemoryAudit()  # no person decides here
 
         self._stop = stop
-        await run_worker(self._settings, launch, record, ended, ready=self._ready.set)
+        await run_worker(self._settings, self._launch, record, ended, ready=self._ready.set)
+
+    async def _threaded(self, ticket: Ticket) -> FixSession:
+        return ThreadedFix(self._runs[ticket.fix_id], ticket.fix_id)
 
 
 class OneAttempt:
