@@ -46,7 +46,13 @@ class FleetEngine(Protocol):
 
     def submit(self, order: FixOrder) -> None:
         """Have this fix run, from its start or from where the record says that it stands. One that is
-        active already stays as it is; one that is over in any way is begun again, by the record."""
+        active already goes on, as with ``renew``; one that is over in any way is begun again, by the
+        record."""
+        ...
+
+    def renew(self, order: FixOrder) -> None:
+        """The campaign's settings may have changed since it was submitted: where others may take its next
+        step, they do by this order. Unknown or over: nothing."""
         ...
 
     def state(self, fix_id: str) -> EngineState:

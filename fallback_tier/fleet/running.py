@@ -11,7 +11,7 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.engine import EngineState, FleetEngine, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
-from fallback_tier.fleet.order import order_of
+from fallback_tier.fleet.order import FixOrder, order_of
 from fallback_tier.fleet.refreshing import Decided, Facts, anybody, refresh
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
 from fallback_tier.workers.problem import PASSING, Problem, problem_of
@@ -60,6 +60,7 @@ class Runner:
         self._decisions_at = 0.0
         self._progress_at = 0.0
         self._renew_at = 0.0
+        self._ordered: set[str] = set()
 
     def run(self) -> CampaignState:
         """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
@@ -87,6 +88,7 @@ class Runner:
         for fix in running:
             if fix.holder == self._holder:
                 self._keep_lease()
+                self._renew_order(fix)
                 self._look(fix, closely, cancelling=state is CampaignState.CANCELLED)
         self._look_at_decisions()
         self._start()
@@ -144,12 +146,22 @@ class Runner:
             self._keep_lease()
             try:
                 waits = self._engine.state(fix.fix_id).phase is Phase.WAITING
-                self._engine.submit(order_of(self._store.ordered(fix.fix_id), self._campaign))
+                self._engine.submit(self._order(fix))
+                self._ordered.add(fix.fix_id)
                 if waits:  # for a person, who has decided; now it may run
                     self._engine.wake(fix.fix_id)
             except FallbackError as error:
                 self._again(fix, problem_of(error))
                 raise
+
+    def _renew_order(self, fix: FleetFix) -> None:
+        """Once: a runner before this one may have submitted it under other settings."""
+        if fix.fix_id not in self._ordered:
+            self._engine.renew(self._order(fix))
+            self._ordered.add(fix.fix_id)
+
+    def _order(self, fix: FleetFix) -> FixOrder:
+        return order_of(self._store.ordered(fix.fix_id), self._campaign)
 
     # --- Looking ----------------------------------------------------------------------------------
 

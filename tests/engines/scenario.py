@@ -139,6 +139,10 @@ class EngineScenario:
         }
         return json.dumps(found).encode()
 
+    def orders(self, fix_id: str) -> Path:
+        """The order of each opening by a worker, a line each."""
+        return self.root / f"orders-{fix_id}"
+
     # --- Kills -----------------------------------------------------------------------------------
 
     def kill_at(self, fix_id: str, number: int, event: int, *, before: bool, worker: bool) -> None:

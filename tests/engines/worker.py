@@ -17,6 +17,8 @@ _COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
 async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
     async def launch(ticket: Ticket) -> FixProcess:
         log = scenario.root / "logs" / ticket.fix_id
+        with scenario.orders(ticket.fix_id).open("a") as file:
+            file.write(f"{ticket.order_sha256}\n")
         return await start_process(_COMMAND, scenario.order(ticket.fix_id), log, Path.cwd())
 
     def may_go_on(fix_id: str) -> bool:

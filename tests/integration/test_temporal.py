@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.connecting import connect
 from tests.engines.fleet import QUICK, Fleet, fleet_on
 from tests.engines.scenario import EngineScenario
@@ -137,6 +138,23 @@ def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) ->
     fleet.client.limits = QUICK
     fleet.start(name)
     fleet.reach("ended", [name])
+    assert fleet.scenario.counted(name)["FixResumed"] == 1
+    fleet.scenario.check()
+
+
+def test_another_order_holds_from_the_next_step_on(fleet: Fleet) -> None:
+    """Its step ends under the one that it began with, then the fix is opened by the other, in a process of
+    its own."""
+    name = fleet.scenario.add("short")
+    fleet.scenario.hold_model(name)
+    fleet.worker()
+    fleet.start(name)
+    becomes(lambda: "ModelCalled" in fleet.scenario.kinds_so_far(name), "the model is asked")
+    fleet.client.renew(Ticket(name, "1" * 64))
+    fleet.client.start(Ticket(name, "2" * 64))
+    fleet.scenario.let_model_answer(name)
+    fleet.reach("ended", [name])
+    assert fleet.scenario.orders(name).read_text().split() == ["0" * 64, "2" * 64]
     assert fleet.scenario.counted(name)["FixResumed"] == 1
     fleet.scenario.check()
 

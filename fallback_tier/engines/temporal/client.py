@@ -19,7 +19,14 @@ from fallback_tier.engines.temporal.connecting import (
     connect,
     unreachable,
 )
-from fallback_tier.engines.temporal.messages import HINT, WORKFLOW, FixRun, Limits
+from fallback_tier.engines.temporal.messages import (
+    HINT,
+    RENEWED,
+    WORKFLOW,
+    FixRun,
+    Limits,
+    Terms,
+)
 
 Got = TypeVar("Got")
 
@@ -52,8 +59,14 @@ class FixWorkflows:
         self._client: Client | None = None
 
     def start(self, ticket: Ticket) -> None:
-        """One that runs already stays as it is; one that is over begins again, by the record."""
+        """One that runs already goes on, by this ticket from its next step on; one that is over begins
+        again, by the record."""
         self._call(self._start(ticket))
+
+    def renew(self, ticket: Ticket) -> None:
+        """What it was started with may have changed: this holds from its next step on, and ``limits.fix_s``
+        with it. Unknown or over: nothing."""
+        self._call(self._renew(ticket))
 
     def state(self, fix_id: str) -> WorkflowState:
         """Where the workflow is. How a fix ended is read from the record."""
@@ -102,8 +115,17 @@ class FixWorkflows:
             task_queue=self._cluster.queue,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            start_signal=RENEWED,
+            start_signal_args=[self._terms(ticket)],
             rpc_timeout=timedelta(seconds=_CALL_S),
         )
+
+    async def _renew(self, ticket: Ticket) -> None:
+        handle = (await self._connected()).get_workflow_handle(ticket.fix_id)
+        await _unless_unknown(handle.signal(RENEWED, self._terms(ticket)))
+
+    def _terms(self, ticket: Ticket) -> Terms:
+        return Terms(ticket.order_sha256, self.limits.fix_s)
 
     async def _state(self, fix_id: str) -> WorkflowState:
         handle = (await self._connected()).get_workflow_handle(fix_id)

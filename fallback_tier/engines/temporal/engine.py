@@ -26,7 +26,11 @@ class TemporalEngine:
 
     def submit(self, order: FixOrder) -> None:
         """Raises EngineUnreachableError, EvidenceError."""
-        self._workflows.start(Ticket(order.fix_id, put_document(self._evidence, order)))
+        self._workflows.start(self._ticket(order))
+
+    def renew(self, order: FixOrder) -> None:
+        """Raises EngineUnreachableError, EvidenceError."""
+        self._workflows.renew(self._ticket(order))
 
     def state(self, fix_id: str) -> EngineState:
         """Raises EngineUnreachableError."""
@@ -48,3 +52,6 @@ class TemporalEngine:
     def close(self) -> None:
         """Workers go on: they belong to nobody's campaign. Idempotent."""
         self._workflows.close()
+
+    def _ticket(self, order: FixOrder) -> Ticket:
+        return Ticket(order.fix_id, put_document(self._evidence, order))

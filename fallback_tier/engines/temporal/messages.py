@@ -14,6 +14,7 @@ DELIVER: Final = "deliver"
 CLOSE: Final = "close"
 LOOK: Final = "look"
 HINT: Final = "decided"
+RENEWED: Final = "renewed"
 
 #: Behind the name of the shared queue: where the record is asked about, since a full worker still answers.
 LOOKS: Final = "-looks"
@@ -28,12 +29,13 @@ TIME_LIMIT: Final = "time_limit"
 @dataclass(frozen=True)
 class Session:
     """A fix that a worker has open. ``queue``: that worker's own task queue; ``opening_s``: what opening
-    took (seconds), without the wait for room."""
+    took (seconds), without the wait for room; ``order_sha256``: the order that it was opened by."""
 
     name: str
     queue: str
     standing: Standing
     opening_s: float = 0.0
+    order_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,14 @@ class Limits:
     history: int = 5_000
     #: Between two openings, growing.
     backoff_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What holds for a fix from its next step on: its order, and its time (``Limits.fix_s``)."""
+
+    order_sha256: str
+    fix_s: float
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
         LOOK,
         LOOKS,
         OPEN,
+        RENEWED,
         SESSION_OVER,
         STEP,
         TIME_LIMIT,
@@ -30,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         FixRun,
         Session,
         StepOrder,
+        Terms,
     )
 
 #: Retries are the workflow's own: an activity that is tried again by the server alone would go to a worker
@@ -82,6 +84,12 @@ class FixWorkflow:
         """A person has decided, perhaps. It may come often, or too early: the record is asked."""
         self._heard += 1
 
+    @workflow.signal(name=RENEWED)
+    def renewed(self, terms: Terms) -> None:
+        """Its campaign's settings may have changed: these hold from the next step on."""
+        self._ticket = replace(self._ticket, order_sha256=terms.order_sha256)
+        self._limits = replace(self._limits, fix_s=terms.fix_s)
+
     @workflow.run
     async def run(self, _run: FixRun) -> Standing:
         """To the fix's end, a person's word included."""
@@ -103,14 +111,10 @@ class FixWorkflow:
             try:
                 if self._session is None:
                     self._session = await self._opened()
-                while True:
-                    standing = await self._one_more(self._session)
-                    self._openings = self._passing = 0
-                    if standing.delivered:
-                        await self._close()
-                        return standing
-                    self._session = replace(self._session, standing=standing)
-                    self._continue_as_new_if_long()
+                if self._is_by_another_order(self._session):
+                    await self._let_go()
+                    continue
+                standing = await self._one_more(self._session)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
@@ -118,7 +122,17 @@ class FixWorkflow:
                 self._session = None
                 pause_s = self._pause_after(_problem_of(error))
                 await workflow.sleep(timedelta(seconds=pause_s))
-                self._continue_as_new_if_long()
+            else:
+                self._openings = self._passing = 0
+                if standing.delivered:
+                    await self._close()
+                    return standing
+                self._session = replace(self._session, standing=standing)
+            self._continue_as_new_if_long()
+
+    def _is_by_another_order(self, session: Session) -> bool:
+        """Then what it may spend, ask and deliver is another now. An older history's says nothing of it."""
+        return session.order_sha256 not in {"", self._ticket.order_sha256}
 
     def _pause_after(self, problem: ApplicationError) -> float:
         """Seconds until the fix is opened again. Raises ApplicationError where that would be no use."""
@@ -139,9 +153,10 @@ class FixWorkflow:
     async def _opened(self) -> Session:
         limits = self._limits
         await self._end_late()
+        ticket = self._ticket
         opened: Session = await workflow.execute_activity(
             OPEN,
-            self._ticket,
+            ticket,
             result_type=Session,
             schedule_to_start_timeout=timedelta(seconds=limits.room_s),
             start_to_close_timeout=timedelta(seconds=limits.open_s),
@@ -150,7 +165,7 @@ class FixWorkflow:
             retry_policy=_ONCE,
         )
         self._spent_s += opened.opening_s
-        return opened
+        return replace(opened, order_sha256=ticket.order_sha256)
 
     async def _one_more(self, session: Session) -> Standing:
         """The next step, or the delivery behind the last."""
@@ -198,13 +213,16 @@ class FixWorkflow:
 
     async def _close(self) -> None:
         """Its process ends now, and not when the worker notices that nobody asks it for anything."""
-        session, self._session = self._session, None
-        if session is None:
-            return
         try:
-            await self._ask(CLOSE, StepOrder(self._ticket, session.name), session.queue, _CLOSE_S)
+            await self._let_go()
         except ActivityError:
             workflow.logger.info("nobody has it open any more")
+
+    async def _let_go(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            order = StepOrder(self._ticket, session.name)
+            await self._ask(CLOSE, order, session.queue, _CLOSE_S)
 
     async def _person_lets_go_on(self) -> bool:
         """Waits for a hint, then asks the record. False: it was decided for good."""

@@ -79,6 +79,9 @@ class LocalEngine:
             self._cancelled(fix_id).touch()
             self._end(fix_id)
 
+    def renew(self, order: FixOrder) -> None:
+        """A worker keeps the order that it was started with, to the end of its fix."""
+
     def wake(self, fix_id: str) -> None:
         """Nobody waits here: a fix that may go on is submitted again."""
 

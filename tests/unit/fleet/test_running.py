@@ -16,7 +16,7 @@ from fallback_tier.fleet.campaign import (
 )
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState
-from fallback_tier.fleet.order import FixOrder
+from fallback_tier.fleet.order import FixOrder, order_of
 from fallback_tier.fleet.refreshing import refresh
 from fallback_tier.fleet.refusals import FleetStoreError
 from fallback_tier.fleet.running import MAX_TAKES, PAUSE_S, RENEW_S, Runner
@@ -37,6 +37,7 @@ class FakeEngine:
     submitted: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     woken: list[str] = field(default_factory=list)
+    renewed: list[FixOrder] = field(default_factory=list)
     fails: bool = False
     goes_on_elsewhere: bool = False
     closed: bool = False
@@ -46,6 +47,9 @@ class FakeEngine:
             raise FleetStoreError("It is away.", next_step="Wait.")
         self.submitted.append(order.fix_id)
         self.phases[order.fix_id] = EngineState(phase=Phase.ACTIVE)
+
+    def renew(self, order: FixOrder) -> None:
+        self.renewed.append(order)
 
     def state(self, fix_id: str) -> EngineState:
         if self.closed and self.goes_on_elsewhere:
@@ -183,6 +187,21 @@ def test_a_runner_that_was_killed_is_followed_by_one_that_does_nothing_twice(ben
     after.step()
     assert bench.states() == ["fixed", "running", "running"]
     assert bench.engine.submitted == ["fix-0", "fix-1", "fix-2"]
+
+
+def test_whoever_follows_tells_running_fixes_of_its_settings_once(bench: Bench) -> None:
+    bench.runner.step()
+    bench.engine.room = 0
+    bench.runner.step()
+    assert not bench.engine.renewed  # it has just submitted them
+    campaign = bench.runner._campaign
+    limits = campaign.limits.model_copy(update={"tokens_per_fix": 5})
+    campaign = campaign.model_copy(update={"limits": limits})
+    again = Runner(bench.store, campaign, bench.engine, bench.record.get, holder="one")
+    again.step()
+    again.step()
+    assert [order.fix_id for order in bench.engine.renewed] == ["fix-0", "fix-1"]
+    assert bench.engine.renewed[0] == order_of(bench.store.ordered("fix-0"), campaign)
 
 
 def test_another_host_takes_what_a_dead_one_held(bench: Bench) -> None:

@@ -11,8 +11,10 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, TerminatedError, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
 
+from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
+from fallback_tier.engines.temporal.messages import Limits, Terms
 
 
 class Handle:
@@ -20,12 +22,16 @@ class Handle:
 
     status = WorkflowExecutionStatus.RUNNING
     cause: BaseException = RuntimeError("nothing")
+    signalled: tuple[Any, ...] | list[Any] = ()
 
     def get_workflow_handle(self, _: str) -> "Handle":
         return self
 
     async def describe(self) -> "Handle":
         return self
+
+    async def signal(self, name: str, terms: Terms) -> None:
+        self.signalled = [*self.signalled, (name, terms)]
 
     async def memo(self) -> dict[str, Any]:
         return {}
@@ -79,3 +85,9 @@ def test_only_what_was_cancelled_is_cancelled(workflows: FixWorkflows, handle: H
     handle.status = WorkflowExecutionStatus.FAILED
     handle.cause = ApplicationError("It has changes.", type="repository")
     assert workflows.state("fix-1") == WorkflowState("failed", "repository", "It has changes.")
+
+
+def test_new_terms_have_the_order_and_the_time(workflows: FixWorkflows, handle: Handle) -> None:
+    workflows.limits = Limits(fix_s=77.0)
+    workflows.renew(Ticket("fix-1", "1" * 64))
+    assert handle.signalled == [("renewed", Terms("1" * 64, 77.0))]

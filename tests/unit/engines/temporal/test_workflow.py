@@ -23,6 +23,7 @@ from fallback_tier.engines.temporal.messages import (
     FixRun,
     Limits,
     Session,
+    Terms,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.errors import HeldError
@@ -61,13 +62,16 @@ def failed(code: str, *, for_a_person: bool = False) -> ActivityError:
 class Server:
     """Stands for ``temporalio.workflow``: answers, pauses, a history that grows."""
 
-    answers: Iterator[ActivityError | Session | Standing | Decided]
+    answers: Iterator[ActivityError | Session | Standing | Decided | Terms]
     pauses: list[float] = field(default_factory=list)
     events: int = 0
     #: What each activity takes, and which were asked for with which limit.
     takes_s: float = 0.0
     now: float = 0.0
     asked: list[tuple[str, float]] = field(default_factory=list)
+    #: Of each opening and closing: by which order.
+    orders: list[tuple[str, str]] = field(default_factory=list)
+    fix: FixWorkflow = field(init=False)
 
     async def wait_condition(self, condition: Callable[[], bool]) -> None:
         assert condition(), "nobody would wake it"
@@ -75,10 +79,16 @@ class Server:
     def upsert_memo(self, _: object) -> None:
         """Nobody reads it here."""
 
-    async def execute_activity(self, what: str, *_: object, **given: Any) -> object:
+    async def execute_activity(self, what: str, *given_of: Any, **given: Any) -> object:
         self.asked.append((what, given["start_to_close_timeout"].total_seconds()))
         self.now += self.takes_s
+        if what in {OPEN, CLOSE}:
+            order = given_of[0] if what == OPEN else given_of[0].ticket
+            self.orders.append((what, order.order_sha256))
         answer = next(self.answers)
+        if isinstance(answer, Terms):  # while this activity ran
+            self.fix.renewed(answer)
+            answer = next(self.answers)
         if isinstance(answer, ActivityError):
             self.events += EVENTS
             raise answer
@@ -111,7 +121,8 @@ def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standin
         *("wait_condition", "upsert_memo"),
     ):
         monkeypatch.setattr(workflow, name, getattr(server, name))
-    return asyncio.run(FixWorkflow(fix).run(fix))
+    server.fix = FixWorkflow(fix)
+    return asyncio.run(server.fix.run(fix))
 
 
 @pytest.mark.parametrize("code", ["audit_store", "disk", "fleet_store", HeldError.code])
@@ -230,3 +241,44 @@ def test_what_a_person_lets_go_on_has_the_whole_time_again(monkeypatch: pytest.M
     server = Server(iter(answers), takes_s=40.0)
     assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0), heard=1)) == ENDED
     assert [limit_s for what, limit_s in server.asked if what == STEP] == [100.0, 100.0]
+
+
+NEW = Terms("1" * 64, fix_s=500.0)
+
+
+def test_new_terms_hold_from_the_next_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the midst of a step: that ends as it began; then it is opened by the other order."""
+    old = TICKET.order_sha256
+    answers = [OPENED, NEW, OPENED.standing, Standing(), OPENED, ENDED, Standing()]
+    server = Server(iter(answers))
+    assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0))) == ENDED
+    assert server.orders == [(OPEN, old), (CLOSE, NEW.order_sha256)] + [
+        (what, NEW.order_sha256) for what in (OPEN, CLOSE)
+    ]
+    assert [limit_s for what, limit_s in server.asked if what == STEP] == [100.0, 500.0]
+
+
+def test_terms_that_come_while_it_is_opened_are_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(iter([NEW, OPENED, Standing(), OPENED, ENDED, Standing()]))
+    assert run(monkeypatch, server, FixRun(TICKET)) == ENDED
+    assert [what for what, _ in server.asked] == [OPEN, CLOSE, OPEN, STEP, CLOSE]
+
+
+def test_the_same_terms_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = Terms(TICKET.order_sha256, fix_s=100.0)
+    server = Server(iter([OPENED, same, OPENED.standing, ENDED, Standing()]))
+    assert run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0))) == ENDED
+    assert [what for what, _ in server.asked] == [OPEN, STEP, STEP, CLOSE]
+
+
+def test_what_an_older_history_has_open_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(iter([ENDED, Standing()]))
+    assert run(monkeypatch, server, FixRun(TICKET, session=OPENED)) == ENDED
+
+
+def test_a_history_begun_anew_keeps_the_new_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(iter([OPENED, NEW, failed("disk")]))
+    with pytest.raises(ContinuedError) as continued:
+        run(monkeypatch, server, FixRun(TICKET, Limits(history=EVENTS)))
+    assert continued.value.run.ticket.order_sha256 == NEW.order_sha256
+    assert continued.value.run.limits.fix_s == NEW.fix_s
