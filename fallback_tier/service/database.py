@@ -87,6 +87,11 @@ ALTER TABLE orders ADD COLUMN cancelled_at TEXT;
 ALTER TABLE orders ADD COLUMN resumed_by TEXT;
 ALTER TABLE orders ADD COLUMN resumed_at TEXT;
 """,
+    # Sessions that somebody signed out of, until they would have ended by themselves (seconds, Unix).
+    """
+CREATE TABLE ended_sessions (session_sha256 TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
+CREATE INDEX ended_sessions_by_time ON ended_sessions (until);
+""",
 )
 
 #: Of the tables now; a newer file is not touched.

@@ -97,10 +97,28 @@ class People:
         with self._database.reading() as db:
             return str(db.execute("SELECT generation FROM sessions").fetchone()[0])
 
+    def is_open(self, generation: str, session_sha256: str) -> bool:
+        """Nobody has ended this session, alone or with all others; in whichever process of the service."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT 1 FROM sessions WHERE generation = ? AND NOT EXISTS"
+                " (SELECT 1 FROM ended_sessions WHERE session_sha256 = ?)",
+                (generation, session_sha256),
+            ).fetchone()
+        return row is not None
+
+    def end_session(self, session_sha256: str, until: float, now: float) -> None:
+        """Whoever kept a copy of its cookie is nobody, too. ``until`` it would have lasted; what would have
+        ended by ``now`` is forgotten."""
+        with self._database.writing() as db:
+            db.execute("DELETE FROM ended_sessions WHERE until <= ?", (now,))
+            db.execute("INSERT OR IGNORE INTO ended_sessions VALUES (?,?)", (session_sha256, until))
+
     def end_sessions(self) -> None:
         """Everybody signs in again, whoever let them in, a running service's sessions included."""
         with self._database.writing() as db:
             db.execute("UPDATE sessions SET generation = ?", (secrets.token_hex(_SALT_BYTES),))
+            db.execute("DELETE FROM ended_sessions")
 
     def caller(self, name: str) -> Caller | None:
         """Somebody who has signed in, with the roles of now; None: there is nobody of this name."""

@@ -18,10 +18,13 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, ReviewVerdict
+from fallback_tier.fleet.model import CampaignState, FleetFix, Said
+from fallback_tier.fleet.store.store import open_store
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.driver import Browser
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
+from tests.unit.fleet.made import fix, planned
 
 #: A small part of the lists, one of each sort: tags, attributes, addresses, templates, entities, breaking
 #: out of quotes, comments, styles and scripts.
@@ -60,6 +63,9 @@ LINES = (
 
 #: Put into every page before any script of its own.
 SPY = Path(__file__).parent / "spy.js"
+
+#: Fixes that a campaign's page lists.
+PER_CAMPAIGN = 100
 
 #: Lines in one fix: its pages stay as long as a browser lays out quickly.
 PER_FIX = 25
@@ -193,12 +199,38 @@ def _decided(text: str) -> AuditEvent:
     return ReviewDecided(verdict=ReviewVerdict.REJECTED, by=text, reason=text)
 
 
+def write_hostile_campaigns(state: Path, lines: Sequence[str]) -> list[str]:
+    """Campaigns whose fixes carry a line each, and that somebody of such a name paused; their names."""
+    clean = [line.encode("utf-8", "replace").decode() for line in lines]
+    names = []
+    with open_store(state, None) as store:
+        for first in range(0, len(clean), PER_CAMPAIGN):
+            some = clean[first : first + PER_CAMPAIGN]
+            names.append(name := f"hostile-{first}")
+            fixes = [_fix_of(name, first, at, line) for at, line in enumerate(some)]
+            store.create(planned(fixes).model_copy(update={"campaign": name, "digest": name}))
+            said = Said(by=_cut(some[0], 200), because=_cut(" ".join(some), 2_000))
+            store.set_state(
+                name, CampaignState.PAUSED, came_from=[CampaignState.RUNNING], said=said
+            )
+    return names
+
+
+def _fix_of(name: str, first: int, at: int, line: str) -> FleetFix:
+    state = ("failed", "escalated", "queued")[at % 3]
+    return fix(
+        at, campaign=name, fix_id=f"{name}-{first + at}", state=state, advisory_id=line,
+        ecosystem=line, why=line, sentence=line,
+    )  # fmt: skip
+
+
 def pages_of(fix_id: str, digest: str, line: str) -> list[str]:
     """Where its fields are shown."""
     name = quote(line, safe="")
     return [
         f"/portal/fixes/{fix_id}",
         f"/portal/fixes/{fix_id}/triage",
+        f"/portal/fixes/{fix_id}/alike",
         f"/portal/fixes/{fix_id}/evidence/{digest}",
         f"/portal/advisory?id={name}",
         f"/portal/example?id={name}",

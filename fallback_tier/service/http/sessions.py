@@ -3,9 +3,12 @@
 Nobody can make one without the service's key, and nobody's script can read it. Whoever gave a key, or a
 password of this machine, is looked up at each request, so that a revoked key, a removed person or a new
 password ends its sessions at once; somebody of an issuer's has the roles that it gave, until the session
-ends, or another issuer, or other roles for its groups, are configured.
+ends, or another issuer, or other roles for its groups, are configured. Who signs out ends the session, and
+not in this browser alone: the service's database remembers it until it would have ended by itself, for
+every process of the service, so that a copy of the cookie opens nothing.
 """
 
+import hashlib
 import hmac
 import secrets
 import time
@@ -45,6 +48,11 @@ class _Kept(Frozen):
     key_sha256: str | None = None
     stamp: str | None = None
     issuer: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Names the session without saying what its forms carry."""
+        return hashlib.sha256(self.form_token.encode()).hexdigest()
 
 
 _adapter = TypeAdapter(_Kept)
@@ -114,7 +122,7 @@ class Sessions:
         lasts_s: float,
         **how: str | None,
     ) -> None:
-        """Whatever stood in the session is gone: nobody goes on in another's."""
+        """What was open in this browser is over: nobody goes on in another's."""
         kept = _Kept(
             name=name,
             roles=tuple(sorted(roles)),
@@ -123,16 +131,15 @@ class Sessions:
             generation=self._people.generation(),
             **how,
         )
-        request.session.clear()
+        self.close(request)
         request.session[_SIGNED_IN] = kept.model_dump(mode="json")
 
     def signed_in(self, request: Request) -> SignedIn | None:
         """Whose session it is; None: nobody's, or not any more."""
-        try:
-            kept = _adapter.validate_python(request.session.get(_SIGNED_IN))
-        except ValidationError:
+        kept = _kept(request)
+        if kept is None or kept.until <= self._clock():
             return None
-        if kept.until <= self._clock() or kept.generation != self._people.generation():
+        if not self._people.is_open(kept.generation, kept.sha256):
             return None
         caller = self._now(kept)
         return None if caller is None else SignedIn(caller, kept.form_token)
@@ -153,5 +160,15 @@ class Sessions:
         return self._people.caller(kept.name) if is_same else None
 
     def close(self, request: Request) -> None:
-        """Nobody has signed in any more."""
+        """Nobody has signed in any more, with this cookie or a copy of it."""
+        kept = _kept(request)
+        if kept is not None and kept.until > (now := self._clock()):
+            self._people.end_session(kept.sha256, kept.until, now)
         request.session.clear()
+
+
+def _kept(request: Request) -> _Kept | None:
+    try:
+        return _adapter.validate_python(request.session.get(_SIGNED_IN))
+    except ValidationError:
+        return None

@@ -183,5 +183,5 @@ def test_with_tls_the_cookie_is_bound_to_the_host(tmp_path: Path) -> None:
 
 def test_settings_show_who_has_which_role_and_not_the_secret(service: ServiceScenario) -> None:
     page = visit(service, Role.ADMIN).get("/settings")
-    assert "deciders read, decide configuration file or option" in text_of(page)
+    assert "deciders read, decide file or option" in text_of(page)
     assert SECRET not in page

@@ -8,6 +8,7 @@ import pytest
 
 from fallback_tier.service.roles import Role
 from tests.service.portal import SAME_ORIGIN, form_token, portal_scenario, visit
+from tests.service.running import served
 from tests.service.scenario import ServiceScenario
 
 
@@ -96,9 +97,33 @@ def test_a_session_ends_with_the_day(service: ServiceScenario) -> None:
 def test_signing_out_ends_it(service: ServiceScenario) -> None:
     visitor = visit(service, Role.READ)
     page = visitor.get("/queue")
+    copied = dict(visitor.client.cookies)
+    thief = visit(service).client
+    thief.cookies.update(copied)
+    assert thief.get("/portal/queue", follow_redirects=False).status_code == 200
     assert visitor.send("/sign-out", page).status_code == 303
-    answer = visitor.client.get("/portal/queue", follow_redirects=False)
-    assert answer.status_code == 303
+    for client in (visitor.client, thief):
+        answer = client.get("/portal/queue", follow_redirects=False)
+        assert answer.status_code == 303
+
+
+def test_signing_out_of_one_process_is_being_out_of_all(tmp_path: Path) -> None:
+    """Two processes of the service on one state folder, as after a restart, or behind one address."""
+    state = tmp_path / "state"
+    keys = ("--keys", str(tmp_path / "keys"))
+    with (
+        served(state, options=keys) as one,
+        served(state, options=keys, key=one.key) as other,
+        one.client("") as browser,
+        other.client("") as thief,
+    ):
+        signed = browser.post("/portal/sign-in", data={"key": one.key}, headers=SAME_ORIGIN)
+        thief.cookies.update(dict(browser.cookies))
+        assert thief.get("/portal/queue").status_code == 200
+        form = {"form_token": form_token(browser.get("/portal/queue").text)}
+        ended = browser.post("/portal/sign-out", data=form, headers=SAME_ORIGIN)
+        assert (signed.status_code, ended.status_code) == (303, 303)
+        assert thief.get("/portal/queue").status_code == 303
 
 
 def test_a_decision_comes_from_a_page_of_the_session(service: ServiceScenario) -> None:

@@ -58,8 +58,22 @@ def test_who_signs_out_is_out(local: ServiceScenario) -> None:
     client = signed_in(local)
     problem(client.delete("/v1/session"), 403)  # nobody knows whose page asks for it
     ours = {"Origin": "http://testserver"}
+    copied = dict(client.cookies)
     assert client.delete("/v1/session", headers=ours).status_code == 204
     assert client.get("/v1/fixes").status_code == 401
+    thief = local.client()
+    thief.cookies.update(copied)
+    problem(thief.get("/v1/fixes"), 401)
+    assert signed_in(local).get("/v1/fixes").status_code == 200  # the next session is another one
+
+
+def test_who_signs_in_again_ends_the_session_before(local: ServiceScenario) -> None:
+    client, thief = signed_in(local), local.client()
+    thief.cookies.update(dict(client.cookies))
+    assert thief.get("/v1/fixes").status_code == 200
+    assert client.post("/v1/session", json=ADA).status_code == 200
+    assert client.get("/v1/fixes").status_code == 200
+    problem(thief.get("/v1/fixes"), 401)
 
 
 def test_who_is_removed_is_out_at_once(local: ServiceScenario) -> None:

@@ -80,6 +80,25 @@ def test_what_can_not_be(people: People, name: str, password: str, roles: list[R
         people.put(name, password, roles)
 
 
+def test_a_session_that_was_ended_is_remembered_as_long_as_it_would_have_lasted(
+    people: People,
+) -> None:
+    open_now = people.generation()
+    people.end_session("a", until=100.0, now=10.0)
+    people.end_session("a", until=100.0, now=11.0)
+    people.end_session("b", until=50.0, now=12.0)
+    assert not people.is_open(open_now, "a")
+    assert not people.is_open(open_now, "b")
+    assert people.is_open(open_now, "c")
+    assert not people.is_open("another", "c")
+    people.end_session("d", until=200.0, now=60.0)  # b's time is over: nobody needs to know of it
+    assert people.is_open(open_now, "b")
+    assert not people.is_open(open_now, "a")
+    people.end_sessions()
+    assert not people.is_open(open_now, "c")
+    assert people.is_open(people.generation(), "a")
+
+
 def test_what_signs_sessions_is_made_once_for_its_owner(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()
     key = session_key(tmp_path)
