@@ -50,7 +50,9 @@ class EngineTable(_Table):
     `fallback-tier worker`."""
 
     kind: EngineKind = EngineKind.LOCAL
-    address: str | None = Field(default=None, description="HOST:PORT of the cluster (temporal)")
+    address: str | None = Field(
+        default=None, description="HOST:PORT of the cluster (temporal; default: that of fleet dev)"
+    )
     namespace: str = Field(default="default", description="the cluster's namespace (temporal)")
     tls_ca: Path | None = Field(default=None, description="who vouches for the cluster (PEM)")
     tls_cert: Path | None = Field(default=None, description="this client's certificate (PEM)")
@@ -58,8 +60,10 @@ class EngineTable(_Table):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if (self.kind is EngineKind.TEMPORAL) != (self.address is not None):
-            raise ValueError("address names a temporal engine's cluster: give both, or none")
+        if self.kind is EngineKind.LOCAL and self.address is not None:
+            raise ValueError(
+                'address names a cluster: give kind = "temporal" with it, or leave it out'
+            )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together: give both, or none")
         return self

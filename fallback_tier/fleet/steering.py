@@ -22,7 +22,8 @@ def cancel(store: FleetStore, name: str, said: Said | None = None) -> None:
 
 def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None) -> int:
     """It may start fixes again, those too that failed, were cancelled, or were not delivered; returns how
-    many are queued again. Where it is cut off in the middle, the next call does the rest.
+    many are queued again. One with nothing left to do is finished. Where it is cut off in the middle, the
+    next call does the rest.
 
     Raises CampaignError: there is none of this name; FleetStoreError, AuditStoreError.
     """
@@ -40,7 +41,9 @@ def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None)
         again += sum(
             store.queue_again(fix.fix_id, facts(fix.fix_id) or FixFacts()) for fix in waiting
         )
-    store.set_state(name, CampaignState.RUNNING, came_from=list(CampaignState), said=said)
+    is_over = store.campaign(name).is_over
+    stands = CampaignState.FINISHED if is_over else CampaignState.RUNNING
+    store.set_state(name, stands, came_from=list(CampaignState), said=said)
     return again
 
 

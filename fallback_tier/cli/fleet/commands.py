@@ -51,7 +51,8 @@ def status(arguments: argparse.Namespace) -> int:
             print_json(status_document(store, name))
         else:
             console.print(lines_table((store.campaign(name),)))
-            console.print(fixes_table(worth_showing(store, name)))
+            if fixes := worth_showing(store, name):
+                console.print(fixes_table(fixes))
             if (branches := branches_table(store, name)) is not None:
                 console.print(branches)
             show_left_out(store.left_out(name), console)
@@ -88,8 +89,15 @@ def resume(arguments: argparse.Namespace) -> int:
         name = arguments.campaign
         again = steering.resume(store, name, facts)
         line = store.campaign(name)
-        _say(arguments, line, f"{again:,} fixes are queued again; `fleet run` goes on with them.")
+        _say(arguments, line, _what_follows(line, again))
     return exit_codes.OK
+
+
+def _what_follows(line: CampaignLine, again: int) -> str:
+    if line.is_over:
+        return "Nothing of it is left to do."
+    queued = "1 fix is" if again == 1 else f"{again:,} fixes are"
+    return f"{queued} queued again; `fleet run` goes on with them."
 
 
 def _say(arguments: argparse.Namespace, line: CampaignLine, more: str) -> None:

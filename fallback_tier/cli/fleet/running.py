@@ -13,7 +13,13 @@ from rich.console import Console
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fleet.opening import opened, store_url
-from fallback_tier.cli.fleet.showing import Watching, plan_document, show_plan, status_document
+from fallback_tier.cli.fleet.showing import (
+    Watching,
+    plan_document,
+    show_plan,
+    show_reasons,
+    status_document,
+)
 from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
 from fallback_tier.cli.output import print_json
@@ -63,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         document = status_document(store, campaign.name)
         if arguments.json:
             print_json(document)
+        else:
+            show_reasons(store, campaign.name, console)
         _say_what_waits(store, campaign, state, console)
         return _exit_code(store, campaign.name)
 

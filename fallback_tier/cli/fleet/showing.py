@@ -13,6 +13,7 @@ from fallback_tier.budget.tally import in_dollars
 from fallback_tier.fleet.model import CampaignLine, FixState, FleetFix, LeftOut
 from fallback_tier.fleet.planning import CampaignPlan
 from fallback_tier.fleet.store.reading import FleetReader
+from fallback_tier.fleet.store.summing import reasons
 
 #: Fixes and left-out inputs that a terminal shows; JSON has all.
 _SHOWN = 20
@@ -134,6 +135,16 @@ def counts_of(line: CampaignLine) -> str:
     return ", ".join(f"{line.counts[it]:,} {it}" for it in STATES if line.counts.get(it))
 
 
+def show_reasons(reader: FleetReader, name: str, console: Console) -> None:
+    """Why fixes ended as they did, the most frequent reasons first."""
+    found = reasons(reader, name)
+    for it in found[:_SHOWN]:
+        said = it.why if it.sentence is None else f"{it.why}: {it.sentence}"
+        console.print(_plain(f"{it.fixes:,} {it.state.value}, {said}"))
+    if len(found) > _SHOWN:
+        console.print(f"… and {len(found) - _SHOWN:,} more reasons (`fleet report` has all)")
+
+
 def fixes_table(fixes: list[FleetFix]) -> Table:
     """What is at work, and what needs somebody."""
     table = Table("repository", "advisory", "state", "attempts", "$", "why")
@@ -179,7 +190,8 @@ class Watching:
         if self._live is not None:
             table = Table.grid()
             table.add_row(lines_table((line,)))
-            table.add_row(fixes_table(worth_showing(self._reader, self._name)))
+            if fixes := worth_showing(self._reader, self._name):
+                table.add_row(fixes_table(fixes))
             self._live.update(table, refresh=True)
         elif line.counts != self._told:
             self._told = line.counts

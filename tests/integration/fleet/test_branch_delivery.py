@@ -157,7 +157,7 @@ def test_a_branch_that_can_not_be_made_is_said_and_made_later(place: Path) -> No
     assert "could not be committed" in found["sentence"]
     assert "not_delivered" in asked(fleet(place, "status", "spring"))
     lock.unlink()
-    assert "1 fixes are queued again" in asked(fleet(place, "resume", "spring"))
+    assert "1 fix is queued again" in asked(fleet(place, "resume", "spring"))
     asked(run, code=8)
     assert (status(place)["why"], branches(place)) == ("not_shown", {*before, BRANCH})
     assert recorded(place, "AttemptStarted") == recorded(place, "PatchDelivered") == 1

@@ -44,7 +44,7 @@ def test_paths_are_below_the_files_folder(tmp_path: Path) -> None:
         (SMALL.replace("path =", "pth ="), "repositories.shop"),
         (SMALL + "[limits]\nusd = '5'", "usd needs usd_per_fix"),
         (SMALL + "[limits]\nusd = '5'\nusd_per_fix = '6'", "no fix could start"),
-        (SMALL + "[engine]\nkind = 'temporal'", "address"),
+        (SMALL + "[engine]\naddress = 'h:7233'", "address names a cluster"),
         (
             SMALL + "[engine]\nkind = 'temporal'\naddress = 'h:7233'\ntls_key = 'k'",
             "belong together",

@@ -41,6 +41,14 @@ def test_resume_asks_the_record_first(store: FleetStore) -> None:
     assert (store.campaign(NAME).state, store.campaign(NAME).said) == (CampaignState.RUNNING, ADA)
 
 
+def test_what_is_over_is_finished_when_it_is_resumed(store: FleetStore) -> None:
+    """Nobody would run it: it stood as running for ever."""
+    known = {f"fix-{number}": FixFacts(state=FixState.FIXED) for number in range(3)}
+    steering.pause(store, NAME)
+    assert steering.resume(store, NAME, known.get, ADA) == 0
+    assert (store.campaign(NAME).state, store.campaign(NAME).said) == (CampaignState.FINISHED, ADA)
+
+
 @pytest.mark.parametrize("how", [steering.pause, steering.cancel])
 def test_there_must_be_such_a_campaign(store: FleetStore, how: object) -> None:
     with pytest.raises(CampaignError, match="no campaign 'other'"):
