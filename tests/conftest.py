@@ -190,6 +190,8 @@ def _move_home() -> Path:
     home = Path(tempfile.mkdtemp(prefix="fallback-tier-home-"))
     for name in _SETTINGS:
         os.environ.pop(name, None)
+    # numpy comes along with SQLite's utilities, and a pool of threads that spin in each process and fork.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ["HOME"] = str(home)
     os.environ["PATH"] = _without_shims(os.environ["PATH"])
     (home / "private.txt").write_text("what a sandboxed command must not see\n")
