@@ -1,6 +1,7 @@
 """Real yarn and pnpm over packages that are made up: provisioned once a session, then on loopback only."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,17 @@ from tests.registry.universe import Universe
 
 
 def provisioned(folder: Path, *clients: PinnedClient) -> Path:
-    """The folder with these clients in it; skips, with npm's own words, where they can't be had."""
-    store = ClientStore(SubprocessClients(), folder)
+    """The folder with these clients in it; skips, with npm's own words, where they can't be had.
+
+    npm unpacks each once a session, for all workers; the folder's files are links to those.
+    """
+    shared = ClientStore(SubprocessClients(), Path.home() / "provisioned-clients")
     for client in clients:
         try:
-            store.script(client)
+            shared.script(client)
         except RecipeError as error:
             pytest.skip(error.problem)
+        shutil.copytree(shared.place / client.folder, folder / client.folder, copy_function=os.link)
     return folder
 
 
