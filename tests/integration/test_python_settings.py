@@ -18,6 +18,7 @@ from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.making import MAX_APART
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.installed import Level
 from fallback_tier.affected import Affected
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.sandbox
 MINE = sys.version_info.minor
 #: After the first release of a package in a made-up registry, before its second.
 THE_DAY = "2020-01-01"
+#: Packages of which a project asks for the second release, by their number.
+LATE = [f"late-{number}" for number in range(MAX_APART + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,8 @@ def registry() -> Iterator[Registry]:
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1")
     broken = {"pytest/__init__.py": "", "pytest/__main__.py": "raise SystemExit('too old')\n"}
     good = {"pytest/__init__.py": "", "pytest/__main__.py": "print('pytest 8')\n"}
+    for name in ("right", *LATE):
+        universe.pypi(name, "1.0.0").pypi(name, "1.0.1")
     universe.pypi("pytest", "5.0", files=broken).pypi("pytest", "8.0", files=good)
     for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
         universe.pypi("earlier", "1.0", tag=f"cp3{minor}-none-any")
@@ -111,6 +116,48 @@ def test_else_releases_of_today_are_taken(
     with project(tmp_path, registry, {"requirements.txt": "left\n"}, code) as made:
         assert made.install().is_as_declared
         assert made.installed("left") == ("1.0.1",)
+
+
+def test_what_the_day_can_not_give_is_of_another_and_named(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One package came with the commit, the day after; the others are still of the day."""
+    committed_on(monkeypatch, THE_DAY)
+    with project(tmp_path, registry, {"requirements.txt": "left\nright\nlate-0>=1.0.1\n"}) as made:
+        found = made.install()
+        assert made.installed("left") == ("1.0.0",)
+        assert made.installed("late-0") == ("1.0.1",)
+        assert found.in_words == f"everything, from releases up to {THE_DAY}, but for late-0"
+
+
+def test_a_set_of_many_days_is_of_today(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_on(monkeypatch, THE_DAY)
+    asked = "".join(f"{name}>=1.0.1\n" for name in LATE)
+    with project(tmp_path, registry, {"requirements.txt": f"left\n{asked}"}) as made:
+        assert made.install().is_as_declared
+        assert made.installed("left") == ("1.0.1",)
+
+
+@pytest.mark.parametrize(
+    ("patch", "is_alike"),
+    [("left\nright\nlate-0>=1.0.1\nlatest\n", True), ("left\nlatest\n", False)],
+)
+def test_a_patched_tree_is_of_the_day_but_for_the_same(
+    tmp_path: Path,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    patch: str,
+    is_alike: bool,
+) -> None:
+    """Where it is not, what runs in the two can't be compared, and the verdicts say so."""
+    committed_on(monkeypatch, THE_DAY)
+    files = {"requirements.txt": "left\nright\nlate-0>=1.0.1\n"}
+    with project(tmp_path, registry, files, changes={"requirements.txt": patch}) as made:
+        made.install()
+        assert made.installed("left") == ("1.0.0",)
+        assert (made.otherwise() == "") is is_alike
 
 
 def test_what_our_python_can_not_have_is_had_with_another(

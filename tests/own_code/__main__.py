@@ -64,7 +64,8 @@ def _keep(result: Result, known: dict[Key, Result], folder: Path) -> None:
     What another run (of another label) wrote meanwhile is kept.
     """
     known |= {(row.label, row.name): row for row in report.read(folder)}
-    known[(result.label, result.name)] = result
+    key = (result.label, result.name)
+    known[key] = result.beside(known.get(key))
     report.write(known.values(), folder, report.read_drawn())
 
 
@@ -115,7 +116,11 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = tool_options("python -m tests.own_code", __doc__, report.FOLDER)
-    parser.add_argument("--skip-wrong", action="store_true", help="true fixes only: (a) to (c)")
+    parser.add_argument(
+        "--skip-wrong",
+        action="store_true",
+        help="true fixes only: (a) to (c); the wrong answers of an earlier run stay, with its day",
+    )
     parser.add_argument(
         "--remake",
         action="store_true",

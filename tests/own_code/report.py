@@ -194,13 +194,33 @@ def _made(rows: Sequence[Result]) -> str:
     long = sorted({row.name for row in rows if row.plan.bytes > _LONG_PLAN_BYTES})
     inexact = sorted({row.name for row in rows if row.plan.exact is False})
     message = f"not so in {', '.join(inexact)}" if inexact else "so in every case"
-    return made_of(rows) + (
-        "\n\nThat the edits leave upstream's files to the byte is checked where the fix's commit is "
-        f"at hand: {message}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
-        f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "
-        f"{', '.join(absent) or 'none'}.\n`results.jsonl` has a row a case and label; "
-        "`python -m tests.own_code --check` says whether page, rows and cases\nstill fit.\n"
+    return (
+        made_of(rows)
+        + _apart(rows)
+        + (
+            "\n\nThat the edits leave upstream's files to the byte is checked where the fix's commit is "
+            f"at hand: {message}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
+            f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "
+            f"{', '.join(absent) or 'none'}.\n`results.jsonl` has a row a case and label; "
+            "`python -m tests.own_code --check` says whether page, rows and cases\nstill fit.\n"
+        )
     )
+
+
+def _apart(rows: Sequence[Result]) -> str:
+    """Rows of which the true fix was run without the wrong answers."""
+    earlier = [f"{row.name} ({row.made}; {row.wrong_of})" for row in rows if row.wrong_of]
+    latest = _of(rows, labels_of(rows)[-1])
+    none = [row.name for row in latest if row.wrong_skipped and not row.wrong]
+    messages = []
+    if earlier:
+        messages.append(
+            "Two runs, of the true fix and, earlier, of the wrong answers, whose ends and retry prompts "
+            f"those are: {', '.join(earlier)}."
+        )
+    if none:
+        messages.append(f"No wrong answers were given: {', '.join(none)}.")
+    return "".join(f"\n\n{message}" for message in messages)
 
 
 def check(

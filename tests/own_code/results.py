@@ -87,11 +87,23 @@ class Result(Frozen):
     first: Shown | None
     retries: tuple[Shown, ...] = ()
     wrong: tuple[WrongEnd, ...] = ()
+    #: This run gave the true fix alone.
     wrong_skipped: bool = False
+    #: Then the day of the run that ``wrong`` and ``retries`` are of; empty: there was none.
+    wrong_of: str = ""
     seconds: float = 0.0
     made: str = ""
     tool: str = ""
     tools: dict[str, str] = {}  # noqa: RUF012 (frozen)
+
+    def beside(self, former: "Result | None") -> "Result":
+        """With the wrong answers, and the retry prompts, of an earlier run of the same case, where this one
+        gave the true fix alone."""
+        if former is None or not self.wrong_skipped or self.case_sha256 != former.case_sha256:
+            return self
+        day = former.wrong_of if former.wrong_skipped else former.made
+        kept = {"wrong": former.wrong, "retries": former.retries, "wrong_of": day}
+        return self.model_copy(update=kept) if day else self
 
     @property
     def proved(self) -> bool:

@@ -90,6 +90,40 @@ def test_the_true_fix_without_a_proof_must_not_be_called_fixed() -> None:
     assert row("a", plain=End(code=0, outcome="verified")).false_fixed == 1
 
 
+def test_a_true_fix_that_is_run_alone_keeps_the_wrong_answers_and_their_day() -> None:
+    ends = (wrong(with_proof=True, code=3), wrong(with_proof=False, code=8))
+    former = row("a", stopped=STOPPED, wrong=ends, retries=(SEEN,), made="2026-01-01")
+    alone = row("a", wrong_skipped=True, made="2026-02-02")
+    again = alone.beside(former)
+    assert again.proved
+    assert (again.wrong, again.retries, again.wrong_of) == (ends, (SEEN,), "2026-01-01")
+    assert alone.beside(again) == again
+    page = report.render([again])
+    assert "a (2026-02-02; 2026-01-01)" in page
+    assert "No wrong answers" not in page
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        None,
+        row("a", wrong_skipped=True, made="2026-01-01"),
+        row("a", case_sha256="2" * 64, wrong=(wrong(with_proof=True, code=3),), made="2026-01-01"),
+    ],
+)
+def test_else_it_has_none_and_the_page_says_so(former: Result | None) -> None:
+    alone = row("a", wrong_skipped=True, made="2026-02-02")
+    assert alone.beside(former) == alone
+    assert "No wrong answers were given: a." in report.render([alone])
+
+
+def test_a_run_with_wrong_answers_keeps_its_own() -> None:
+    whole = row("a", made="2026-02-02")
+    assert (
+        whole.beside(row("a", wrong=(wrong(with_proof=True, code=3),), made="2026-01-01")) == whole
+    )
+
+
 def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
     rows = (row("a"), row("b", half=Half.SET_ASIDE), row("a", "baseline"))
     drawn = [{"record": "CVE-1", "outcome": "case"}, {"record": "CVE-2", "outcome": "no test"}]

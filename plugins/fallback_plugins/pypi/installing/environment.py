@@ -6,6 +6,7 @@ The environment lies in the cache, read-only to what runs inside; ``making`` mak
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import Distribution
@@ -35,7 +36,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 11
+_FORMAT = 12
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -238,7 +239,9 @@ class Environment:
         until = self._day
         suited = pythons.suited(asked_python(self._manifests.own))
         found = [Setting(python, until) for python in suited]
-        return [*found, Setting(suited[0])] if until else found
+        if not until:
+            return found
+        return [*found, *(replace(one, but_for=True) for one in found), Setting(suited[0])]
 
     @cached_property
     def _base(self) -> "Environment | None":

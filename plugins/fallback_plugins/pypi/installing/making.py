@@ -4,6 +4,7 @@ Everything here runs outside the sandbox over copies of the manifests and takes 
 (``--no-build``): no source distribution and no local project is built, so no target's code runs.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,18 +27,43 @@ from fallback_tier.gate_ports import GateContext
 _NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
 
 
+#: Packages that may be of another day where the rest is of one: a helper that had no wheel yet, one that
+#: the project released together with itself. A set with more of them is none of that day.
+MAX_APART = 3
+
+#: uv's own hints beside a resolution that failed: what has no release that serves before the day, or none
+#: with a wheel.
+_NOT_OF_THE_DAY = re.compile(
+    r"\bhint: (?:`([\w.-]+)` was filtered by `exclude-newer`|Wheels are required for `([\w.-]+)`)"
+)
+
+_APART = "but for "
+
+#: A day after every release; uv refuses ones that no calendar has.
+_ANY_DAY = "9999-01-01T00:00:00Z"
+
+
 @dataclass(frozen=True)
 class Setting:
-    """With which Python, and with releases up to which day (``2022-05-27``; empty: all)."""
+    """With which Python, and with releases up to which day (``2022-05-27``; empty: all).
+
+    ``but_for``: up to MAX_APART packages that the day can't give may be of any day.
+    """
 
     python: Path
     until: str = ""
+    but_for: bool = False
 
     @property
     def how(self) -> tuple[str, ...]:
         """What is unusual in it, for the record."""
         other = () if self.python == ours() else (f"on Python 3.{minor_of(self.python)}",)
         return (*other, *([f"from releases up to {self.until}"] if self.until else []))
+
+    def is_of(self, how: Sequence[str]) -> bool:
+        """Was what is there so installed in this setting?"""
+        usual = tuple(word for word in how if not word.startswith(_APART))
+        return self.how == usual and self.but_for == (len(usual) < len(how))
 
 
 def as_base(
@@ -52,7 +78,7 @@ def as_base(
     """
     if there is None:
         return settings, ()
-    alike = [one for one in settings if one.how == there.how] or settings[:1]
+    alike = [one for one in settings if one.is_of(there.how)] or settings[:1]
     other = there.level is Level.EVERYTHING and there.how
     return alike, [one for one in settings if other and one not in alike]
 
@@ -88,6 +114,8 @@ class _Making:
         self._scratch = scratch
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
+        #: What uv said of each setting's failed resolutions.
+        self._refusals: dict[Setting, list[str]] = {}
 
     def make(
         self,
@@ -105,7 +133,7 @@ class _Making:
         for setting in settings if plan.everything else ():
             found = self._whole(plan, setting, is_first=setting is settings[0])
             if found is not None and (not setting.how or starts(self._made)):
-                return replace(found, how=setting.how)
+                return replace(found, how=(*setting.how, *found.how))
         return None
 
     def _part(
@@ -122,14 +150,39 @@ class _Making:
 
     def _whole(self, plan: InstallPlan, setting: Setting, *, is_first: bool) -> Installed | None:
         try:
+            if setting.but_for:
+                return self._but_for(plan, setting)
             return install_whole(plan, self._start(setting), self._write)
         except ToolFailedError:
             if is_first:
                 raise
             return None  # a Python that does not work is treated as not installed
 
-    def _start(self, setting: Setting) -> Uv:
-        """A new environment, and what runs uv on it."""
+    def _but_for(self, plan: InstallPlan, setting: Setting) -> Installed | None:
+        """All of it, from the day but for what uv says that the day can't give."""
+        apart = self._not_of_the_day(replace(setting, but_for=False))
+        while apart is not None and len(apart) <= MAX_APART:
+            found = install_whole(plan, self._start(setting, apart), self._write)
+            if found is not None:
+                if apart and len(plan.there()) <= 2 * len(apart):
+                    return None  # the greater part is of any day
+                return replace(found, how=(_APART + ", ".join(apart),) if apart else ())
+            more = self._not_of_the_day(setting)
+            apart = (
+                None if not more or set(more) <= set(apart) else (*dict.fromkeys((*apart, *more)),)
+            )
+        return None
+
+    def _not_of_the_day(self, setting: Setting) -> tuple[str, ...] | None:
+        """Packages by uv's hints; none where the setting was not tried, None where it told of none."""
+        if setting not in self._refusals:
+            return ()
+        hints = _NOT_OF_THE_DAY.findall("\n".join(self._refusals[setting]))
+        return tuple(dict.fromkeys(later or built for later, built in hints)) or None
+
+    def _start(self, setting: Setting, apart: Sequence[str] = ()) -> Uv:
+        """A new environment, and what runs uv on it. ``apart``: what may be of any day."""
+        refusals = self._refusals[setting] = []
         options = ["--no-project", "--relocatable", "--clear", "--python", str(setting.python)]
         result = self._uv(["venv", *options, str(self._made)])
         if not result.ok:
@@ -142,7 +195,10 @@ class _Making:
 
         def uv(words: Sequence[str]) -> CommandResult:
             until = f"{setting.until}T23:59:59Z" if setting.until else ""
-            done = self._uv([*words, *_NEVER_BUILT, "--python", python], until)
+            free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
+            done = self._uv([*words, *free, *_NEVER_BUILT, "--python", python], until)
+            if not done.ok:
+                refusals.append(done.output)
             return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
 
         return uv
