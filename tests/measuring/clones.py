@@ -1,7 +1,8 @@
 """A public repository at a commit, from a local clone where there is one."""
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 #: One git command; a whole clone over a slow line is the longest.
@@ -40,13 +41,16 @@ def _without_absent(root: Path) -> tuple[str, ...]:
     absent = tuple(filter(None, message.split("\0")))
     if absent:
         git(root, "rm", "-q", "--cached", "--", *absent)
-        commit(root, "Without files that the clone lacks")
+        # Of the same day: what a tool does with old code is measured, not what with today's.
+        day = git(root, "show", "-s", "--format=%cI").decode().strip()
+        commit(root, "Without files that the clone lacks", day)
     return absent
 
 
-def commit(root: Path, message: str) -> None:
-    """Commit what is staged. Raises RuntimeError."""
-    git(root, *_WHO, "commit", "-q", "--no-verify", "-m", message)
+def commit(root: Path, message: str, day: str | None = None) -> None:
+    """Commit what is staged; ``day``: another than today, for git. Raises RuntimeError."""
+    env = None if day is None else {**os.environ, "GIT_COMMITTER_DATE": day}
+    git(root, *_WHO, "commit", "-q", "--no-verify", "-m", message, env=env)
 
 
 def copy(root: Path, place: Path) -> Path:
@@ -61,10 +65,10 @@ def copy(root: Path, place: Path) -> Path:
     return place
 
 
-def git(cwd: Path, *arguments: str) -> bytes:
+def git(cwd: Path, *arguments: str, env: Mapping[str, str] | None = None) -> bytes:
     """What git prints. Raises RuntimeError with its own words."""
     command: Sequence[str] = ("git", *arguments)
-    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=_GIT_TIMEOUT_S)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=_GIT_TIMEOUT_S, env=env)
     if done.returncode != 0:
         message = " ".join(done.stderr.decode("utf-8", "replace").split())
         raise RuntimeError(f"git {arguments[0]}: {message[-300:]}")

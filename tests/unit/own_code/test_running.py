@@ -76,6 +76,8 @@ def test_a_file_that_the_clone_lacks_is_taken_away(tmp_path: Path) -> None:
     assert checkout.absent == ("right.py",)
     assert git(checkout.root, "status", "--porcelain") == ""
     assert git(checkout.root, "rev-parse", "HEAD^").strip() == case.commit
+    day, ours = git(checkout.root, "log", "-2", "--format=%cs").split()
+    assert day == ours
     assert "right.py" not in checkout.tracked
 
 
