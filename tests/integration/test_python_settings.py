@@ -34,6 +34,8 @@ MINE = sys.version_info.minor
 THE_DAY = "2020-01-01"
 #: Packages of which a project asks for the second release, by their number.
 LATE = [f"late-{number}" for number in range(MAX_APART + 1)]
+#: More than twice as many that it asks for without one: the greater part.
+OF_THE_DAY = [f"early-{number}" for number in range(2 * len(LATE) + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def registry() -> Iterator[Registry]:
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1")
     broken = {"pytest/__init__.py": "", "pytest/__main__.py": "raise SystemExit('too old')\n"}
     good = {"pytest/__init__.py": "", "pytest/__main__.py": "print('pytest 8')\n"}
-    for name in ("right", *LATE):
+    for name in ("right", *OF_THE_DAY, *LATE):
         universe.pypi(name, "1.0.0").pypi(name, "1.0.1")
     universe.pypi("pytest", "5.0", files=broken).pypi("pytest", "8.0", files=good)
     for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
@@ -134,7 +136,7 @@ def test_a_set_of_many_days_is_of_today(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed_on(monkeypatch, THE_DAY)
-    asked = "".join(f"{name}>=1.0.1\n" for name in LATE)
+    asked = "".join([*(f"{name}>=1.0.1\n" for name in LATE), *(f"{one}\n" for one in OF_THE_DAY)])
     with project(tmp_path, registry, {"requirements.txt": f"left\n{asked}"}) as made:
         assert made.install().is_as_declared
         assert made.installed("left") == ("1.0.1",)

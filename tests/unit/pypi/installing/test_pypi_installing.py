@@ -1,6 +1,7 @@
 """What can be had of a project's lines is installed, and each that can't is named."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import MAX_TRIES, InstallPlan, Step, install, reason
+from fallback_plugins.pypi.installing.making import Setting, as_base
 from fallback_plugins.pypi.manifests.groups import of_extra
-from fallback_plugins.shared.installed import Level
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 
@@ -123,3 +125,14 @@ def test_the_reason_is_uvs_own_without_what_it_draws() -> None:
     assert reason(message) == (
         "Because coverage==5.0.4 has no usable wheels, your requirements are unsatisfiable."
     )
+
+
+@pytest.mark.parametrize("but_for", [False, True])
+def test_a_patched_tree_is_made_in_its_base_commits_setting_first(but_for: bool) -> None:
+    day = [Setting(Path(f"/bin/python3.{minor}"), "2023-12-18") for minor in (9, 10)]
+    settings = [*day, *(replace(one, but_for=True) for one in day), Setting(day[0].python)]
+    meant = settings[3] if but_for else settings[1]
+    how = (*meant.how, *(["but for ffmpy"] if but_for else []))
+    alike, others = as_base(settings, Installed(Level.EVERYTHING, how=how))
+    assert alike == [meant]
+    assert others == [one for one in settings if one != meant]
