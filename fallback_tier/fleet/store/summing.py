@@ -36,12 +36,14 @@ class Reason(Frozen):
 
 class StuckKind(StrEnum):
     """``left``: running by the list, and no runner has it; ``long``: running for far longer than others;
-    ``again``: it waits for another start, for a reason; ``asks``: it waits for a person."""
+    ``again``: it waits for another start, for a reason; ``asks``: it waits for a person; ``undelivered``:
+    it is proved, and its patch is not where it was asked for."""
 
     LEFT = "left"
     LONG = "long"
     AGAIN = "again"
     ASKS = "asks"
+    UNDELIVERED = "undelivered"
 
 
 class Stuck(Frozen):
@@ -124,6 +126,10 @@ def stuck(reader: FleetReader, name: str) -> tuple[Stuck, ...]:
         *_of(StuckKind.LONG, long),
         *_of(StuckKind.AGAIN, again),
         *(Stuck(kind=StuckKind.ASKS, fix=it, since=it.ended_at) for it in asks),
+        *(
+            Stuck(kind=StuckKind.UNDELIVERED, fix=it, since=it.ended_at)
+            for it in reader.undelivered(name, MAX_STUCK)
+        ),
     )
 
 

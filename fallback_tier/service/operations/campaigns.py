@@ -38,6 +38,7 @@ _STUCK_SAYS = {
     StuckKind.LONG: "It runs for far longer than others did.",
     StuckKind.AGAIN: "It waits for another start.",
     StuckKind.ASKS: "It waits for a person's decision.",
+    StuckKind.UNDELIVERED: "It is proved, and its patch is not where it was asked for.",
 }
 
 
@@ -81,7 +82,8 @@ class Campaign(Frozen):
 
 
 class CampaignFix(Frozen):
-    """A fix of a campaign. ``usd`` None: its price is not known."""
+    """A fix of a campaign. ``usd`` None: its price is not known; ``branch``: where its patch was
+    committed."""
 
     fix_id: str
     number: int
@@ -97,6 +99,7 @@ class CampaignFix(Frozen):
     priority: float
     started_at: str | None
     ended_at: str | None
+    branch: str | None
 
 
 class StuckFix(Frozen):

@@ -101,3 +101,19 @@ def test_what_waits_with_a_reason_or_for_a_person_is_stuck(store: FleetStore) ->
         (StuckKind.ASKS, "fix-3", at(20)),
         (StuckKind.ASKS, "fix-2", at(10)),
     ]
+
+
+def test_what_is_proved_and_not_delivered_is_stuck(store: FleetStore) -> None:
+    broken = {"why": "not_delivered", "sentence": "The branch can't be made.", "ended_at": at(60)}
+    store.create(
+        planned(
+            [
+                fix(0, "a", state="partly", **broken),
+                fix(1, "b", state="fixed", ended_at=at(60)),
+                fix(2, "c", state="queued", **broken),
+            ]
+        )
+    )
+    kinds = [(it.kind, it.fix.fix_id, it.since) for it in stuck(store, NAME)]
+    assert (StuckKind.UNDELIVERED, "fix-0", at(60)) in kinds
+    assert [it for it in kinds if it[0] is StuckKind.UNDELIVERED] == kinds[-1:]
