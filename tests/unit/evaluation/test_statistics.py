@@ -1,10 +1,11 @@
 """Intervals and tests against scipy's, and what they must never say."""
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from fallback_eval.statistics import bootstrap, holm, randomisation
 
@@ -12,10 +13,21 @@ RANDOM = np.random.RandomState(3)
 SHARES = RANDOM.beta(2, 2, 60)
 OTHER = np.clip(SHARES + RANDOM.normal(-0.02, 0.15, 60), 0, 1)
 
+SCIPYS = pytest.mark.xdist_group("scipy")
+
 values = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
 
-def test_interval_as_scipys() -> None:
+@pytest.fixture(scope="module")
+def stats() -> ModuleType:
+    """scipy's: a second of imports, which every worker would have to collect this module."""
+    from scipy import stats
+
+    return stats
+
+
+@SCIPYS
+def test_interval_as_scipys(stats: ModuleType) -> None:
     found = bootstrap(list(SHARES))
     assert found is not None
     theirs = stats.bootstrap(
@@ -25,7 +37,8 @@ def test_interval_as_scipys() -> None:
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.003)
 
 
-def test_p_value_as_scipys() -> None:
+@SCIPYS
+def test_p_value_as_scipys(stats: ModuleType) -> None:
     theirs = stats.permutation_test(
         (SHARES, OTHER),
         lambda one, other, axis: np.mean(one - other, axis=axis),

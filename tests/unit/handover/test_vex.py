@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory, Staying, bundle, parse_advisory
@@ -25,6 +24,8 @@ from tests.unit.handover.verified import (
     remediation,
     verified,
 )
+
+pytestmark = pytest.mark.xdist_group("cyclonedx")
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 COMMIT = "c" * 40
@@ -62,6 +63,9 @@ def problems_of(document: dict[str, Any]) -> list[str]:
 
 def schema_problem(document: dict[str, Any]) -> object:
     """By the schema that CycloneDX publishes."""
+    # 1.4 s of grammars, which every worker would build to collect this module.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     return JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
 
 
