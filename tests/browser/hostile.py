@@ -15,7 +15,7 @@ from fallback_audit.events import (
     ReviewDecided,
 )
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.ports import Scope
+from fallback_audit.ports import Record, Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, ReviewVerdict
 from fallback_tier.fleet.model import CampaignState, FleetFix, Said
@@ -92,8 +92,8 @@ def write_hostile(state: Path, lines: Sequence[str]) -> list[tuple[str, str]]:
                 fix_id=f"fix-hostile-{number}", gate_transition_id=_cut(" ".join(some), 500)
             )
             digest = evidence.put("\n".join(some).encode("utf-8", "replace"))
-            for event in _events(some, evidence, digest, answered=bool(number % 2)):
-                store.append(scope, event)
+            events = _events(some, evidence, digest, answered=bool(number % 2))
+            store.append_all([Record(scope, event) for event in events])
             made.append((scope.fix_id, digest))
     return made
 

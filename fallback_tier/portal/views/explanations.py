@@ -75,7 +75,7 @@ def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_pa
     for gate, status in verdicts.items():
         if status in (GateStatus.FAILED, GateStatus.UNDECIDED):
             left.append(_OPEN.get(gate, f"what gate {gate} looks at"))
-    also = f" Skipped: {', '.join(gate.replace('_', ' ') for gate in skipped)}." if skipped else ""
+    also = f" Gates skipped: {', '.join(skipped)}." if skipped else ""
     if not left:
         return f"What ran passed on the patch asked about; something else is asked.{also}"
     return f"Not proved: {_listed(list(dict.fromkeys(left)))}.{also}"

@@ -27,7 +27,7 @@ def test_the_demo_asks_what_there_is_to_decide(tmp_path: Path) -> None:
         "intranet": "model_unavailable",
         "archive": "budget_exhausted",
     }
-    assert "Not proved: that the flaw is gone and that the tests pass. Skipped: " in page
+    assert "Not proved: that the flaw is gone and that the tests pass. Gates skipped: " in page
     assert "test_value (tests.test_knobfile.KnobfileTest.test_value) AssertionError: " in page
     assert report["ok"]
     assert report["uncovered_events"] == 0

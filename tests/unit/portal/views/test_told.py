@@ -24,13 +24,16 @@ def test_every_failure_has_words(kind: FailureKind) -> None:
         ({"tests": PASSED}, "Not proved: that the flaw is gone."),
         (
             {"tests": FAILED, "lint": SKIPPED},
-            "Not proved: that the flaw is gone and that the tests pass. Skipped: lint.",
+            "Not proved: that the flaw is gone and that the tests pass. Gates skipped: lint.",
         ),
         ({"proof": PASSED, "tests": FAILED}, "Not proved: that the tests pass."),
         ({"proof": FAILED}, "Not proved: that the flaw is gone."),
         (
             {"proof": PASSED, "not_vulnerable": SKIPPED},
-            "What ran passed on the patch asked about; something else is asked. Skipped: not vulnerable.",
+            (
+                "What ran passed on the patch asked about; something else is asked. "
+                "Gates skipped: not_vulnerable."
+            ),
         ),
     ],
 )
