@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fallback_audit.frozen import Frozen
-from fallback_tier.fleet.model import FleetFix, Risk
+from fallback_tier.fleet.model import NOT_DELIVERED, FleetFix, Risk
 
 #: Points of a priority, 100 together. What is known to be exploited comes before any score.
 KEV_POINTS, SEVERITY_POINTS, EPSS_POINTS = 40.0, 40.0, 20.0
@@ -91,7 +91,9 @@ def may_start(
 
 
 def _may_still_use(one: FleetFix, limits: StartLimits) -> int:
-    """Beyond what it has used in earlier runs, which counts already."""
+    """Beyond what it has used in earlier runs, which counts already. What is proved asks no model."""
+    if one.why == NOT_DELIVERED:
+        return 0
     return max(0, (cap_of(one, limits) or 0) - (one.cost or 0))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fallback_tier.fleet.delivering import as_listed
 from fallback_tier.fleet.model import CampaignState, FixFacts
 from fallback_tier.fleet.newer import is_newer, worth_reading
 from fallback_tier.fleet.store.store import FleetStore
@@ -24,8 +25,8 @@ def refresh(
     or (None) all that are escalated. Returns how many go on: they are queued, and a runner starts them."""
     go_on = 0
     for fix in worth_reading(store, name, only):
-        now = facts(fix.fix_id)
-        if now is None or not is_newer(fix, now):
+        known = facts(fix.fix_id)
+        if known is None or not is_newer(fix, now := as_listed(fix, known)):
             continue
         if now.state is not None:
             store.end(fix.fix_id, None, now)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
+from fallback_tier.fleet.delivering import CANCELLED, CUT_OFF, undelivered
 from fallback_tier.fleet.engine import EngineState, FleetEngine, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState, FleetFix
 from fallback_tier.fleet.order import FixOrder, order_of
@@ -202,24 +203,21 @@ class Runner:
         if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
             self._store.end(fix.fix_id, self._holder, facts)
         elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
-            self._again(fix, problem, not_before=self._store.clock() + PAUSE_S)
+            why = problem.model_copy(update={"code": NOT_DELIVERED})
+            self._again(fix, why, not_before=self._store.clock() + PAUSE_S)
         elif found.phase is Phase.FAILED:
-            self._not_delivered(fix, facts, problem)
+            self._store.end(fix.fix_id, self._holder, undelivered(facts, problem))
         elif fix.takes >= MAX_TAKES:
-            self._not_delivered(fix, facts, _died(fix.takes))
+            self._store.end(fix.fix_id, self._holder, undelivered(facts, _died(fix.takes)))
         elif cancelling:
-            self._not_delivered(fix, facts, _CANCELLED)
+            self._store.end(fix.fix_id, self._holder, undelivered(facts, CANCELLED))
         else:
+            facts = undelivered(facts, CUT_OFF)
             self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
 
     def _is_to_deliver(self, facts: FixFacts) -> bool:
         has_patch = facts.state is not None and facts.state.has_patch
         return has_patch and self._campaign.delivery.is_asked
-
-    def _not_delivered(self, fix: FleetFix, facts: FixFacts, why: Problem | None) -> None:
-        sentence = None if why is None else f"{why.problem} {why.next_step}"
-        update = {"why": NOT_DELIVERED, "sentence": sentence}
-        self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
 
     def _end(
         self, fix: FleetFix, facts: FixFacts, state: FixState, why: Problem | None = None
@@ -274,14 +272,8 @@ class Runner:
             self._store.end(fix.fix_id, self._holder, facts)
         elif found.phase is Phase.UNKNOWN:
             takes = max(0, fix.takes - 1)
+            facts = facts if facts.state is None else undelivered(facts, CUT_OFF)
             self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
-
-
-_CANCELLED = Problem(
-    code=NOT_DELIVERED,
-    problem="The campaign was cancelled before its patch was delivered.",
-    next_step="`fleet resume`, then `fleet run`.",
-)
 
 
 def _died(takes: int) -> Problem:

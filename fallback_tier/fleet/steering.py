@@ -1,5 +1,6 @@
 """What is to become of a campaign: paused, cancelled, going on. For commands and for the service."""
 
+from fallback_tier.fleet.delivering import as_listed
 from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, Said
 from fallback_tier.fleet.refreshing import Facts, refresh
 from fallback_tier.fleet.refusals import CampaignError
@@ -32,15 +33,15 @@ def resume(store: FleetStore, name: str, facts: Facts, said: Said | None = None)
     for state in (FixState.FAILED, FixState.CANCELLED):
         while found := store.fixes(name, state=state):
             for fix in found:
-                known = facts(fix.fix_id) or FixFacts()
+                known = as_listed(fix, facts(fix.fix_id) or FixFacts())
                 if known.state is not None:
                     store.end(fix.fix_id, None, known)
                 else:
                     again += store.queue_again(fix.fix_id, known)
     while waiting := store.undelivered(name):
-        again += sum(
-            store.queue_again(fix.fix_id, facts(fix.fix_id) or FixFacts()) for fix in waiting
-        )
+        for fix in waiting:
+            known = as_listed(fix, facts(fix.fix_id) or FixFacts())
+            again += store.queue_again(fix.fix_id, known)
     is_over = store.campaign(name).is_over
     stands = CampaignState.FINISHED if is_over else CampaignState.RUNNING
     store.set_state(name, stands, came_from=list(CampaignState), said=said)

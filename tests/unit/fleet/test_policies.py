@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.fleet.model import FixState, FleetFix, Risk
+from fallback_tier.fleet.model import NOT_DELIVERED, FixState, FleetFix, Risk
 from fallback_tier.fleet.policies import (
     MAX_BACKOFF_S,
     SHARE_POINTS,
@@ -210,3 +210,9 @@ def test_a_cap_that_a_person_raised_counts() -> None:
     assert cap_of(fix(0, cap=3), limits) == 5
     assert may_start([fix(0, cap=9)], [], 12, limits, 0.0) == []
     assert may_start([fix(0)], [], 12, limits, 0.0) == [fix(0)]
+
+
+def test_a_delivery_needs_no_money() -> None:
+    limits = StartLimits(fixes_at_once=2, cap=20, fix_cap=5)
+    proved = fix(0, "a", cost=3, why=NOT_DELIVERED)
+    assert may_start([fix(1, "b"), proved], [], 20, limits, 0.0) == [proved]

@@ -455,6 +455,7 @@ def test_who_died_between_a_proof_and_its_delivery_is_followed(delivering: Bench
     bench.engine.room = 0
     bench.runner.step()
     assert bench.states() == ["queued", "escalated", "queued"]
+    assert bench.store.fixes(NAME)[0].why == NOT_DELIVERED
     bench.engine.room = 1
     bench.runner.step()
     assert bench.engine.submitted[2:] == ["fix-0"]
@@ -517,3 +518,45 @@ def test_a_cancelled_campaign_says_what_it_did_not_deliver(delivering: Bench) ->
     delivering.runner.step()
     assert delivering.states() == ["fixed", "cancelled", "cancelled"]
     assert [one.fix_id for one in delivering.store.undelivered(NAME)] == ["fix-0"]
+
+
+@pytest.mark.parametrize("how", ["cut off", "passing"])
+def test_what_waits_for_its_delivery_stays_undelivered_in_a_cancelled_campaign(
+    delivering: Bench, how: str
+) -> None:
+    """The record says that it is fixed: the list must not forget that nobody has its patch."""
+    bench = delivering
+    bench.runner.step()
+    bench.record["fix-0"] = FIXED
+    away = Problem(code="disk", problem="The disk is full.", next_step="Free some.")
+    if how == "passing":
+        bench.say("fix-0", Phase.FAILED, away)
+    else:
+        bench.say("fix-0", Phase.UNKNOWN)
+    bench.engine.room = 0
+    bench.runner.step()
+    steering.cancel(bench.store, NAME)
+    refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-0"}))
+    (found,) = bench.store.undelivered(NAME)
+    assert (found.fix_id, found.state) == ("fix-0", FixState.FIXED)
+    bench.record["fix-1"] = FixFacts()
+    assert steering.resume(bench.store, NAME, bench.record.get) == 2  # fix-2 as well
+    assert bench.states() == ["queued", "running", "queued"]
+
+
+def test_a_cancelled_fix_that_waited_for_its_delivery_is_resumed(delivering: Bench) -> None:
+    bench = delivering
+    bench.runner.step()
+    bench.record["fix-0"] = FIXED
+    bench.say("fix-0", Phase.UNKNOWN)
+    bench.engine.room = 0
+    bench.runner.step()
+    steering.cancel(bench.store, NAME)
+    steering.resume(bench.store, NAME, bench.record.get)
+    assert bench.states()[0] == "queued"
+    # Somebody has done it by hand: it is on record.
+    steering.cancel(bench.store, NAME)
+    bench.record["fix-0"] = FIXED.model_copy(update={"branch": "fallback-tier/TEST-0"})
+    refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-0"}))
+    assert bench.store.undelivered(NAME) == ()
+    assert bench.states()[0] == "fixed"
