@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.hostile.fleet.judging import Row
 
@@ -34,6 +35,8 @@ programs wanted.
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
 {table}
 {skipped}
+Of builds before it, which are not in the table:{before}.
+
 *resumed*: how often somebody went on with a fix from the record. *lost*: it has not ended, or without
 what it is to end with. *twice paid*: the record has more answers of the model than an undisturbed fix
 has. A call that was cut off before its answer may have been billed; it is booked at its pre-charge.
@@ -80,23 +83,50 @@ def build() -> str:
     return digest.hexdigest()[:12]
 
 
-def earlier(data: Path, build: str) -> list[Run]:
-    """Runs of this build that are kept."""
+class Before(NamedTuple):
+    """What the runs of an earlier build came to."""
+
+    build: str
+    faults: int
+    fixes: int
+    ok: bool
+
+
+class Kept(NamedTuple):
+    """Of one build, and of those before it."""
+
+    runs: list[Run]
+    before: list[Before]
+
+
+def earlier(data: Path, build: str) -> Kept:
+    """What is kept of this build, and of others."""
     if not data.exists():
-        return []
+        return Kept([], [])
     kept = json.loads(data.read_text())
-    return [_run(one) for one in kept["runs"]] if kept["build"] == build else []
+    runs = [_run(one) for one in kept["runs"]]
+    before = [Before(**one) for one in kept["before"]]
+    if kept["build"] == build:
+        return Kept(runs, before)
+    rows = summed(runs)
+    faults, fixes = sum(row.faults for row in rows), sum(row.fixes for row in rows)
+    return Kept([], [*before, Before(kept["build"], faults, fixes, all(row.ok for row in rows))])
 
 
 def keep(data: Path, page: Path, build: str, run: Run) -> None:
     """This run as it is now, beside the others of this build; each file whole, or as it was. Several may
     run at once."""
     with _alone(data.parent):
-        others = [one for one in earlier(data, build) if one.name != run.name]
+        kept = earlier(data, build)
+        others = [one for one in kept.runs if one.name != run.name]
         runs = sorted([*others, run], key=lambda one: one.name)
-        content = {"build": build, "runs": [asdict(one) for one in runs]}
+        content = {
+            "build": build,
+            "runs": [asdict(one) for one in runs],
+            "before": [one._asdict() for one in kept.before],
+        }
         _write(data, json.dumps(content, indent=1) + "\n")
-        _write(page, report(build, runs))
+        _write(page, report(build, runs, kept.before))
 
 
 def summed(runs: Sequence[Run]) -> list[Row]:
@@ -111,7 +141,7 @@ def summed(runs: Sequence[Run]) -> list[Row]:
     return [row for row in total.values() if row.faults]
 
 
-def report(build: str, runs: Sequence[Run]) -> str:
+def report(build: str, runs: Sequence[Run], before: Sequence[Before] = ()) -> str:
     """As it stands in the documentation."""
     rows = summed(runs)
     table = "\n".join(
@@ -133,6 +163,12 @@ def report(build: str, runs: Sequence[Run]) -> str:
         cores=runs[0].cores,
         load=f"{min(run.load[0] for run in runs):.0f} to {max(run.load[1] for run in runs):.0f}",
         table=table,
+        before="".join(
+            f" `{one.build}` {one.faults} faults, {one.fixes} fixes, "
+            f"{'nothing wrong' if one.ok else '**not all as it must be**'};"
+            for one in before
+        ).rstrip(";")
+        or " none",
         skipped="".join(f"\nNot had here: *{kind}*: {why}.\n" for kind, why in reasons.items()),
     )
 

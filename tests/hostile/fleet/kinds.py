@@ -22,6 +22,9 @@ _EVENTS = 18
 _SERVER_KILLS = 5
 _BACKEND_KILLS = 6
 
+#: A process that stood still puts what it has on record within so long (seconds).
+_SAY_S = 20.0
+
 
 def add(fleet: Fleet, *stories: str) -> list[str]:
     """Fixes of these stories."""
@@ -126,21 +129,30 @@ def stopped_workers(world: World, row: Row) -> None:
     """A machine that stands still (SIGSTOP), is taken for lost, and comes back while another goes on"""
     with fleet_of(world, database=True) as fleet:
         (name,) = add(fleet, world.chance.choice(("short", "long")))
-        fleet.scenario.hold_model(name)
+        asks = world.chance.random() < 0.5  # it stands still while the model works, or anywhere
+        if asks:
+            fleet.scenario.hold_model(name)
         fleet.worker("apart-one")
         fleet.start(name)
-        wait_for_events(fleet, name, "ModelCalled")
+        wait_for_events(fleet, name, "ModelCalled" if asks else "FixStarted")
+        if not asks:
+            pause(world, 0.0, 2.0)
         one = fleet.workers.pop("apart-one")
+        fixes = children(one.pid)
         try:
-            stopped = (one.pid, *children(one.pid))
-            for pid in stopped:
+            for pid in (one.pid, *fixes):
                 os.kill(pid, signal.SIGSTOP)
             row.faults += 1
             fleet.worker("apart-two")
-            wait_for_events(fleet, name, "FixResumed")
-            for pid in reversed(stopped):
+            becomes(
+                lambda: _taken_over(fleet, name), "another goes on", patience_s=fleet.patience_s
+            )
+            for pid in fixes:  # before its worker can end it: it has its say first
                 os.kill(pid, signal.SIGCONT)
-            fleet.scenario.let_model_answer(name)
+            if asks:
+                fleet.scenario.let_model_answer(name)
+            wait_until_silent(fixes)
+            os.kill(one.pid, signal.SIGCONT)
             finish(world, row, fleet, [name])
         finally:
             _end(one)
@@ -219,6 +231,25 @@ def goes_on(fleet: Fleet, names: Sequence[str]) -> bool:
 def children(pid: int) -> Sequence[int]:
     """Processes that a worker started itself."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _taken_over(fleet: Fleet, name: str) -> bool:
+    return fleet.phase(name) == "ended" or "FixResumed" in fleet.scenario.kinds_so_far(name)
+
+
+def wait_until_silent(pids: Sequence[int]) -> None:
+    """Until these processes have ended, or waited for their stopped worker for long enough."""
+    until = time.monotonic() + _SAY_S
+    while time.monotonic() < until and any(map(_lives, pids)):
+        time.sleep(0.1)
+
+
+def _lives(pid: int) -> bool:
+    """A process that has ended stays a zombie while its parent is stopped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _end(worker: "subprocess.Popen[str]") -> None:

@@ -33,14 +33,17 @@ def test_runs_of_one_build_add_up(tmp_path: Path) -> None:
     keep(data, page, "one", run(1, server=2, worker=0))
     keep(data, page, "one", run(2, server=2, disk=1))
     keep(data, page, "one", run(1, server=3, worker=0))  # the first has gone on meanwhile
-    kept = earlier(data, "one")
+    kept = earlier(data, "one").runs
     assert [(row.name, row.faults, row.fixes) for row in summed(kept)] == [
         ("kill of server", 5, 2),
         ("kill of disk", 1, 1),
     ]
     assert "**6 faults, 3 fixes; nothing was lost" in page.read_text()
     assert "seeds 1, 2 of build `one`" in page.read_text()
-    assert earlier(data, "another") == []
+    keep(data, page, "two", run(3, disk=7))
+    assert "**7 faults, 1 fixes;" in page.read_text()
+    assert "`one` 6 faults, 3 fixes, nothing wrong." in page.read_text()
+    assert [one.seed for one in earlier(data, "two").runs] == [3]
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -62,7 +63,9 @@ def measure(folder: Path, count: int, *, database: bool) -> list[Woken]:
             fleet.scenario.decide(name)
             fleet.reach("ended", [name])
             found.append(_woken(fleet, name, load))
-            sys.stdout.write(f"{found[-1].workflow_s:.2f} s, {found[-1].process_s:.2f} s\n")
+            sys.stdout.write(
+                f"{found[-1].workflow_s:.2f} s, {found[-1].process_s:.2f} s, load {load:.0f}\n"
+            )
             sys.stdout.flush()
         return found
 
@@ -117,6 +120,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["sqlite", "postgres"])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server and the worker end, too
     figures: dict[str, object] = {}
     for store in ("sqlite", "postgres"):
         if given.only in (None, store):
@@ -124,10 +128,9 @@ def main() -> None:
                 Path(place).chmod(0o755)
                 found = measure(Path(place), given.count, database=store == "postgres")
                 figures[store] = summary(found)
-    text = json.dumps(figures, indent=1) + "\n"
-    sys.stdout.write(text)
-    if given.json:
-        given.json.write_text(text)
+                sys.stdout.write(json.dumps(figures[store]) + "\n")
+                if given.json:
+                    given.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
