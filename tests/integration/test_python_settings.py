@@ -22,6 +22,7 @@ from fallback_plugins.pypi.installing.making import MAX_APART
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.installed import Level
 from fallback_tier.affected import Affected
+from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes import repository
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -297,6 +298,18 @@ def test_releases_of_its_day_that_do_not_start_here_are_not_taken(
         found = made.install()
         assert found.how == ()
         assert (made.installed("left"), made.installed("pytest")) == (("1.0.1",), ("8.0",))
+
+
+def test_a_machine_that_is_busy_chooses_no_other_releases(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it starts is not known in time: then it is taken to start."""
+    committed_on(monkeypatch, THE_DAY)
+    late = CommandResult(argv=("pytest",), exit_code=None, output="", duration_ms=60_000)
+    with project(tmp_path, registry, {"requirements.txt": "left\npytest\n"}) as made:
+        monkeypatch.setattr(type(made.context.sandbox), "run", lambda *_, **__: late)
+        assert made.install().how == (f"from releases up to {THE_DAY}",)
+        assert (made.installed("left"), made.installed("pytest")) == (("1.0.0",), ("5.0",))
 
 
 def test_a_commit_of_the_end_of_time_is_a_commit_of_these_days(

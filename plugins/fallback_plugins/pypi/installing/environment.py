@@ -263,16 +263,21 @@ class Environment:
         return self.otherwise()
 
     def _starts(self, made: Path) -> bool:
-        """Does pytest start in an environment in the making? Where it has none, nothing need start."""
+        """Does pytest start in an environment in the making? Where it has none, nothing need start.
+
+        What does not run on today's Python fails at once. What does not end in time is slow: a busy machine
+        would choose other releases than an idle one.
+        """
         if not any(made.glob("lib/python*/site-packages/pytest/__init__.py")):
             return True
         asked = [str(made / "bin" / "python"), "-I", "-m", "pytest", "--version"]
-        return self.context.sandbox.run(
+        started = self.context.sandbox.run(
             asked,
             worktree=self.repo.tree,
             timeout_s=_START_TIMEOUT_S,
             readable=[made, *pythons.readable(made)],
-        ).ok
+        )
+        return started.ok or started.timed_out
 
     @cached_property
     def _day(self) -> str:
