@@ -116,6 +116,10 @@ def _grown(place: Path, name: str, fixes: int) -> dict[str, Any]:
             engine.run(f"{name}-{number}")
             if number % 20 == 0:
                 sizes.append((number, _resident_kib()))
+            if number % 200 == 0:
+                print(
+                    f"{name}: {number} fixes, {sizes[-1][1]:,.0f} KiB", file=sys.stderr, flush=True
+                )
     warm = [(number, size) for number, size in sizes if number >= fixes // 2]
     slope = statistics.linear_regression(*zip(*warm, strict=True)).slope
     return {
