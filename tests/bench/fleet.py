@@ -206,7 +206,9 @@ WHAT: dict[str, Callable[[Path, int], dict[str, Any]]] = {
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", choices=[*WHAT, []], default=list(WHAT))
-    parser.add_argument("--fixes", type=int, default=FIXES, help="of memory's runs")
+    parser.add_argument(
+        "--fixes", type=int, default=FIXES, help="of memory's runs; caches fill in a thousand"
+    )
     parser.add_argument("--keep", action="store_true", help="in docs/evaluation/fleet")
     given = parser.parse_args(arguments)
     for what in given.what:

@@ -15,9 +15,11 @@ from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.engines.sessions.messages import Request, Ticket
 from fallback_tier.engines.sessions.process import FixProcess, start_process
+from fallback_tier.engines.temporal.activities import Launch
 from fallback_tier.engines.temporal.dev import dev_server, free_port
+from fallback_tier.engines.temporal.messages import Limits
 from tests.bench.empty_fix import EmptyFix
-from tests.engines.in_process import TemporalHere
+from tests.engines.in_process import Run, TemporalHere, ThreadedFix
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,20 +70,17 @@ def langgraph(place: Path) -> Iterator[Engine]:
 def temporal(place: Path) -> Iterator[Engine]:
     """The product's workflow, worker and activities on a real server, whose file is on the same disk; what
     the worker opens is in a thread."""
-    with (
-        closing(SqliteAuditStore(place / "temporal.db")) as store,
-        dev_server(place / "temporal", free_port()) as server,
-        closing(TemporalHere(server.address)) as here,
-    ):
+    with closing(SqliteAuditStore(place / "temporal.db")) as store:
 
         @contextmanager
         def opening(fix_id: str) -> Iterator[EmptyFix]:
             yield EmptyFix(store, fix_id)
 
-        def run(fix_id: str) -> None:
-            assert here.run(lambda _: opening(fix_id)).phase == "ended"
+        async def launch(ticket: Ticket) -> ThreadedFix:
+            return ThreadedFix(Run(opening), ticket.fix_id)
 
-        yield Engine(run, _group(server.process.pid))
+        with on_temporal(place / "temporal", launch) as engine:
+            yield engine
 
 
 @contextmanager
@@ -106,13 +105,21 @@ def processes(place: Path) -> Iterator[Engine]:
 @contextmanager
 def temporal_processes(place: Path) -> Iterator[Engine]:
     """``temporal``, with a process a fix."""
+    launch = _launching(place / "processes.db")
+    with on_temporal(place / "temporal-processes", launch) as engine:
+        yield engine
+
+
+@contextmanager
+def on_temporal(folder: Path, launch: Launch) -> Iterator[Engine]:
     with (
-        dev_server(place / "temporal-processes", free_port()) as server,
-        closing(TemporalHere(server.address, _launching(place / "processes.db"))) as here,
+        dev_server(folder, free_port()) as server,
+        closing(TemporalHere(server.address, launch, Limits())) as here,
     ):
 
         def run(fix_id: str) -> None:
-            assert here.run_launched(fix_id).phase == "ended"
+            found = here.run_launched(fix_id)
+            assert found.phase == "ended", found
 
         yield Engine(run, _group(server.process.pid))
 

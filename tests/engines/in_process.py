@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from temporalio.client import Client, WorkflowFailureError
+
 from fallback_tier.advisory import Advisory
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Problem, Request, Standing, Ticket
@@ -19,7 +21,7 @@ from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.sessions.serving import carry_out_all
 from fallback_tier.engines.temporal.activities import FixSession, Launch
 from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
-from fallback_tier.engines.temporal.connecting import Cluster
+from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import Limits
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.fix.ends import OneFix
@@ -30,8 +32,9 @@ from fallback_tier.tier import FallbackTier
 from tests.fakes.audit import MemoryAudit
 from tests.waiting import PATIENCE_S, becomes, came, joined
 
-#: One failed opening is the end, and an outage is not waited for: a test's fakes stay as they are.
-LIMITS = Limits(heartbeat_s=30.0, pickup_s=60.0, max_openings=1, backoff_s=3_600.0)
+#: One failed opening is the end, and an outage is not waited for: fakes stay as they are. Nothing that
+#: lives is taken for lost, however busy the machine is.
+LIMITS = Limits(heartbeat_s=200.0, pickup_s=200.0, max_openings=1, backoff_s=3_600.0)
 
 #: Fixes that the worker has open at once: more than tests run, so that none waits for room.
 _ROOM = 16
@@ -104,15 +107,17 @@ class ThreadedFix:
 class TemporalHere:
     """A worker of the product's in a thread of this process, and a client; made once, for many fixes."""
 
-    def __init__(self, address: str, launch: Launch | None = None) -> None:
+    def __init__(self, address: str, launch: Launch | None = None, limits: Limits = LIMITS) -> None:
         """``launch``: what opens a fix that ``run_launched`` starts; None: only ``run`` is called."""
         self._launch = launch or self._threaded
         cluster = Cluster(address=address, queue=f"here-{uuid.uuid4().hex}")
-        self._client = FixWorkflows(cluster, LIMITS)
+        self._client = FixWorkflows(cluster, limits)
         self._settings = WorkerSettings(cluster=cluster, host="here", fixes=_ROOM)
         self._runs: dict[str, Run] = {}
         self._ready, self._broken = threading.Event(), threading.Event()
         self._stop: Callable[[], object] = self._ready.set
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told: Client | None = None
         self._thread = threading.Thread(target=self._work, name="temporal-worker", daemon=True)
         self._thread.start()
         came(self._ready)
@@ -136,9 +141,11 @@ class TemporalHere:
             del self._runs[fix_id]
 
     def run_launched(self, fix_id: str) -> WorkflowState:
-        """One that ``launch`` opens, to where its workflow ends or waits."""
+        """One that ``launch`` opens, to its workflow's end, which is not asked for but told."""
         self._client.start(Ticket(fix_id, "0" * 64))
-        return self._over(fix_id)
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._ended(fix_id), self._loop).result(PATIENCE_S)
+        return self._client.state(fix_id)
 
     def attempt(
         self,
@@ -203,8 +210,14 @@ class TemporalHere:
         def record() -> Iterator[Any]:
             yield MemoryAudit()  # no person decides here
 
-        self._stop = stop
+        self._stop, self._loop = stop, loop
         await run_worker(self._settings, self._launch, record, ended, ready=self._ready.set)
+
+    async def _ended(self, fix_id: str) -> None:
+        client = await connect(self._settings.cluster) if self._told is None else self._told
+        self._told = client
+        with suppress(WorkflowFailureError):
+            await client.get_workflow_handle(fix_id).result()
 
     async def _threaded(self, ticket: Ticket) -> FixSession:
         return ThreadedFix(self._runs[ticket.fix_id], ticket.fix_id)
