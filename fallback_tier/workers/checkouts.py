@@ -43,7 +43,7 @@ _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
 def checkout(home: Path, fix_id: str) -> Path:
-    """Where that of a fix is."""
+    """The folder of a fix's."""
     return home / "checkouts" / fix_id
 
 
@@ -64,7 +64,7 @@ class Checkouts:
         self._clients = clients
 
     def place(self, fix_id: str) -> Path:
-        """Where the checkout of a fix is; the same each time, since a resumed fix looks there."""
+        """The folder of a fix's checkout; the same each time, since a resumed fix looks there."""
         return checkout(self._home, fix_id)
 
     def commit_of(self, name: str, repository: RepositorySettings, ref: str | None) -> str:
@@ -106,15 +106,17 @@ class Checkouts:
     def made(
         self, fix_id: str, name: str, repository: RepositorySettings, commit: str
     ) -> Iterator[Path]:
-        """A clean checkout at this commit, gone at the end. Raises RepositoryError, ToolError."""
-        place = self.place(fix_id)
-        with writing_below(self._state_dir):
-            place.parent.mkdir(parents=True, exist_ok=True)
+        """A clean checkout at this commit, gone at the end. Its own folder is called as the repository is:
+        the record and what is handed over name it so. Raises RepositoryError, ToolError."""
+        folder = self.place(fix_id)
         try:
-            self._clone(name, repository, commit, place)
-            yield place
+            with writing_below(self._state_dir):
+                remove_tree(folder)  # of a process that was killed
+                folder.mkdir(parents=True)
+            self._clone(name, repository, commit, folder / name)
+            yield folder / name
         finally:
-            remove_tree(place)
+            remove_tree(folder)
 
     def standing(self, name: str, repository: RepositorySettings) -> Path:
         """A checkout of a mirror that stays, at what the configuration names now: for single attempts.

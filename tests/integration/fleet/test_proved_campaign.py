@@ -28,9 +28,13 @@ def test_a_proof_shows_the_flaw_gone(tmp_path: Path) -> None:
     reader = open_readonly(place / "state" / "audit.db")
     try:
         verified = [*reader.events(kinds=frozenset({"FixVerified"}))]
+        begun = [*reader.events(kinds=frozenset({"FixStarted"}))]
     finally:
         reader.close()
     assert [it.scope.fix_id for it in verified] == [fixes["shop"]["fix_id"]]
+    # The record names a repository as the campaign does, not after a passing checkout.
+    named = {it.scope.fix_id: it.payload.model_dump()["repository"] for it in begun}
+    assert named == {fix["fix_id"]: name for name, fix in fixes.items()}
 
 
 def asked(*words: str, code: int = 0) -> str:

@@ -64,6 +64,7 @@ def test_from_submission_to_patch(service: Running, app: Path, tmp_path: Path) -
     assert service.end() == 0
     shown = command("audit", "show", fix["fix_id"], "--state-dir", tmp_path / "state")
     assert shown.code == 0, shown
+    assert " in app at" in " ".join(shown.out.split())  # named as it is configured
     assert command("audit", "verify", "--state-dir", tmp_path / "state").code == 0
 
 

@@ -53,6 +53,8 @@ def test_another_address_is_another_repository(tmp_path: Path, clients: Subproce
     assert checkouts.commit_of("app", behind("new"), None) == new
     with checkouts.made("fix-1", "app", behind("new"), new) as place:
         assert (place / "file.txt").read_text() == "the new one"
+        assert place.name == "app"
+    assert not checkouts.place("fix-1").exists()
 
 
 def test_head_is_the_default_branch_of_now(tmp_path: Path, clients: SubprocessClients) -> None:
