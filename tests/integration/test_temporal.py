@@ -121,7 +121,8 @@ def test_a_cancelled_fix_is_over_and_can_be_gone_on_with(
 
 
 def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:
-    """In the midst of a step that hangs: its process ends, and nobody opens it again by himself."""
+    """In the midst of a step that hangs (on a busy machine, of its opening): its process ends, and nobody
+    opens it again by himself."""
     name = fleet.scenario.add("short")
     fleet.scenario.hold_model(name)
     fleet.client.limits = replace(QUICK, fix_s=5.0)
@@ -138,7 +139,9 @@ def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) ->
     fleet.client.limits = QUICK
     fleet.start(name)
     fleet.reach("ended", [name])
-    assert fleet.scenario.counted(name)["FixResumed"] == 1
+    counted = fleet.scenario.counted(name)
+    assert (counted["FixStarted"], counted["FixVerified"]) == (1, 1)
+    assert counted["FixResumed"] <= 1
     fleet.scenario.check()
 
 

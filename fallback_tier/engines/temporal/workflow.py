@@ -10,11 +10,15 @@ from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
-from temporalio.exceptions import TimeoutError as TimedOutError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    is_cancelled_exception,
+)
 
 with workflow.unsafe.imports_passed_through():
     from fallback_tier.engines.sessions.messages import ESCALATED, Standing
+    from fallback_tier.engines.temporal.failures import problem_of, took_its_time
     from fallback_tier.engines.temporal.messages import (
         CLOSE,
         DELIVER,
@@ -23,7 +27,6 @@ with workflow.unsafe.imports_passed_through():
         LOOKS,
         OPEN,
         RENEWED,
-        SESSION_OVER,
         STEP,
         TIME_LIMIT,
         WORKFLOW,
@@ -120,7 +123,7 @@ class FixWorkflow:
                     raise
                 await self._end_late()
                 self._session = None
-                pause_s = self._pause_after(_problem_of(error))
+                pause_s = self._pause_after(problem_of(error))
                 await workflow.sleep(timedelta(seconds=pause_s))
             else:
                 self._openings = self._passing = 0
@@ -153,17 +156,22 @@ class FixWorkflow:
     async def _opened(self) -> Session:
         limits = self._limits
         await self._end_late()
-        ticket = self._ticket
-        opened: Session = await workflow.execute_activity(
-            OPEN,
-            ticket,
-            result_type=Session,
-            schedule_to_start_timeout=timedelta(seconds=limits.room_s),
-            start_to_close_timeout=timedelta(seconds=limits.open_s),
-            heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            retry_policy=_ONCE,
-        )
+        ticket, limit_s = self._ticket, min(limits.open_s, self._left_s)
+        try:
+            opened: Session = await workflow.execute_activity(
+                OPEN,
+                ticket,
+                result_type=Session,
+                schedule_to_start_timeout=timedelta(seconds=limits.room_s),
+                start_to_close_timeout=timedelta(seconds=limit_s),
+                heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                retry_policy=_ONCE,
+            )
+        except ActivityError as error:
+            if took_its_time(error):
+                self._spent_s += limit_s
+            raise
         self._spent_s += opened.opening_s
         return replace(opened, order_sha256=ticket.order_sha256)
 
@@ -276,12 +284,3 @@ class FixWorkflow:
 def _doubled(first_s: float, times: int, most_s: float) -> float:
     """A pause that has grown, up to ``most_s``."""
     return min(first_s * 2.0 ** min(times, _MAX_DOUBLINGS), most_s)
-
-
-def _problem_of(error: ActivityError) -> ApplicationError:
-    """Why the activity failed. A worker that is lost is nobody's fault, so the fix is opened again."""
-    cause = error.cause
-    if isinstance(cause, ApplicationError):
-        return cause
-    kind = cause.type.name if isinstance(cause, TimedOutError) and cause.type else "lost"
-    return ApplicationError(f"No word from the worker ({kind}).", type=SESSION_OVER)

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+from temporalio.exceptions import TimeoutError as TimedOutError
 
 from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
 from fallback_tier.engines.temporal.messages import (
@@ -45,7 +46,19 @@ class ContinuedError(BaseException):
 
 
 def failed(code: str, *, for_a_person: bool = False) -> ActivityError:
-    error = ActivityError(
+    error = activity_error()
+    error.__cause__ = ApplicationError("It is away.", type=code, non_retryable=for_a_person)
+    return error
+
+
+def timed_out(kind: TimeoutType) -> ActivityError:
+    error = activity_error()
+    error.__cause__ = TimedOutError("late", type=kind, last_heartbeat_details=())
+    return error
+
+
+def activity_error() -> ActivityError:
+    return ActivityError(
         "Activity task failed",
         scheduled_event_id=1,
         started_event_id=2,
@@ -54,8 +67,6 @@ def failed(code: str, *, for_a_person: bool = False) -> ActivityError:
         activity_id="1",
         retry_state=None,
     )
-    error.__cause__ = ApplicationError("It is away.", type=code, non_retryable=for_a_person)
-    return error
 
 
 @dataclass
@@ -203,7 +214,7 @@ def test_a_fix_that_takes_longer_than_it_may_is_closed_and_fails(
         run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=100.0)))
     assert late.value.type == "time_limit"
     assert late.value.non_retryable
-    assert server.asked == [(OPEN, 3_600.0), (STEP, 60.0), (STEP, 25.0), (CLOSE, 60.0)]
+    assert server.asked == [(OPEN, 100.0), (STEP, 60.0), (STEP, 25.0), (CLOSE, 60.0)]
 
 
 def test_a_step_that_comes_to_the_end_of_the_time_is_no_lost_worker(
@@ -215,6 +226,18 @@ def test_a_step_that_comes_to_the_end_of_the_time_is_no_lost_worker(
     assert late.value.type == "time_limit"
     assert server.asked[-1][0] == CLOSE
     assert not server.pauses
+
+
+def test_an_opening_that_comes_to_the_end_of_the_time_ends_the_fix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only where it ran so long: a worker that is lost is another matter."""
+    lost, late = (timed_out(kind) for kind in (TimeoutType.HEARTBEAT, TimeoutType.START_TO_CLOSE))
+    server = Server(iter([lost, late]))
+    with pytest.raises(ApplicationError) as over:
+        run(monkeypatch, server, FixRun(TICKET, Limits(fix_s=50.0)))
+    assert over.value.type == "time_limit"
+    assert server.asked == [(OPEN, 50.0), (OPEN, 50.0)]
 
 
 def test_what_has_ended_is_delivered_however_late(monkeypatch: pytest.MonkeyPatch) -> None:
