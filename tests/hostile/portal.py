@@ -35,6 +35,9 @@ PACKAGE = "brs-kb==4.0.2"
 #: The promise.
 COUNT = 2_700
 
+#: Fixes for one line in the form of a sign-in: a wrong password is made dear, and the form is the same.
+SIGN_INS = 5
+
 FETCH_TIMEOUT_S = 600.0
 
 _CONFIG = (
@@ -152,7 +155,7 @@ def _look_at_all(place: Path, lines: list[str]) -> Round:
         spy(browser)
         looked = Round(browser)
         batches = batched_lines(lines)
-        for some in batches:
+        for some in batches[::SIGN_INS]:
             sign_in_with(looked, server.address, some[0])
         browser.sign_in(server.address, server.key)
         addresses = ["/portal/queue", "/portal/", "/portal/fixes", "/portal/campaigns"]
