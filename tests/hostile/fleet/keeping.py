@@ -105,7 +105,7 @@ def earlier(data: Path, build: str) -> Kept:
         return Kept([], [])
     kept = json.loads(data.read_text())
     runs = [_run(one) for one in kept["runs"]]
-    before = [Before(**one) for one in kept["before"]]
+    before = [Before(**one) for one in kept.get("before", ())]
     if kept["build"] == build:
         return Kept(runs, before)
     rows = summed(runs)

@@ -100,7 +100,7 @@ def backends(world: World, row: Row) -> None:
         for _ in range(_BACKEND_KILLS):
             if not goes_on(fleet, names):
                 break
-            pause(world, 0.2, 4.0)
+            pause(world, 0.0, 2.0)
             row.faults += _kill_backend(world)
         finish(world, row, fleet, names)
 
@@ -229,8 +229,12 @@ def goes_on(fleet: Fleet, names: Sequence[str]) -> bool:
 
 
 def children(pid: int) -> Sequence[int]:
-    """Processes that a worker started itself."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Processes that a worker started itself; none where it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [int(word) for word in words]
 
 
 def _taken_over(fleet: Fleet, name: str) -> bool:
@@ -266,9 +270,13 @@ def _end(worker: "subprocess.Popen[str]") -> None:
 
 def _kill_backend(world: World) -> int:
     """One that serves a client; the postmaster then ends all others and recovers from its log."""
-    found = [pid for pid in world.postgres.processes() if _serves(pid)]
-    if not found:
-        return 0
+    found: list[int] = []
+
+    def is_there() -> bool:
+        found[:] = [pid for pid in world.postgres.processes() if _serves(pid)]
+        return bool(found)
+
+    becomes(is_there, "a backend serves a fix or a worker")
     try:
         os.kill(world.chance.choice(found), signal.SIGKILL)
     except ProcessLookupError:
