@@ -237,6 +237,10 @@ class EngineScenario:
     def _flag(self, fix_id: str) -> Path:
         return self.root / f"decided-{fix_id}"
 
+    def make_record(self) -> None:
+        """As a worker does before its processes would at the same time."""
+        self._store().close()
+
     def _store(self) -> AuditStore:
         return open_bare(self.state, self.record, guard=ContractGuard())
 

@@ -3,19 +3,25 @@
 import asyncio
 import signal
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from fallback_audit.errors import AuditStoreError
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.process import FixProcess, start_process
 from fallback_tier.engines.temporal.connecting import Cluster
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
+from fallback_tier.wiring.trail import TrailReader
 from tests.engines.scenario import EngineScenario
 
 _COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
 
 
 async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
+    scenario.make_record()
+
     async def launch(ticket: Ticket) -> FixProcess:
+        (scenario.root / f"launched-by-{settings.host}").touch()
         log = scenario.root / "logs" / ticket.fix_id
         with scenario.orders(ticket.fix_id).open("a") as file:
             file.write(f"{ticket.order_sha256}\n")
@@ -27,12 +33,18 @@ async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
             file.write(f"{fix_id}\n")
         return not (scenario.root / "paused").exists()
 
+    def reading() -> AbstractContextManager[TrailReader]:
+        if (scenario.root / f"cut-off-{settings.host}").exists():
+            (scenario.root / f"looked-{settings.host}").touch()
+            raise AuditStoreError("no route to host", next_step="Look at the network.")
+        return scenario.reading()
+
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await run_worker(
         settings,
         launch,
-        scenario.reading,
+        reading,
         ended,
         ready=lambda: print("ready", flush=True),
         may_go_on=may_go_on,

@@ -54,6 +54,24 @@ def test_a_killed_worker_is_taken_over_by_another(fleet: Fleet, loop: EngineScen
     fleet.scenario.check()
 
 
+def test_who_cannot_reach_the_record_leaves_fixes_to_others(fleet: Fleet) -> None:
+    name, root = fleet.scenario.add("short"), fleet.scenario.root
+    (root / "cut-off-one").touch()
+    fleet.worker("one")
+    becomes((root / "looked-one").exists, "it has looked at the record")
+    fleet.start(name)
+    fleet.worker("two")
+    fleet.reach("ended", [name])
+    assert not (root / "launched-by-one").exists()
+    other = fleet.scenario.add("short")
+    with fleet.workers.pop("two") as two:
+        two.terminate()
+    (root / "cut-off-one").unlink()
+    fleet.start(other)
+    fleet.reach("ended", [other])
+    assert (root / "launched-by-one").exists()
+
+
 def test_a_person_is_waited_for_and_wakes_it(fleet: Fleet) -> None:
     """Whoever decides knows nothing of Temporal: the worker follows the record."""
     name = fleet.scenario.add("asks")

@@ -47,6 +47,8 @@ class Reconciler:
         self._look = look
         self._decisions = Decisions()
         self._sent: dict[str, tuple[int, float]] = {}
+        #: Whether the record could be read when it was last looked at; not yet, at first.
+        self.reaches_record = False
 
     async def run(self) -> None:
         """Until it is cancelled. What can't be reached now is tried again."""
@@ -74,8 +76,13 @@ class Reconciler:
                 self._sent.pop(fix_id, None)
 
     def _read(self) -> None:
-        with self._opened() as record:
-            self._decisions.read(record)
+        try:
+            with self._opened() as record:
+                self._decisions.read(record)
+        except FallbackError:
+            self.reaches_record = False
+            raise
+        self.reaches_record = True
 
     def _is_worth_telling(self, fix_id: str) -> bool:
         try:

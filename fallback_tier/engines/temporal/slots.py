@@ -19,12 +19,16 @@ class RoomForFixes(CustomSlotSupplier):
     """A slot to open a fix with, while ``opened()`` and those that are being opened leave room.
 
     A fix keeps its room from one activity to the next, which is why the worker's own count of activities
-    does not do.
+    does not do. While not ``can_open()`` there is none: a worker that could open no fix would fail at once
+    with each, and ask for the next before anybody else does.
     """
 
-    def __init__(self, fixes: int, opened: Callable[[], int]) -> None:
+    def __init__(
+        self, fixes: int, opened: Callable[[], int], can_open: Callable[[], bool] = lambda: True
+    ) -> None:
         self._fixes = fixes
         self._opened = opened
+        self._can_open = can_open
         self._reserved = 0
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
@@ -35,7 +39,7 @@ class RoomForFixes(CustomSlotSupplier):
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002
         """Room that there is now."""
-        if self._opened() + self._reserved >= self._fixes:
+        if not self._can_open() or self._opened() + self._reserved >= self._fixes:
             return None
         self._reserved += 1
         return SlotPermit()

@@ -73,20 +73,24 @@ async def run_worker(
     look = looking(record, may_go_on)
     client = await connect(settings.cluster)
     activities = FixActivities(launch, settings.own_queue, look)
+    following = Reconciler(client, record, look)
+    room = RoomForFixes(settings.fixes, lambda: activities.opened, lambda: following.reaches_record)
     async with contextlib.AsyncExitStack() as running:
         running.push_async_callback(activities.end_all)
-        for worker in _workers(client, settings, activities):
+        for worker in _workers(client, settings, activities, room):
             await running.enter_async_context(worker)
         if settings.build is not None:
             await _make_current(client, _version(settings.build))
-        for work in (Reconciler(client, record, look).run(), _end_unused(activities)):
+        for work in (following.run(), _end_unused(activities)):
             task = asyncio.create_task(work)
             running.callback(task.cancel)
         ready()
         await until.wait()
 
 
-def _workers(client: Client, settings: WorkerSettings, activities: FixActivities) -> list[Worker]:
+def _workers(
+    client: Client, settings: WorkerSettings, activities: FixActivities, room: RoomForFixes
+) -> list[Worker]:
     """One for whatever has no worker yet, one for the fixes that are open here."""
     deployment = None
     if settings.build is not None:
@@ -102,7 +106,7 @@ def _workers(client: Client, settings: WorkerSettings, activities: FixActivities
         activities=[activities.open],
         tuner=WorkerTuner.create_composite(
             workflow_supplier=FixedSizeSlotSupplier(_TASKS),
-            activity_supplier=RoomForFixes(settings.fixes, lambda: activities.opened),
+            activity_supplier=room,
             local_activity_supplier=FixedSizeSlotSupplier(1),
             nexus_supplier=FixedSizeSlotSupplier(1),
         ),

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import BudgetRaised
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.unit.audit import human_trails as h
@@ -17,6 +18,7 @@ from tests.unit.audit.trails import SCOPE
 pytest.importorskip("temporalio", reason="the extra `temporal` is not installed")
 
 from fallback_tier.engines.temporal import reconciling
+from fallback_tier.engines.temporal.messages import Decided
 
 
 @dataclass
@@ -41,6 +43,25 @@ def record(tmp_path: Path) -> Iterator[SqliteAuditStore]:
         store.append(SCOPE, event)
     yield store
     store.close()
+
+
+def test_whether_the_record_is_reached_is_known(record: SqliteAuditStore) -> None:
+    """A worker that can't reach it opens nothing."""
+    there = [True, False, True]
+
+    def opened() -> AbstractContextManager[SqliteAuditStore]:
+        if not there.pop(0):
+            raise AuditStoreError("no route to host", next_step="Look at the network.")
+        return nullcontext(record)
+
+    following = reconciling.Reconciler(cast(Any, Signals()), opened, lambda _: Decided())
+
+    async def look() -> bool:
+        with suppress(AuditStoreError):
+            await following.look()
+        return following.reaches_record
+
+    assert [asyncio.run(look()) for _ in range(3)] == [True, False, True]
 
 
 def test_a_fix_whose_campaign_has_not_started_it_is_told_later(
