@@ -11,7 +11,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.driver import Browser, chromium
-from tests.browser.hostile import LINES, spy, write_hostile
+from tests.browser.hostile import LINES, spy, write_hostile, write_hostile_campaigns
 from tests.service.portal import QUEUE, write_trails
 from tests.service.running import Running, served
 from tests.unit.audit import trails as t
@@ -28,6 +28,7 @@ def server(place: Path) -> Iterator[Running]:
     """Every kind of question, hostile fixes, and a queue of two hundred."""
     state = place / "state"
     write_hostile(state, LINES)
+    write_hostile_campaigns(state, LINES)
     write_trails(state)
     with closing(SqliteAuditStore(audit_db(state))) as store:
         record = Record(store, FileEvidenceStore(evidence_dir(state)))

@@ -11,6 +11,7 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.wiring import audit_db
 from tests.browser.driver import ENTER, ESCAPE, TAB, Browser, why_no_browser
 from tests.browser.hostile import LINES, found, pages_of
+from tests.browser.pages import saved
 from tests.service.portal import QUEUE
 from tests.service.running import Running
 
@@ -129,8 +130,11 @@ def test_the_policy_is_enforced(browser: Browser, server: Running) -> None:
     assert browser.run("return getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
 
 
-def test_nothing_of_a_hostile_line_runs_in_any_field(browser: Browser, server: Running) -> None:
+def test_nothing_of_a_hostile_line_runs_in_any_field(
+    browser: Browser, server: Running, place: Path
+) -> None:
     addresses = ["/portal/queue", "/portal/", "/portal/fixes", "/portal/fixes?outcome=refused"]
+    addresses += ["/portal/campaigns", "/portal/campaigns/hostile-0"]
     with server.client() as client:
         fixes = {
             one["fix_id"] for one in client.get("/v1/reviews?answered=true").json()["questions"]
@@ -154,6 +158,10 @@ def test_nothing_of_a_hostile_line_runs_in_any_field(browser: Browser, server: R
         assert {name: seen[name] for name in nothing} == nothing, address
         assert browser.address.startswith(server.address)
     message = ""
+    for fix_id in (hostile[0], "fix-hostile-1"):
+        browser.open(saved(server, fix_id, place).as_uri())
+        assert browser.run("return [...window.ran, ...window.violations]") == []
+        assert LINES[0] in browser.text()
     for fix_id in (hostile[0], "fix-hostile-1"):
         browser.open(f"{server.address}/portal/fixes/{fix_id}")
         message += browser.text()
