@@ -41,6 +41,7 @@ from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 
 from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
 from tests.registry.store import Store
+from tests.rewriting import rewrite_once
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,6 +67,9 @@ TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
 
 #: The clients that a ``registry`` test needs, unless its mark names some.
 _CLIENTS = ("npm", "uv")
+
+#: Nobody chose some of the tests.
+_WHOLE = pytest.Config.ArgsSource.TESTPATHS
 
 _home = pytest.StashKey[Path]()
 _open = pytest.StashKey[ExitStack]()
@@ -108,6 +112,9 @@ def pytest_configure(config: pytest.Config) -> None:
             "`make test`, which unsets it."
         )
     config.stash[_home] = _move_home()
+    if config.getoption("numprocesses", None) and config.args_source is _WHOLE:
+        for folder in ("hostile", "integration", "unit"):
+            rewrite_once(config, ROOT / "tests" / folder)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

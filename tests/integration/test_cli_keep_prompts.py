@@ -16,6 +16,9 @@ from fallback_tier.wiring import audit_db, evidence_dir
 from tests.e2e.command import osv, repository, run
 
 #: In a file that the model is shown, and that no patch changes.
+#: One worker: both fixes are made once.
+pytestmark = pytest.mark.xdist_group("keep-prompts")
+
 PROMPTED = "the snippet that only a prompt quotes"
 #: In an answer that was rejected, and so in no patch.
 ANSWERED = "an answer that is no plan at all"
