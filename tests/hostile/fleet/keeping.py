@@ -28,8 +28,8 @@ and the working tree that was delivered to. Processes, stores, servers, networks
 ecosystem is small, and the model is scripted. The figures are kept after every round
 ([data](fleet-faults.json)); runs of one build add up, and a change of the product begins anew.
 
-**{faults} faults, {fixes} fixes; {wrong}.** {runs} of build `{build}`, on {cores} cores that {load}
-programs wanted.
+**{faults} faults, {fixes} fixes; {wrong}.** {runs} of build `{build}` (a digest of the product's
+source), on {cores} cores that {load} programs wanted.
 
 | Kind | faults | fixes | resumed | events | lost | two ends | doubled | twice paid | redelivered | else |
 | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |
@@ -153,7 +153,7 @@ def report(build: str, runs: Sequence[Run], before: Sequence[Before] = ()) -> st
     return _TEXT.format(
         faults=sum(row.faults for row in rows),
         fixes=sum(row.fixes for row in rows),
-        wrong="nothing was lost, doubled, or paid or delivered twice"
+        wrong="nothing was lost or doubled, paid or delivered twice"
         if all(row.ok for row in rows)
         else "**not all is as it must be**",
         runs=f"Runs with seeds {', '.join(str(run.seed) for run in runs)}"
