@@ -203,8 +203,7 @@ class Runner:
         if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
             self._store.end(fix.fix_id, self._holder, facts)
         elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
-            why = problem.model_copy(update={"code": NOT_DELIVERED})
-            self._again(fix, why, not_before=self._store.clock() + PAUSE_S)
+            self._again(fix, problem, not_before=self._store.clock() + PAUSE_S)
         elif found.phase is Phase.FAILED:
             self._store.end(fix.fix_id, self._holder, undelivered(facts, problem))
         elif fix.takes >= MAX_TAKES:
@@ -228,9 +227,11 @@ class Runner:
         self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
 
     def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
-        """It can't go on now, which is not its fault: this take does not count."""
+        """It can't go on now, which is not its fault: this take does not count. That nobody has its patch
+        yet stays in the list, whatever comes of the campaign."""
         facts = self._facts(fix.fix_id) or FixFacts()
-        facts = facts.model_copy(update={"why": why.code, "sentence": why.problem})
+        code = NOT_DELIVERED if self._is_to_deliver(facts) else why.code
+        facts = facts.model_copy(update={"why": code, "sentence": why.problem})
         self._store.queue_again(
             fix.fix_id,
             facts,

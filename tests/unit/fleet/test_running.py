@@ -520,7 +520,7 @@ def test_a_cancelled_campaign_says_what_it_did_not_deliver(delivering: Bench) ->
     assert [one.fix_id for one in delivering.store.undelivered(NAME)] == ["fix-0"]
 
 
-@pytest.mark.parametrize("how", ["cut off", "passing"])
+@pytest.mark.parametrize("how", ["cut off", "passing", "away"])
 def test_what_waits_for_its_delivery_stays_undelivered_in_a_cancelled_campaign(
     delivering: Bench, how: str
 ) -> None:
@@ -535,6 +535,10 @@ def test_what_waits_for_its_delivery_stays_undelivered_in_a_cancelled_campaign(
         bench.say("fix-0", Phase.UNKNOWN)
     bench.engine.room = 0
     bench.runner.step()
+    if how == "away":  # its next take comes to nothing: the engine can't be reached
+        bench.engine.room, bench.engine.fails = 1, True
+        with pytest.raises(FleetStoreError):
+            bench.runner.step()
     steering.cancel(bench.store, NAME)
     refresh(bench.store, NAME, bench.record.get, only=frozenset({"fix-0"}))
     (found,) = bench.store.undelivered(NAME)
