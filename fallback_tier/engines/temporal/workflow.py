@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
         StepOrder,
         Terms,
     )
+    from fallback_tier.workers.problem import PASSING
 
 #: Retries are the workflow's own: an activity that is tried again by the server alone would go to a worker
 #: that has not got the fix. Without a maximum the server would try for ever.
@@ -56,11 +57,8 @@ _CLOSE_S = 60.0
 #: The longest pause between two openings (seconds).
 _MAX_BACKOFF_S = 60.0
 
-#: Codes of what may pass by itself and is nobody's fault: those openings are not counted.
-_PASSING = frozenset({"audit_store", "disk", "fleet_store", "held"})
-
-#: … and the longest pause behind such a one (seconds): an outage may take days, and each try is a dozen
-#: events of the history.
+#: The longest pause behind one that failed for a reason that passes (seconds), and is not counted: an
+#: outage may take days, and each try is a dozen events of the history.
 _MAX_PASSING_S = 300.0
 
 #: A pause is doubled so often at most: far beyond either limit, and no number too large.
@@ -139,7 +137,7 @@ class FixWorkflow:
 
     def _pause_after(self, problem: ApplicationError) -> float:
         """Seconds until the fix is opened again. Raises ApplicationError where that would be no use."""
-        if problem.type in _PASSING:
+        if problem.type in PASSING:
             self._passing += 1
             return _doubled(self._limits.backoff_s, self._passing, _MAX_PASSING_S)
         if problem.non_retryable:

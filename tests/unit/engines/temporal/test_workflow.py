@@ -27,7 +27,7 @@ from fallback_tier.engines.temporal.messages import (
     Terms,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
-from fallback_tier.errors import HeldError
+from fallback_tier.workers.problem import PASSING
 
 TICKET = Ticket("fix-1", "0" * 64)
 OPENED = Session("s", "q@one", Standing(next=Step(1, "attempt")))
@@ -136,7 +136,7 @@ def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standin
     return asyncio.run(server.fix.run(fix))
 
 
-@pytest.mark.parametrize("code", ["audit_store", "disk", "fleet_store", HeldError.code])
+@pytest.mark.parametrize("code", sorted(PASSING))
 def test_an_outage_is_waited_for_with_pauses_that_grow(
     monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
