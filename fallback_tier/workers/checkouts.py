@@ -4,6 +4,7 @@ A repository behind a URL is mirrored first. Objects of a local one are linked, 
 on the same file system.
 """
 
+import errno
 import os
 import re
 import time
@@ -16,6 +17,7 @@ from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.locks import hold
+from fallback_tier.gates.trees.isolation import says_disk_full
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.repositories import RepositorySettings
 
@@ -211,6 +213,9 @@ class Checkouts:
         env: dict[str, str] | None = None,
     ) -> CommandResult:
         done = self._clients.run("git", words, cwd=cwd, timeout_s=timeout_s, env=env)
+        if not done.ok and says_disk_full(done.output):
+            with writing_below(self._state_dir):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if not done.ok:
             what = "took too long" if done.timed_out else _git_message(done.output)
             raise RepositoryError(

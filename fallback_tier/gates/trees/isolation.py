@@ -104,6 +104,9 @@ def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str,
 #: The system's words for a full disk, and git's own, of its index.
 _DISK_FULL = (os.strerror(errno.ENOSPC), "Out of diskspace")
 
+#: How git begins a line that a server has sent.
+_OF_A_SERVER = "remote: "
+
 
 def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     """Check the base commit out, detached, into the empty folder ``tree``.
@@ -129,13 +132,19 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     borrowed.write_text(f"{objects}\n", encoding="utf-8")
     checkout = ["checkout", "--quiet", "--detach", "--force", repo.base_commit]
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
-    if any(words in result.output for words in _DISK_FULL):
+    if says_disk_full(result.output):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tree))
     if result.exit_code != 0:
         raise RepositoryError(
             f"Commit {repo.base_commit} of {root} can't be checked out: {in_short(result.output)}",
             next_step="Check it with `git fsck`; a partial clone needs its objects fetched.",
         )
+
+
+def says_disk_full(output: str) -> bool:
+    """git failed for want of space here, by its own words; what it quotes of a server's doesn't count."""
+    own = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
+    return any(words in line for line in own for words in _DISK_FULL)
 
 
 def alternates(tree: Path) -> Path:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from fallback_tier.errors import RepositoryError, StateFolderError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.problem import PASSING, problem_of
 from fallback_tier.workers.repositories import RepositorySettings
 
 #: What the user's configuration of git has instead of these addresses: a repository of this machine.
@@ -123,3 +125,37 @@ def test_texts_are_read_whole_or_that_is_told(tmp_path: Path, clients: Subproces
         line for it in told for line in it.text.split("\n")
     }
     assert [*whole.texts("app", app, head, [])] == []
+
+
+class NoSpace(SubprocessClients):
+    """git, on a disk that has filled up, or for a server that has. ``at``: the command that notices."""
+
+    at, said = "clone", ""
+
+    def run(self, *words: Any, **more: Any) -> CommandResult:
+        if self.at in words[1]:
+            return CommandResult(argv=("git",), exit_code=128, output=self.said, duration_ms=1)
+        return super().run(*words, **more)
+
+
+@pytest.mark.parametrize("at", ["clone", "checkout"])
+def test_a_full_disk_is_no_fault_of_the_repository(
+    tmp_path: Path, clients: SubprocessClients, at: str
+) -> None:
+    """Its fix waits, and is not ended: docs/fleet.md."""
+    place = tmp_path / "there" / "app"
+    head = commit(clients, place, "first")
+    full = NoSpace({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    full.at, full.said = at, "fatal: sha1 file '/pack' write error: No space left on device\n"
+    checkouts = Checkouts(tmp_path / "state", full, tmp_path / "state" / "home")
+    app = RepositorySettings(path=place)
+    with pytest.raises(StateFolderError) as caught, checkouts.made("fix-1", "app", app, head):
+        pass
+    assert problem_of(caught.value).code in PASSING
+    assert "No space left on device" in caught.value.problem
+    full.said = f"remote: {full.said}fatal: the remote end hung up\n"
+    with (
+        pytest.raises(RepositoryError, match="No space left"),
+        checkouts.made("fix-1", "app", app, head),
+    ):
+        pass
