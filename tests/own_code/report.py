@@ -57,9 +57,19 @@ def render(results: Sequence[Result], drawn: Sequence[Mapping[str, object]] = ()
     for half in Half:
         if found := [row for row in rows if row.half is half]:
             parts += [f"## The half {half}\n" if half is Half.SEEN else "## The half set aside\n"]
+            parts += _looked_at_again(found) if half is Half.SET_ASIDE else ()
             parts += _half(found)
     parts += ["## How the cases were drawn\n", _drawn(drawn), "## How it was made\n", _made(rows)]
     return "\n".join(parts)
+
+
+def _looked_at_again(rows: Sequence[Result]) -> Iterator[str]:
+    """Where what was seen in this half may have been mended since."""
+    if again := [row.name for row in rows if row.looks > 1]:
+        yield (
+            f"Looked at more than once, and mended in between: {', '.join(again)}. What they show now is "
+            "no blind figure.\n"
+        )
 
 
 def _half(rows: Sequence[Result]) -> Iterator[str]:

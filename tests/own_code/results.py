@@ -89,7 +89,9 @@ class Result(Frozen):
     wrong: tuple[WrongEnd, ...] = ()
     #: This run gave the true fix alone.
     wrong_skipped: bool = False
-    #: Then the day of the run that ``wrong`` and ``retries`` are of; empty: there was none.
+    #: Runs of the case that had a row, this one among them: of the half set aside only the first is blind.
+    looks: int = 1
+    #: Where it was skipped the day of the run that ``wrong`` and ``retries`` are of; empty: there was none.
     wrong_of: str = ""
     seconds: float = 0.0
     made: str = ""
@@ -97,13 +99,16 @@ class Result(Frozen):
     tools: dict[str, str] = {}  # noqa: RUF012 (frozen)
 
     def beside(self, former: "Result | None") -> "Result":
-        """With the wrong answers, and the retry prompts, of an earlier run of the same case, where this one
-        gave the true fix alone."""
-        if former is None or not self.wrong_skipped or self.case_sha256 != former.case_sha256:
+        """As the row behind an earlier one of the same case. Where this run gave the true fix alone it has
+        that one's wrong answers, and the retry prompts, which are mostly theirs."""
+        if former is None or self.case_sha256 != former.case_sha256:
             return self
+        again = self.model_copy(update={"looks": former.looks + 1})
         day = former.wrong_of if former.wrong_skipped else former.made
+        if not (self.wrong_skipped and day):
+            return again
         kept = {"wrong": former.wrong, "retries": former.retries, "wrong_of": day}
-        return self.model_copy(update=kept) if day else self
+        return again.model_copy(update=kept)
 
     @property
     def proved(self) -> bool:

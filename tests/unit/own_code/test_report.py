@@ -97,7 +97,8 @@ def test_a_true_fix_that_is_run_alone_keeps_the_wrong_answers_and_their_day() ->
     again = alone.beside(former)
     assert again.proved
     assert (again.wrong, again.retries, again.wrong_of) == (ends, (SEEN,), "2026-01-01")
-    assert alone.beside(again) == again
+    assert (again.looks, alone.beside(again).looks) == (2, 3)
+    assert alone.beside(again).wrong_of == "2026-01-01"
     page = report.render([again])
     assert "a (2026-02-02; 2026-01-01)" in page
     assert "No wrong answers" not in page
@@ -113,15 +114,22 @@ def test_a_true_fix_that_is_run_alone_keeps_the_wrong_answers_and_their_day() ->
 )
 def test_else_it_has_none_and_the_page_says_so(former: Result | None) -> None:
     alone = row("a", wrong_skipped=True, made="2026-02-02")
-    assert alone.beside(former) == alone
-    assert "No wrong answers were given: a." in report.render([alone])
+    again = alone.beside(former)
+    assert (again.wrong, again.wrong_of) == ((), "")
+    assert "No wrong answers were given: a." in report.render([again])
 
 
 def test_a_run_with_wrong_answers_keeps_its_own() -> None:
-    whole = row("a", made="2026-02-02")
-    assert (
-        whole.beside(row("a", wrong=(wrong(with_proof=True, code=3),), made="2026-01-01")) == whole
-    )
+    former = row("a", wrong=(wrong(with_proof=True, code=3),), made="2026-01-01")
+    again = row("a", made="2026-02-02").beside(former)
+    assert (again.wrong, again.wrong_of, again.looks) == ((), "", 2)
+
+
+@pytest.mark.parametrize("half", [*Half])
+def test_a_second_look_at_what_was_set_aside_is_told(half: Half) -> None:
+    first = row("a", half=half)
+    pages = report.render([first]), report.render([first.beside(first)])
+    assert ["no blind figure" in page for page in pages] == [False, half is Half.SET_ASIDE]
 
 
 def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
