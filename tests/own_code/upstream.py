@@ -1,7 +1,8 @@
 """Upstream's fix of a case: the files before and after it, and the edits that a plan would say it with.
 
-A plan edits code and nothing else, so manifests, locks, tests, documents and CI that a fix also changes
-are left out, by name. Texts are carried here for the length of a run and never written down.
+A plan edits code and nothing else, so manifests, locks, tests, what judges with them (ADR-0056), documents
+and CI that a fix also changes are left out, by name. Texts are carried here for the length of a run and
+never written down.
 """
 
 import re
@@ -17,6 +18,7 @@ from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_E
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.edits import new_file_text, replace_once
+from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.repo import RepoContext
 from tests.own_code.checkout import Checkout
@@ -80,7 +82,12 @@ def fix_of(diff: str, checkout: Checkout) -> Fix:
     for part in hunks(diff):
         path = part.edit.path if isinstance(part, Hunk) else part.path
         parts.setdefault(path, []).append(part)
-    ours = {path: found for path, found in parts.items() if _is_editable(path)}
+    judging = Judging.of(_repository(checkout))
+    ours = {
+        path: found
+        for path, found in parts.items()
+        if _is_editable(path) and judging.reason(path) is None
+    }
     left_out = tuple(sorted(parts.keys() - ours.keys()))
     files: list[FileFix] = []
     problems = [Unsayable.MOVED_FILE] if any(map(_is_editable, _RENAMED.findall(diff))) else []
@@ -172,7 +179,13 @@ def _new_file(path: str, checkout: Checkout) -> FileFix | Unsayable:
         text = _plain(content.decode("utf-8"))
     except UnicodeDecodeError:
         return Unsayable.NOT_TEXT
-    repo = RepoContext(
+    if creation_reason(path, _repository(checkout)) or text_reason(text):
+        return Unsayable.NEW_FILE
+    return FileFix(path=path, before="", after=text, is_new=True)
+
+
+def _repository(checkout: Checkout) -> RepoContext:
+    return RepoContext(
         root=checkout.root,
         base_commit=checkout.fix_commit,
         tracked_files=checkout.tracked,
@@ -180,9 +193,6 @@ def _new_file(path: str, checkout: Checkout) -> FileFix | Unsayable:
         fix_id="own-code",
         gate_transition_id="own-code",
     )
-    if creation_reason(path, repo) or text_reason(text):
-        return Unsayable.NEW_FILE
-    return FileFix(path=path, before="", after=text, is_new=True)
 
 
 def patched(before: str, parts: Sequence[Hunk]) -> str | None:

@@ -67,6 +67,20 @@ def test_what_no_plan_may_edit_is_left_out_by_name(tmp_path: Path) -> None:
     assert set(fix.left_out) == before.keys() - {"lib/a.js"}
 
 
+def test_what_tests_are_judged_with_is_left_out_by_name(tmp_path: Path) -> None:
+    """A server that only the tests start: no plan may change it, so the true one does not."""
+    before = {
+        "src/left/__init__.py": "A = 1\n",
+        "dummyserver/app.py": "A = 1\n",
+        "test/test_left.py": "import left\nfrom dummyserver import app\n",
+        "pyproject.toml": '[project]\nname = "left"\nversion = "1"\n',
+    }
+    after: dict[str, str | None] = dict.fromkeys([*before][:2], "A = 2\n")
+    fix = changed(tmp_path, before, after)
+    assert [edit.path for edit in fix.edits] == ["src/left/__init__.py"]
+    assert fix.left_out == ("dummyserver/app.py",)
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [
