@@ -8,7 +8,15 @@ from pathlib import Path
 
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.fleet.engine import EngineState, Phase
-from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word, read_word, word_path
+from fallback_tier.fleet.local.job import (
+    FleetSecrets,
+    Job,
+    Place,
+    keep_room,
+    leave_word,
+    read_word,
+    word_path,
+)
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.sandbox.process import kill_tree
 from fallback_tier.workers.problem import Problem
@@ -44,7 +52,7 @@ class LocalEngine:
             self._adopt(fix_id)
             return
         with lock:  # the worker has it, too
-            word_path(self._place, fix_id).unlink(missing_ok=True)
+            keep_room(self._place, fix_id)
             self._cancelled(fix_id).unlink(missing_ok=True)
             job = Job(order=order, place=self._place, lock=lock.fileno(), secrets=self._secrets)
             try:

@@ -1,6 +1,7 @@
 """What a worker of the local engine is given on its standard input, and the word that it leaves."""
 
 import json
+import os
 from pathlib import Path
 
 from pydantic import SecretStr, ValidationError
@@ -8,11 +9,15 @@ from pydantic import SecretStr, ValidationError
 from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.engine import EngineState
 from fallback_tier.fleet.order import FixOrder
+from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers.locks import WorkerLocks
 
 #: A worker's last word is a few hundred bytes.
 _MAX_WORD_BYTES = 65_536
+
+#: What is kept free for it (bytes): a block of most file systems.
+_ROOM_BYTES = 4_096
 
 
 class FleetSecrets(Frozen):
@@ -66,12 +71,20 @@ def word_path(place: Place, fix_id: str) -> Path:
     return place.home / "workers" / f"{fix_id}.end"
 
 
+def keep_room(place: Place, fix_id: str) -> None:
+    """For its worker's word, before there is a worker: one on a disk that has filled up since has to say
+    so, or it would count as dead. Until then the word says nothing. Raises StateFolderError."""
+    with writing_below(place.state_dir):
+        word_path(place, fix_id).write_bytes(b" " * _ROOM_BYTES)
+
+
 def leave_word(place: Place, fix_id: str, state: EngineState) -> None:
-    """Whole, or not at all."""
-    path = word_path(place, fix_id)
-    part = path.with_suffix(".end.part")
-    part.write_text(state.model_dump_json())
-    part.replace(path)
+    """In the room that is kept for it, which takes no more of the disk. Half a word says nothing. Raises
+    OSError."""
+    said = state.model_dump_json().encode()
+    there = os.open(word_path(place, fix_id), os.O_WRONLY | os.O_CREAT, 0o666)
+    with os.fdopen(there, "wb") as file:
+        file.write(said.ljust(_ROOM_BYTES))
 
 
 def read_word(place: Place, fix_id: str) -> EngineState | None:

@@ -34,7 +34,6 @@ def main() -> None:
         job = Job.model_validate_json(sys.stdin.buffer.read())
         end_late(job.place.fix_s)
         os.set_inheritable(job.lock, False)  # no client of ours may outlive us with it
-        write_holder(job.lock)
         work(job)
 
 
@@ -46,6 +45,8 @@ def work(job: Job) -> None:
         leave_word(job.place, fix_id, EngineState(phase=Phase.FAILED, problem=problem))
 
     try:
+        with writing_below(job.place.state_dir):
+            write_holder(job.lock)
         run(job)
         leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
     except Late:

@@ -9,13 +9,23 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from fallback_tier.errors import StateFolderError
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.engine import LocalEngine
-from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word
+from fallback_tier.fleet.local.job import (
+    FleetSecrets,
+    Job,
+    Place,
+    keep_room,
+    leave_word,
+    read_word,
+    word_path,
+)
+from fallback_tier.fleet.local.main import work
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers import starting
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.problem import PASSING, Problem, problem_of
 from fallback_tier.workers.repositories import RepositorySettings
 from tests.waiting import PATIENCE_S, becomes, next_line
 
@@ -131,6 +141,46 @@ def test_a_worker_that_can_not_be_started_is_a_failure(
     found = engine.state("fix-0")
     assert found.problem is not None
     assert (found.phase, found.problem.code) == (Phase.FAILED, "worker")
+
+
+def test_no_worker_is_started_that_could_not_leave_a_word(
+    engine: LocalEngine, place: Place
+) -> None:
+    """It would count as dead, and after some of them the fix as failed. Here the disk is the folder's."""
+    word_path(place, "fix-0").mkdir(parents=True)
+    with pytest.raises(StateFolderError):
+        engine.submit(ORDER)
+    assert (engine.room, engine._children) == (2, {})
+    word_path(place, "fix-0").rmdir()
+    at_work(engine, place)
+
+
+def test_a_word_takes_no_more_of_the_disk_than_was_kept_for_it(
+    engine: LocalEngine, place: Place, tmp_path: Path
+) -> None:
+    at_work(engine, place)
+    kept = tmp_path / "kept"
+    kept.hardlink_to(word_path(place, "fix-0"))
+    room = kept.stat().st_size
+    assert room >= 4_096
+    full = StateFolderError("The state folder is full.", next_step="Free some.")
+    leave_word(place, "fix-0", EngineState(phase=Phase.FAILED, problem=problem_of(full)))
+    assert kept.read_bytes() == word_path(place, "fix-0").read_bytes()
+    assert (kept.stat().st_size, kept.stat().st_nlink) == (room, 2)
+    engine.close()
+    assert phase(engine) is Phase.FAILED
+
+
+def test_a_worker_on_a_full_disk_says_so(place: Place) -> None:
+    """Not even who it is can be written down."""
+    word_path(place, "fix-0").parent.mkdir(parents=True)
+    keep_room(place, "fix-0")
+    with Path("/dev/full").open("wb") as lock:
+        work(Job(order=ORDER, place=place, lock=lock.fileno(), secrets=FleetSecrets()))
+    said = read_word(place, "fix-0")
+    assert said is not None
+    assert said.problem is not None
+    assert (said.phase, said.problem.code in PASSING) == (Phase.FAILED, True)
 
 
 def test_keys_are_in_the_pipe_and_nowhere_else(place: Place) -> None:
