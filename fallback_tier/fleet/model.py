@@ -104,7 +104,8 @@ class FleetFix(Frozen):
 
 class FixFacts(Frozen):
     """What a trail says of a fix. ``state``: None while it goes on; the rest as in FleetFix. ``raised``:
-    the cap in dollars that a person has raised for it."""
+    the cap in dollars that a person has raised for it; ``delivered``: its patch is on ``branch``, and
+    nothing has begun anew since."""
 
     state: FixState | None = None
     why: str | None = None
@@ -116,6 +117,7 @@ class FixFacts(Frozen):
     ended_at: str | None = None
     raised: int | None = None
     branch: str | None = None
+    delivered: bool = False
 
 
 class Said(Frozen):

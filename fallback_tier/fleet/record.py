@@ -108,6 +108,7 @@ def facts_of(audit: AuditReader, fix_id: str) -> FixFacts | None:
         ended_at=ended_at,
         raised=None if raised is None else microdollars(raised),
         branch=_branch(found),
+        delivered=_is_delivered(found),
     )
 
 
@@ -116,6 +117,18 @@ def _branch(found: list[StoredEvent]) -> str | None:
     delivered = [it.payload for it in found if isinstance(it.payload, PatchDelivered)]
     committed = committed_as(delivered[-1]) if delivered else None
     return None if committed is None else committed.branch
+
+
+def _is_delivered(found: list[StoredEvent]) -> bool:
+    """Its last patch is on a branch."""
+    is_there = False
+    for stored in found:
+        match stored.payload:
+            case PatchDelivered() as delivered:
+                is_there = committed_as(delivered) is not None
+            case TransitionReopened() | FixVerified() | FixPatched() | ReviewDecided():
+                is_there = False
+    return is_there
 
 
 def _end(found: list[StoredEvent]) -> tuple[FixState | None, str | None, str | None, str | None]:

@@ -204,6 +204,8 @@ class Runner:
             self._store.end(fix.fix_id, self._holder, facts)
         elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
             self._again(fix, problem, not_before=self._store.clock() + PAUSE_S)
+        elif found.phase is Phase.WAITING and not cancelling:  # woken: it has not looked yet
+            self._again(fix, CUT_OFF, not_before=self._store.clock() + PAUSE_S)
         elif found.phase is Phase.FAILED:
             self._store.end(fix.fix_id, self._holder, undelivered(facts, problem))
         elif fix.takes >= MAX_TAKES:
@@ -215,8 +217,10 @@ class Runner:
             self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
 
     def _is_to_deliver(self, facts: FixFacts) -> bool:
+        asked = self._campaign.delivery
         has_patch = facts.state is not None and facts.state.has_patch
-        return has_patch and self._campaign.delivery.is_asked
+        is_done = facts.delivered and asked.reports is None  # a report comes behind the branch
+        return has_patch and asked.is_asked and not is_done
 
     def _end(
         self, fix: FleetFix, facts: FixFacts, state: FixState, why: Problem | None = None

@@ -1,13 +1,21 @@
 """Why a worker gave up, for whoever asks about its fix later."""
 
-from fallback_audit.errors import AuditStoreError, DiskError
+from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import FallbackError, HeldError, StateFolderError
 
 #: Codes of what passes by itself or by an administrator's hand, and is not the fix's fault: a store or a
-#: disk that is away or full, another process that has the fix. Such a fix is tried again, without an end.
+#: disk that is away or full, another process that has the fix or took it over. Such a fix is tried again,
+#: without an end.
 PASSING = frozenset(
-    {AuditStoreError.code, DiskError.code, "fleet_store", HeldError.code, StateFolderError.code}
+    {
+        AuditStoreError.code,
+        DiskError.code,
+        "fleet_store",
+        HeldError.code,
+        OvertakenError.code,
+        StateFolderError.code,
+    }
 )
 
 #: A defect's own words in a problem (characters).

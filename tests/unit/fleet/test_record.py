@@ -108,6 +108,11 @@ def test_the_branch_of_a_delivery_is_named(
     facts = facts_of(recorded([*trails.recipe_verified(), delivered]), trails.SCOPE.fix_id)
     assert facts is not None
     assert (facts.state, facts.branch) == (FixState.FIXED, branch)
+    assert facts.delivered == (branch is not None)
+    anew = [*trails.recipe_verified(), delivered, trails.recipe_verified()[-1]]
+    again = facts_of(recorded(anew), trails.SCOPE.fix_id)
+    assert again is not None
+    assert (again.branch, again.delivered) == (branch, False)
 
 
 def test_what_nobody_has_begun_is_not_on_record() -> None:

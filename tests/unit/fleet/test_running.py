@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.errors import AuditStoreError, DiskError
+from fallback_audit.errors import AuditStoreError, DiskError, OvertakenError
 from fallback_tier.errors import HeldError, StateFolderError
 from fallback_tier.fleet import running, steering
 from fallback_tier.fleet.campaign import (
@@ -352,7 +352,8 @@ def test_a_fix_that_asks_the_same_again_has_its_new_cost(bench: Bench) -> None:
 def test_a_fix_that_a_person_runs_is_waited_for(bench: Bench) -> None:
     """As a store that is away, or a full disk: that counts for no death, however often it happens."""
     bench.engine.room = 1
-    passing = (HeldError, FleetStoreError, AuditStoreError, DiskError, StateFolderError)
+    stores = (FleetStoreError, AuditStoreError, DiskError, StateFolderError)
+    passing = (HeldError, OvertakenError, *stores)
     for problem in (problem_of(kind("It is away.", next_step="Wait.")) for kind in passing):
         for _ in range(MAX_TAKES + 1):
             bench.runner.step()
@@ -466,6 +467,61 @@ def test_who_died_between_a_proof_and_its_delivery_is_followed(delivering: Bench
     found = bench.store.fixes(NAME)[0]
     assert (found.state, found.why, found.branch) == ("fixed", None, "fallback-tier/TEST-0")
     assert bench.store.on_branches(NAME) == (found,)
+
+
+DELIVERED = FIXED.model_copy(update={"branch": "fallback-tier/TEST-0", "delivered": True})
+OVERTAKEN = problem_of(OvertakenError("Another goes on with it.", next_step="Look."))
+
+
+@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.UNKNOWN, Phase.WAITING, Phase.CANCELLED])
+def test_what_the_record_has_delivered_is_delivered_whatever_an_engine_says(
+    delivering: Bench, phase: Phase
+) -> None:
+    """Another machine did it, its worker was killed before it said so, or a person ran it."""
+    bench = delivering
+    bench.runner.step()
+    bench.record["fix-0"] = DELIVERED
+    bench.say("fix-0", phase, OVERTAKEN if phase is Phase.FAILED else None)
+    if phase is Phase.CANCELLED:
+        bench.store.set_state(NAME, CampaignState.CANCELLED, came_from=[CampaignState.RUNNING])
+    bench.runner.step()
+    found = bench.store.fixes(NAME)[0]
+    assert (found.state, found.why, found.branch) == (FixState.FIXED, None, DELIVERED.branch)
+    assert bench.store.undelivered(NAME) == ()
+
+
+def test_a_report_comes_behind_its_branch(delivering: Bench) -> None:
+    bench = delivering
+    table = DeliveryTable(deliver=Deliver.BRANCH, reports=Path("/reports"))
+    bench.runner._campaign = bench.runner._campaign.model_copy(update={"delivery": table})
+    bench.runner.step()
+    bench.record["fix-0"] = DELIVERED
+    bench.say("fix-0", Phase.UNKNOWN)
+    bench.engine.room = 0
+    bench.runner.step()
+    found = bench.store.fixes(NAME)[0]
+    assert (found.state, found.why) == (FixState.QUEUED, NOT_DELIVERED)
+
+
+def test_a_workflow_that_waits_has_time_to_hear_of_a_fix_that_a_person_ran(
+    delivering: Bench,
+) -> None:
+    """Its patch is still to be delivered; a worker that has not looked yet has not died."""
+    bench = delivering
+    bench.engine.room = 1
+    bench.record["fix-0"] = FIXED
+    for number in range(MAX_TAKES + 1):
+        bench.runner.step()
+        assert len(bench.engine.woken) == number
+        bench.say("fix-0", Phase.WAITING)
+        bench.engine.room = 0
+        bench.runner.step()
+        assert bench.store.fixes(NAME)[0].why == NOT_DELIVERED
+        bench.runner.step()
+        bench.engine.room = 1
+        bench.clock.now += PAUSE_S
+    found = bench.store.fixes(NAME)[0]
+    assert (found.state, found.takes) == (FixState.QUEUED, 0)
 
 
 def test_what_is_not_delivered_is_said_and_can_be_tried_again(delivering: Bench) -> None:
