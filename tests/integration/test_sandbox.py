@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -417,17 +418,17 @@ def test_nothing_is_left_of_many_starts(sandbox: BubblewrapSandbox, worktree: Pa
         tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
         return {child for task in tasks for child in (task / "children").read_text().split()}
 
-    def descriptors() -> set[str]:
-        # By what they lead to, each pipe and socket with a number of its own: what an earlier test
-        # left to be closed may go meanwhile, and would hide in a count as many that stay.
+    def descriptors() -> Counter[str]:
+        # By what they lead to: what an earlier test left to be closed may go meanwhile, and would hide
+        # in a count of all as many that stay.
         listed = Path("/proc/self/fd").iterdir()
-        return {str(each.readlink()) for each in listed if os.path.lexists(each)}
+        return Counter(str(each.readlink()) for each in listed if os.path.lexists(each))
 
     before, opened = children(), descriptors()
     for _ in range(20):
         sandbox.run(["true"], worktree=worktree, timeout_s=60)
     assert children() == before
-    assert descriptors() - opened == set()
+    assert not descriptors() - opened
 
 
 def test_threads_can_share_a_sandbox(sandbox: BubblewrapSandbox, worktree: Path) -> None:

@@ -162,9 +162,11 @@ class Sessions:
     def close(self, request: Request) -> None:
         """Nobody has signed in any more, with this cookie or a copy of it."""
         kept = _kept(request)
-        if kept is not None and kept.until > (now := self._clock()):
-            self._people.end_session(kept.sha256, kept.until, now)
-        request.session.clear()
+        try:
+            if kept is not None and kept.until > (now := self._clock()):
+                self._people.end_session(kept.sha256, kept.until, now)
+        finally:
+            request.session.clear()  # also where the store can't be written: this browser, at least
 
 
 def _kept(request: Request) -> _Kept | None:

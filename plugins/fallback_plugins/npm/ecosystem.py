@@ -99,11 +99,14 @@ class NpmEcosystem(RecipeEcosystem):
         """By the last lines of node's runner, jest, vitest, mocha and the like.
 
         Without files that node counts as a test: one that is ended before its first test counts as well.
+        Without tests that are to do or to fail: code under test can say so of the one that runs.
         """
         from fallback_plugins.npm.gates.summaries import files_as_tests, summary
 
         reported = summary(output)
-        return None if reported is None else max(0, reported.ran - files_as_tests(output))
+        if reported is None:
+            return None
+        return max(0, reported.ran - reported.expected - files_as_tests(output))
 
     def mentions(self, package: str, path: str, text: str) -> bool:
         """Does this source file import or require the package?"""

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
+from fallback_tier.errors import StateFolderError
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
@@ -65,6 +66,19 @@ def test_who_signs_out_is_out(local: ServiceScenario) -> None:
     thief.cookies.update(copied)
     problem(thief.get("/v1/fixes"), 401)
     assert signed_in(local).get("/v1/fixes").status_code == 200  # the next session is another one
+
+
+def test_who_signs_out_while_the_disk_is_full_is_out_in_this_browser(
+    local: ServiceScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StateFolderError("The disk is full.", next_step="Make room.")
+
+    client = signed_in(local)
+    monkeypatch.setattr(local.service.people, "end_session", full)
+    answer = client.delete("/v1/session", headers={"Origin": "http://testserver"})
+    assert answer.status_code == 503  # copies of the cookie are not ended
+    assert client.get("/v1/fixes").status_code == 401
 
 
 def test_who_signs_in_again_ends_the_session_before(local: ServiceScenario) -> None:

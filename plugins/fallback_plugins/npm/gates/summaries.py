@@ -48,6 +48,7 @@ def summary(log: str) -> Summary | None:
         failed=sum(reported.failed for reported in found),
         names=numbered(name for reported in found for name in reported.names),
         report=found[0].report if len(found) == 1 else None,
+        expected=sum(reported.expected for reported in found),
     )
 
 
@@ -78,7 +79,7 @@ _JASMINE = _Line(re.compile(r"^(\d+ specs?, .*)$", MULTILINE))
 _VITEST_ERRORS = _Line(re.compile(r"^ +Errors  (\d+ errors?)$", MULTILINE))
 
 #: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
-_TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail) +(\d+)$", MULTILINE)
+_TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail|todo) +(\d+)$", MULTILINE)
 #: Its line for a file that has no test, in TAP and as ``spec``.
 _FILE = re.compile(
     r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
@@ -103,7 +104,8 @@ def _node(text: str) -> Summary | None:
     spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
     names = (*spec, *_tap_names(text))
     ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
-    return Summary(ran, failing, names, _tap_report(text, ran, failing))
+    report = _tap_report(text, ran, failing)
+    return Summary(ran, failing, names, report, expected=figures.get("todo", 0))
 
 
 def files_as_tests(log: str) -> int:
@@ -180,7 +182,8 @@ def _qunit(text: str) -> Summary | None:
         return None
     passed, to_do, failing = map(sum, zip(*totals, strict=True))
     ran = passed + to_do + failing
-    return Summary(ran, failing, tuple(_tap_names(text)), _tap_report(text, ran, failing))
+    report = _tap_report(text, ran, failing)
+    return Summary(ran, failing, tuple(_tap_names(text)), report, expected=to_do)
 
 
 def _qunit_extras(text: str) -> Summary | None:
@@ -219,7 +222,8 @@ def _vitest(text: str) -> Summary | None:
     if figures is None:
         return None
     outside = _VITEST_ERRORS.figures(text, "errors?") or [0]
-    return Summary(sum(figures), figures[0] + outside[0], tuple(_VITEST_TEST.findall(text)))
+    names = tuple(_VITEST_TEST.findall(text))
+    return Summary(sum(figures), figures[0] + outside[0], names, expected=figures[2])
 
 
 def _mocha(text: str) -> Summary | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
@@ -82,7 +83,10 @@ def log(name: str) -> str:
         ("jasmine.txt", Summary(ran=4, failed=2, names=("also fails: here", "calc adds nothing"))),
         ("tape.txt", Summary(ran=4, failed=1, names=("calc > adds nothing",))),
         # A test that is still to be written ran, and is no failure.
-        ("qunit.txt", Summary(ran=4, failed=2, names=("calc > adds nothing", "also fails: here"))),
+        (
+            "qunit.txt",
+            Summary(ran=4, failed=2, names=("calc > adds nothing", "also fails: here"), expected=1),
+        ),
         # Of assertions; a test that is left out has none.
         (
             "qunit-extras.txt",
@@ -327,3 +331,17 @@ def test_a_type_checker_that_stops_short_is_known() -> None:
 )
 def test_what_a_proof_counts_as_run_ended_by_its_own_assertions(log: str, ran: int | None) -> None:
     assert PyPIEcosystem(SubprocessClients()).tests_ran(log) == ran
+
+
+@pytest.mark.parametrize(
+    ("text", "ran"),
+    [
+        (log("qunit.txt"), 3),
+        ("      Tests  2 passed | 1 expected fail (3)\n", 2),
+        ("# tests 3\n# pass 2\n# fail 0\n# skipped 0\n# todo 1\n", 2),
+        ("# tests 3\n# pass 3\n# fail 0\n# skipped 0\n# todo 0\n", 3),
+    ],
+)
+def test_a_test_that_is_to_do_or_to_fail_has_shown_nothing(text: str, ran: int) -> None:
+    """Code under test can mark the test that runs so: QUnit keeps the one that runs in a global."""
+    assert NpmEcosystem(SubprocessClients()).tests_ran(text) == ran
