@@ -132,7 +132,7 @@ class FixWorkflow:
             self._continue_as_new_if_long()
 
     def _is_by_another_order(self, session: Session) -> bool:
-        """Then what it may spend, ask and deliver is another now. An older history's says nothing of it."""
+        """Then what it may spend and ask is another now. An older history's says nothing of it."""
         return session.order_sha256 not in {"", self._ticket.order_sha256}
 
     def _pause_after(self, problem: ApplicationError) -> float:
