@@ -61,6 +61,7 @@ class Runner:
         self._decisions_at = 0.0
         self._progress_at = 0.0
         self._renew_at = 0.0
+        self._claimed_at = 0.0
         self._ordered: set[str] = set()
 
     def run(self) -> CampaignState:
@@ -123,15 +124,14 @@ class Runner:
                 return True
 
     def _is_stuck(self) -> bool:
-        """Nothing runs anywhere, and what waits can't start: its money is not there."""
+        """Nothing runs anywhere, and what waits can't start: its money is not there. One whose time has
+        not come may need none: it is proved, and its patch is to be delivered."""
         if self._running():
             return False
         limits = self._campaign.start_limits()
         if limits.cap is None:
             return False
-        waiting = self._store.fixes(self._campaign.name, state=FixState.QUEUED, limit=1)
-        now = self._store.clock()
-        return bool(waiting) and all(one.not_before <= now for one in waiting)
+        return not self._store.starts_later(self._campaign.name, self._claimed_at)
 
     def _running(self) -> tuple[FleetFix, ...]:
         return tuple(self._store.every(self._campaign.name, FixState.RUNNING))
@@ -143,6 +143,7 @@ class Runner:
         if room is not None and room <= 0:
             return
         limits = self._campaign.start_limits(room)
+        self._claimed_at = self._store.clock()
         for fix in self._store.claim(self._campaign.name, self._holder, limits):
             self._keep_lease()
             try:

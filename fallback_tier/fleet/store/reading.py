@@ -75,6 +75,12 @@ class FleetReader:
                 session, f"{where} ORDER BY number LIMIT ?", *values, min(limit, MAX_PAGE)
             )
 
+    def starts_later(self, name: str, now: float) -> bool:
+        """There is one that waits, and is not to start before a time behind ``now``."""
+        where = "campaign = ? AND state = ? AND not_before > ? LIMIT 1"
+        with self.tables.reading() as session:
+            return bool(fixes_of(session, where, name, FixState.QUEUED.value, now))
+
     def every(self, name: str, state: FixState | None = None) -> Iterator[FleetFix]:
         """All of them in the queue's order, read page by page: what changes meanwhile may be missed."""
         after = -1

@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fallback_audit.stores.postgres_location import require_driver
-from fallback_tier.fleet.model import CampaignState, FixFacts, FixState, FleetFix, Said
+from fallback_tier.fleet.model import (
+    NOT_DELIVERED,
+    CampaignState,
+    FixFacts,
+    FixState,
+    FleetFix,
+    Said,
+)
 from fallback_tier.fleet.policies import StartLimits, cap_of, may_start
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.planned import Planned, insert
@@ -87,7 +94,8 @@ class FleetStore(FleetReader):
 
     def claim(self, name: str, holder: str, limits: StartLimits) -> tuple[FleetFix, ...]:
         """Those that may start now become running, held by ``holder``: none where the campaign does not
-        run. What may start is decided inside the transaction, so two runners never start the same."""
+        run. What may start is decided inside the transaction, so two runners never start the same. What is
+        proved and not delivered comes first: it needs no money."""
         now = self.clock()
         with self.tables.writing() as session:
             if campaign_row(session, name)["state"] != CampaignState.RUNNING.value:
@@ -97,8 +105,9 @@ class FleetStore(FleetReader):
                 session,
                 "campaign = ? AND state = ? AND not_before <= ? AND repository NOT IN"
                 " (SELECT repository FROM fixes WHERE campaign = ? AND state = ?)"
-                " ORDER BY number LIMIT ?",
-                name, FixState.QUEUED.value, now, name, FixState.RUNNING.value, MAX_LOOKED_AT,
+                " ORDER BY CASE WHEN why = ? THEN 0 ELSE 1 END, number LIMIT ?",
+                name, FixState.QUEUED.value, now, name, FixState.RUNNING.value, NOT_DELIVERED,
+                MAX_LOOKED_AT,
             )  # fmt: skip
             used = used_of(session, name, "state <> 'running'")
             chosen = may_start(waiting, running, used, limits, now)

@@ -13,6 +13,7 @@ from fallback_tier.fleet.campaign import (
     CampaignRepository,
     Deliver,
     DeliveryTable,
+    LimitTable,
 )
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, FixState
@@ -20,6 +21,7 @@ from fallback_tier.fleet.order import FixOrder, order_of
 from fallback_tier.fleet.refreshing import refresh
 from fallback_tier.fleet.refusals import FleetStoreError
 from fallback_tier.fleet.running import MAX_TAKES, PAUSE_S, RENEW_S, Runner
+from fallback_tier.fleet.store import store as store_module
 from fallback_tier.fleet.store.store import FleetStore, open_store
 from fallback_tier.workers.problem import Problem, problem_of
 from tests.unit.fleet.made import NAME, fix, planned
@@ -467,6 +469,35 @@ def test_who_died_between_a_proof_and_its_delivery_is_followed(delivering: Bench
     found = bench.store.fixes(NAME)[0]
     assert (found.state, found.why, found.branch) == ("fixed", None, "fallback-tier/TEST-0")
     assert bench.store.on_branches(NAME) == (found,)
+
+
+def test_what_needs_no_money_is_waited_for_behind_what_can_not_be_paid(
+    delivering: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first two need more than is left; the proved one's delivery waits for its time."""
+    bench = delivering
+    bench.runner.step()
+    full = Problem(code="disk", problem="The disk is full.", next_step="Free some.")
+    bench.record["fix-0"] = FixFacts(cost=400_000)
+    bench.say("fix-0", Phase.FAILED, full)
+    bench.engine.room = 0
+    bench.runner.step()
+    bench.clock.now += PAUSE_S
+    limits = LimitTable.model_validate({"usd": "1", "usd_per_fix": "1"})
+    bench.runner._campaign = bench.runner._campaign.model_copy(update={"limits": limits})
+    bench.record["fix-1"] = FIXED.model_copy(update={"cost": 500_000})
+    bench.say("fix-1", Phase.FAILED, full)
+    bench.engine.room = 2
+    assert not bench.runner.step()
+    assert bench.states() == ["queued"] * 3
+    bench.clock.now += PAUSE_S
+    monkeypatch.setattr(store_module, "MAX_LOOKED_AT", 1)
+    assert not bench.runner.step()
+    assert bench.states() == ["queued", "running", "queued"]
+    bench.record["fix-1"] = FIXED.model_copy(update={"cost": 500_000})
+    bench.say("fix-1", Phase.ENDED)
+    assert bench.runner.step()  # for the others there is no money
+    assert bench.states() == ["queued", "fixed", "queued"]
 
 
 DELIVERED = FIXED.model_copy(update={"branch": "fallback-tier/TEST-0", "delivered": True})
