@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, StringConstraints
 
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
-from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.workers.repositories import RepositoryName
 
 #: The longest run of a proof (seconds): as a gate of one's own has it.
@@ -15,6 +14,10 @@ MAX_PROOF_S = 3_600.0
 
 #: Words of a command, and the files that it needs: it shows one flaw.
 MAX_WORDS, MAX_FILES = 100, 100
+
+#: All files of a proof together (bytes): in base64 they stand in the orders of its fixes, each of which is
+#: a document of the record's (``MAX_EVIDENCE_BYTES``, 16 MiB).
+MAX_PROOF_BYTES = 8 * 1024 * 1024
 
 _Word = Annotated[StrictStr, StringConstraints(min_length=1, max_length=2_000)]
 
@@ -44,21 +47,24 @@ class ProofTable(BaseModel):
 
     def read(self) -> Proof:
         """With its files' content. Raises CampaignError, ProofError."""
-        files = {place: self._content(source) for place, source in self.files.items()}
+        files, left = dict[str, bytes](), MAX_PROOF_BYTES
+        for place, source in self.files.items():
+            files[place] = self._content(source, left)
+            left -= len(files[place])
         return Proof(self.command, files, self.timeout_s, self.end)
 
-    def _content(self, source: Path) -> bytes:
+    def _content(self, source: Path, left: int) -> bytes:
         try:
             with source.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
+                content = file.read(left + 1)
         except OSError as error:
             raise CampaignError(
                 f"{self.name}: {source}: {error.strerror}.",
                 next_step="Name a file that can be read; paths are relative to the campaign's file.",
             ) from error
-        if len(content) > MAX_FILE_BYTES:
+        if len(content) > left:
             raise CampaignError(
-                f"{self.name}: {source} is larger than {MAX_FILE_BYTES:,} bytes.",
+                f"{self.name}: its files are more than {MAX_PROOF_BYTES:,} bytes, {source} among them.",
                 next_step="Let the proof make large inputs itself.",
             )
         return content

@@ -7,12 +7,14 @@ from types import MappingProxyType
 
 import pytest
 
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli.fleet.showing import status_document
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.campaign_file import parse_campaign
 from fallback_tier.fleet.order import order_of
 from fallback_tier.fleet.planning import CampaignPlan, Planner
+from fallback_tier.fleet.proofs import MAX_PROOF_BYTES
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.reporting import report_document, report_page
 from fallback_tier.fleet.store.store import open_store
@@ -207,6 +209,22 @@ def test_a_proof_that_can_not_be_read_is_said_before_the_work(two: Path) -> None
                 "shop.py", "../advisories/TEST-1.json"
             ),
         )
+
+
+def test_a_proof_whose_orders_no_record_would_take_is_refused_when_it_is_planned(two: Path) -> None:
+    """At its limit it fits: the campaign is not stopped by its first fix."""
+    large = PROOF.replace(" }", ', "large.bin" = "proofs/large.bin" }')
+    (two / "proofs" / "large.bin").write_bytes(b"x" * (MAX_PROOF_BYTES - len(b"a test\n")))
+    found = plan(two, CONCERNED + large)
+    with open_store(two) as store:
+        store.create(found.planned)
+        (shop,) = (one for one in store.every("spring") if one.repository == "shop")
+        order = order_of(store.ordered(shop.fix_id), campaign(two, CONCERNED + large))
+    assert MAX_PROOF_BYTES < len(order.model_dump_json()) < MAX_EVIDENCE_BYTES
+    with (two / "proofs" / "shop.py").open("ab") as file:
+        file.write(b"#")
+    with pytest.raises(CampaignError, match=r"in shop: its files are more than 8,388,608 bytes"):
+        plan(two, CONCERNED + large)
 
 
 def test_another_proof_is_another_list(two: Path) -> None:
