@@ -9,7 +9,8 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from secrets import token_hex
 
 from fallback_audit.vocabulary import ModelFailureKind
 from fallback_tier.errors import FallbackError, ModelError
@@ -33,6 +34,9 @@ MAX_LOOK_S = 5.0
 #: Who waits and has not looked for so long is dead, and loses its place (seconds): some looks of a machine
 #: that is busy. For so long at most it holds up those behind it.
 GONE_S = 30.0
+
+#: Tells calls apart that wait at the same time: no two of a fleet's are ever alike.
+_TOKEN_BYTES = 8
 
 #: So that those who wait don't all come at the same moment (a share of the wait).
 _SPREAD = 0.2
@@ -79,13 +83,14 @@ class StoreLimiter:
         """0: it was taken; else how long it is to wait, at its place."""
         with self._tables.writing() as session:
             bucket = refill(self._bucket(session), self._limits, self._clock())
+            self._find(session, place, bucket.at)
             ahead = self._ahead(session, place, bucket.at)
             taken = take(
                 bucket, self._limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead
             )
             self._keep(session, taken.bucket)
             if taken.wait_s:
-                self._stay(session, place, tokens, bucket.at)
+                self._queue(session, place, tokens, bucket.at)
             else:
                 self._leave(session, place)
         return taken.wait_s
@@ -99,26 +104,36 @@ class StoreLimiter:
         )
         return Ahead(int(row["calls"]), int(row["tokens"]))
 
-    def _stay(self, session: Session, place: "_Place", tokens: int, now: float) -> None:
-        """Keep the place, or take the last one."""
-        name = self._limits.name
-        if place.number is not None and session.change(
-            "UPDATE turns SET seen = ? WHERE provider = ? AND number = ?", (now, name, place.number)
+    def _find(self, session: Session, place: "_Place", now: float) -> None:
+        """Keep the place, unless it is lost: then its number may be another call's by now."""
+        mine = (self._limits.name, place.number, place.token)
+        if place.number is not None and not session.change(
+            "UPDATE turns SET seen = ? WHERE provider = ? AND number = ? AND token = ?",
+            (now, *mine),
         ):
+            place.number = None
+
+    def _queue(self, session: Session, place: "_Place", tokens: int, now: float) -> None:
+        """Take the last place, where it has none."""
+        name = self._limits.name
+        if place.number is not None:
             return
         (last,) = session.rows(
             "SELECT COALESCE(MAX(number), 0) AS number FROM turns WHERE provider = ?", (name,)
         )
         session.change("DELETE FROM turns WHERE provider = ? AND seen < ?", (name, now - GONE_S))
         place.number = int(last["number"]) + 1
-        session.change("INSERT INTO turns VALUES (?,?,?,?)", (name, place.number, tokens, now))
+        session.change(
+            "INSERT INTO turns (provider, number, tokens, seen, token) VALUES (?,?,?,?,?)",
+            (name, place.number, tokens, now, place.token),
+        )
 
     def _leave(self, session: Session, place: "_Place") -> None:
         """It has its turn, or gives it up: where that can't be told, others see it gone in a while."""
         if place.number is not None:
             session.change(
-                "DELETE FROM turns WHERE provider = ? AND number = ?",
-                (self._limits.name, place.number),
+                "DELETE FROM turns WHERE provider = ? AND number = ? AND token = ?",
+                (self._limits.name, place.number, place.token),
             )
             place.number = None
 
@@ -154,9 +169,11 @@ class StoreLimiter:
 
 @dataclass
 class _Place:
-    """Of a call among those that wait; None: it has not waited yet."""
+    """Of a call among those that wait; ``number`` None: it has none. ``token``: whose it is; numbers come
+    again."""
 
     number: int | None = None
+    token: str = field(default_factory=lambda: token_hex(_TOKEN_BYTES))
 
     @property
     def number_if_any(self) -> tuple[int, ...]:

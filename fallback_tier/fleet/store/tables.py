@@ -87,6 +87,9 @@ CREATE TABLE turns (
   PRIMARY KEY (provider, number)
 )
 """,
+    """
+ALTER TABLE turns ADD COLUMN token TEXT
+""",
 )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -162,6 +163,27 @@ def test_who_gives_up_leaves_the_place(stores: list[FleetStore]) -> None:
     with pytest.raises(KeyboardInterrupt):
         leaving.take(100)
     assert waiting(stores[0]) == 0
+
+
+def test_who_was_away_too_long_takes_no_other_ones_place(stores: list[FleetStore]) -> None:
+    """The numbers begin anew where nobody waits, and a suspended process goes on by its old one."""
+    time, away, gone, later = Time(), _Place(), _Place(), _Place()
+    one, other = (limiter(store, time) for store in stores)
+    one.take(6_000)
+    assert one._try(6_000, away) > 0
+    time.now += GONE_S + 1
+    assert other._try(6_000, gone) > 0
+    with stores[1].tables.writing() as session:
+        other._leave(session, gone)
+    assert other._try(5_000, later) > 0
+    assert away.number == later.number
+    woken = replace(away)
+    with stores[0].tables.writing() as session:
+        one._leave(session, away)  # it gives up
+    assert waiting(stores[0]) == 1
+    assert one._try(6_000, woken) > 0  # or it goes on to wait
+    assert waiting(stores[0]) == 2
+    assert (woken.number, later.number) == (2, 1)
 
 
 def waiting(store: FleetStore) -> int:
