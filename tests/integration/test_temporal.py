@@ -139,19 +139,25 @@ def test_a_cancelled_fix_is_over_and_can_be_gone_on_with(
 
 
 def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:
-    """In the midst of a step that hangs (on a busy machine, of its opening): its process ends, and nobody
-    opens it again by himself."""
+    """In the midst of a step that hangs: its process ends, and nobody opens it again by himself. On a busy
+    machine its opening may take all of the time; then it is given more."""
     name = fleet.scenario.add("short")
     fleet.scenario.hold_model(name)
-    fleet.client.limits = replace(QUICK, fix_s=5.0)
     fleet.worker()
-    fleet.start(name)
-    fleet.reach("failed", [name])
-    found = fleet.client.state(name)
-    assert (found.code, found.sentence) == (
-        "time_limit",
-        "The fix took longer than 5 seconds (limits.fix_s).",
-    )
+    given = list[int]()
+    for fix_s in (5, 20, 60):
+        given.append(fix_s)
+        fleet.client.limits = replace(QUICK, fix_s=float(fix_s))
+        fleet.start(name)
+        fleet.reach("failed", [name])
+        found = fleet.client.state(name)
+        said = f"The fix took longer than {fix_s} seconds (limits.fix_s)."
+        assert (found.code, found.sentence) == ("time_limit", said)
+        if "ModelCalled" in fleet.scenario.kinds_so_far(name):
+            break
+    opened = fleet.scenario.counted(name)
+    assert opened["ModelCalled"], "the step that hangs was not reached"
+    assert opened["FixStarted"] + opened["FixResumed"] <= len(given)
     becomes(lambda: not _fix_processes(fleet), "its process has ended")
     fleet.scenario.let_model_answer(name)
     fleet.client.limits = QUICK
@@ -159,7 +165,7 @@ def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) ->
     fleet.reach("ended", [name])
     counted = fleet.scenario.counted(name)
     assert (counted["FixStarted"], counted["FixVerified"]) == (1, 1)
-    assert counted["FixResumed"] <= 1
+    assert counted["FixResumed"] == opened["FixResumed"] + 1
     fleet.scenario.check()
 
 
