@@ -82,7 +82,8 @@ def may_start(
         if one.repository in busy or one.not_before > now:
             continue
         more = _may_still_use(one, limits)
-        if limits.cap is not None and counted + more > limits.cap:
+        is_paid = one.why == NOT_DELIVERED  # also where more was used than the cap is
+        if limits.cap is not None and not is_paid and counted + more > limits.cap:
             continue  # a later one may have less to use
         busy.add(one.repository)
         counted += more

@@ -215,4 +215,5 @@ def test_a_cap_that_a_person_raised_counts() -> None:
 def test_a_delivery_needs_no_money() -> None:
     limits = StartLimits(fixes_at_once=2, cap=20, fix_cap=5)
     proved = fix(0, "a", cost=3, why=NOT_DELIVERED)
-    assert may_start([fix(1, "b"), proved], [], 20, limits, 0.0) == [proved]
+    for used in (20, 21):  # a call may cost more than was thought, or the cap is a lower one now
+        assert may_start([fix(1, "b"), proved], [], used, limits, 0.0) == [proved]
