@@ -6,6 +6,7 @@ Event streams are followed in tests/integration/service.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -98,9 +99,10 @@ def real(case: Case, draw: st.DataObject, names: list[str]) -> None:
 
 
 def drive(service: Running, count: int, until: float = math.inf) -> Counter[str]:
-    """So many requests, shared among the operations; how they were answered. They go round by round, so
-    that one that is cut off at ``until`` (of the monotonic clock) has asked all operations alike. Raises
-    on the first answer that is not as it should be."""
+    """So many requests at least, shared among the operations; how they were answered. They go round by
+    round, so that one that is cut off at ``until`` (of the monotonic clock) has asked all operations alike.
+    An operation with few different requests has fewer in a round. Raises on the first answer that is not as
+    it should be."""
     reported: Counter[str] = Counter()
     body = {"repository": "app", "advisory": ADVISORY}
     names = [FIX, service.post("/v1/fixes", body).json()["fix_id"]]
@@ -110,17 +112,17 @@ def drive(service: Running, count: int, until: float = math.inf) -> Counter[str]
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
         if _varies(operation, mode)
     ]
-    each = max(1, count // len(kinds))
+    examples = min(A_ROUND, max(1, count // len(kinds)))
     with requests.Session() as session:
-        for number, begin in enumerate(range(0, each, A_ROUND)):
+        for number in itertools.count():
             for operation, mode in kinds:
                 if time.monotonic() > until:
                     return reported
-                examples = min(A_ROUND, each - begin)
                 _drive_one(service, session, operation, mode, examples, number, names, reported)
-            if begin:
-                print(f"{reported.total():,}: {dict(sorted(reported.items()))}", flush=True)
-    return reported
+            if reported.total() >= count:
+                return reported
+            print(f"{reported.total():,}: {dict(sorted(reported.items()))}", flush=True)
+    raise AssertionError("rounds have no end of their own")
 
 
 def _drive_one(

@@ -74,6 +74,7 @@ def _row(name: str, phase: dict[str, Any]) -> str:
 
 def _asked(asked: dict[str, Any]) -> str:
     statuses = ", ".join(f"{status}: {count:,}" for status, count in asked["statuses"].items())
+    some = "" if asked["requests"] >= asked["wanted"] else f" {asked['wanted']:,} were wanted."
     errors = sum(count for status, count in asked["statuses"].items() if status >= "500")
     return f"""
 ## Requests of every kind
@@ -81,6 +82,5 @@ def _asked(asked: dict[str, Any]) -> str:
 `make hostile-http ARGS=--report`: made by schemathesis {asked["schemathesis"]} from the OpenAPI
 document, valid ones and others, round by round over all operations. **{asked["requests"]:,} requests,
 {errors} server errors**, each answer as it is described; in {asked["seconds"]:,} s beside others (load
-average {asked["load_after"]:g}). {asked["wanted"]:,} were wanted: an operation with few different requests
-has no more of them in a round. By status: {statuses}.
+average {asked["load_after"]:g}).{some} By status: {statuses}.
 """
