@@ -30,7 +30,7 @@ class ProofTable(BaseModel):
 
     repository: RepositoryName = Field(description="which, by its name")
     advisory: _Word = Field(description="its id or an alias")
-    ecosystem: _Word | None = Field(default=None, description="npm or PyPI; none: any")
+    ecosystem: _Word | None = Field(default=None, description="as the advisory names it; none: any")
     command: Annotated[tuple[_Word, ...], Field(min_length=1, max_length=MAX_WORDS)] = Field(
         description="exits with 0 exactly where the flaw is gone; an argument list, no shell"
     )

@@ -240,7 +240,7 @@ def test_a_defect_is_told_on_a_page_without_its_own_words(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("what nobody should read")
 
-    monkeypatch.setattr(Board, "newest", broken)
+    monkeypatch.setattr(Board, "newest_unfixed", broken)
     answer = reader.client.get("/portal/", headers={"Accept": "text/html"})
     assert answer.status_code == 500
     assert (
