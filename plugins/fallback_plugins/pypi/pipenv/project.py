@@ -14,21 +14,21 @@ from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.pipenv.new_pins import new_pins
+from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of
 from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.edit_resolver import (
+from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.locked_project import (
     EditedProject,
     EditResolver,
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
@@ -63,7 +63,7 @@ class PipenvProject(EditedProject):
     @cached_property
     def lock(self) -> PipfileLock:
         """The lock as it stands."""
-        return PipfileLock(self.path, self.repo.read_text(self.path))
+        return PipfileLock(self.path, self.text)
 
     def tree_of(self, lock: PipfileLock) -> DependencyTree:
         """The pins; the Pipfile's own requests are the only edges that the files tell."""
@@ -85,15 +85,12 @@ class PipenvProject(EditedProject):
         return DependencyTree(self.path, nodes, roots)
 
     @cached_property
-    def _tree(self) -> DependencyTree:
+    def tree(self) -> DependencyTree:
+        """The pins, as ``tree_of`` has them."""
         return self.tree_of(self.lock)
 
-    @property
-    def _lock_text(self) -> str:
-        return self.lock.text
-
-    def _resolver(self, advisory: Advisory) -> EditResolver:
-        return _Resolver(self, advisory)
+    def _resolver(self, releases: Releases) -> EditResolver["PipenvProject"]:
+        return _Resolver(self, releases)
 
     def _refusal(self, node: Node) -> RecipeError | None:
         first = self.lock.first_source
@@ -110,16 +107,14 @@ class PipenvProject(EditedProject):
         return found
 
 
-class _Resolver(EditResolver):
+class _Resolver(EditResolver[PipenvProject]):
     """The steps of one resolution."""
 
-    def __init__(self, project: PipenvProject, advisory: Advisory) -> None:
-        super().__init__(project, advisory)
-        self._project = project
-        self._gains = False
+    #: Do the new pins need what the lock does not hold?
+    _gains = False
 
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
-        path, texts = self._project.path, self._manifests(state)
+        path, texts = self._path, self._manifests(state)
         lock = PipfileLock(path, state.files[path])
         moved = {package: self._target(state, package)}
         while True:

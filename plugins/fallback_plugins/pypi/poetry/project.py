@@ -21,19 +21,19 @@ from fallback_plugins.pypi.poetry.needs import settled
 from fallback_plugins.pypi.poetry.plan import Planner
 from fallback_plugins.pypi.poetry.render import with_release
 from fallback_plugins.pypi.poetry.roots import Root, roots
+from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.edit_resolver import (
+from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.locked_project import (
     EditedProject,
     EditResolver,
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
 
 #: Formats of a Poetry that looks at its own tables alone.
@@ -44,7 +44,6 @@ _BEFORE_PROJECT = frozenset({"1.1", "2.0"})
 class PoetryProject(EditedProject):
     """poetry.lock with the pyproject.toml beside it, where there is one."""
 
-    _MANIFEST = "pyproject.toml"
     _CLIENT = "Poetry"
     _HAS_TREE = True
     _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
@@ -52,7 +51,7 @@ class PoetryProject(EditedProject):
     @cached_property
     def step(self) -> LockStep:
         """The lock beside what the manifest asks for; nothing, where its hash says that it is of it."""
-        lock, asked = self._lock, self.asked(self.texts) or ()
+        lock, asked = self.lock, self.asked(self.texts) or ()
         if asked:
             text = self.texts[self.manifest]
             if content_hash(self.manifest, text, text, lock.content_hash) is not None:
@@ -88,33 +87,27 @@ class PoetryProject(EditedProject):
         return roots(self.manifest, texts[self.manifest]) if texts else None
 
     @cached_property
-    def _lock(self) -> PoetryLock:
-        return PoetryLock(self.path, self.repo.read_text(self.path))
+    def lock(self) -> PoetryLock:
+        """The lock as it stands."""
+        return PoetryLock(self.path, self.text)
 
     @cached_property
-    def _tree(self) -> DependencyTree:
-        return self.tree_of(self._lock, self.texts)
-
-    @property
-    def _lock_text(self) -> str:
-        return self._lock.text
+    def tree(self) -> DependencyTree:
+        """The lock as a tree whose root is the project."""
+        return self.tree_of(self.lock, self.texts)
 
     def _refusal(self, node: Node) -> RecipeError | None:
-        return self._lock.refusal(node.name)
+        return self.lock.refusal(node.name)
 
-    def _resolver(self, advisory: Advisory) -> EditResolver:
-        return _Resolver(self, advisory)
+    def _resolver(self, releases: Releases) -> EditResolver["PoetryProject"]:
+        return _Resolver(self, releases)
 
 
-class _Resolver(EditResolver):
+class _Resolver(EditResolver[PoetryProject]):
     """The steps of one resolution."""
 
-    def __init__(self, project: PoetryProject, advisory: Advisory) -> None:
-        super().__init__(project, advisory)
-        self._project = project
-
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
-        path, texts = self._project.path, self._manifests(state)
+        path, texts = self._path, self._manifests(state)
         lock = PoetryLock(path, state.files[path])
         asked = self._project.asked(texts)
         planner = Planner(lock, self._index, self._advisory, asked or ())
@@ -135,7 +128,7 @@ class _Resolver(EditResolver):
         return State({**texts, path: lock.text}, self._project.tree_of(lock, texts))
 
     def _target(self, state: State, package: str) -> str:
-        refusal = self._project._lock.refusal(package)
+        refusal = self._project.lock.refusal(package)
         if refusal:
             raise refusal
         return super()._target(state, package)

@@ -16,7 +16,6 @@ from fallback_plugins.pypi.manifests.pyproject import (
     strings_by_name,
 )
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
-from fallback_plugins.pypi.resolving.releases import lowest_safe
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import (
     Position,
@@ -25,13 +24,10 @@ from fallback_plugins.shared.ladder import (
     Resolution,
     ResultRules,
     Strategy,
-    Tried,
-    left_behind,
 )
-from fallback_plugins.shared.tree import DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import Left, Move, Outline
 
 #: Manifests whose requests are kept: one resolution asks about many packages of the same few files.
 _MANIFESTS = 16
@@ -69,14 +65,12 @@ def strategy(
 
 def resolve(
     advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
-) -> ProjectFix | None:
-    """Every affected package brought out of reach by the cheapest step that serves; None: none is.
+) -> ProjectFix:
+    """Every affected package brought out of reach by the cheapest step that serves.
 
     What no step fixes is in ``left``.
     """
     resolving = Resolution(ResultRules(ECOSYSTEM, advisory), start)
-    if not resolving.packages:
-        return None
     resolving.run(strategies)
     at = resolving.at
     changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}
@@ -85,53 +79,9 @@ def resolve(
     )
 
 
-def outline(
-    advisory: Advisory,
-    path: str,
-    tree: DependencyTree,
-    step_of: Callable[[str, str], LadderStep],
-    refusal_of: Callable[[Node], RecipeError | None],
-) -> Outline:
-    """What the lock alone tells: per affected package the first step, or why there is none."""
-    moves: list[Move] = []
-    left: list[Left] = []
-    for name, versions in affected_versions(tree, advisory).items():
-        problems = (refusal_of(node) for node in tree.of(name) if node.version in versions)
-        error = next((problem for problem in problems if problem), None)
-        try:
-            if error:
-                raise error
-            target = lowest_safe(advisory, name, versions[-1], lambda _: True)
-        except RecipeError as refusal:
-            left.append(
-                left_behind(
-                    advisory,
-                    ECOSYSTEM,
-                    package=name,
-                    versions=versions,
-                    manifest=path,
-                    error=refusal,
-                    tried=Tried(),
-                )
-            )
-            continue
-        moves.append(
-            Move(
-                package=name,
-                manifest=path,
-                step=step_of(name, target),
-                before=versions,
-                after=target,
-            )
-        )
-    return Outline(moves=tuple(moves), left=tuple(left))
-
-
-def declared(texts: Mapping[str, str], package: str) -> Iterator[tuple[str, str, bool]]:
-    """Where manifests ask for a package: path, specifier, and whether it can be edited as text."""
-    for path, text in texts.items():
-        for string in _strings(path, text, package):
-            yield path, string.declaration.specifier, string.declaration.refusal is None
+def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
+    """Paths of the manifests that ask for a package."""
+    return (path for path, text in texts.items() if _strings(path, text, package))
 
 
 def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, RequirementString]]:

@@ -1,9 +1,16 @@
-"""The uv.lock that a fix takes: uv's own, with everything kept that needn't move."""
+"""The uv.lock that a fix takes: uv's own, with everything kept that needn't move.
 
-from collections.abc import Mapping
+uv keeps a locked version where it can, and takes the highest where it can't: a parent raised to an old
+release then stands beside a child of this year, a mix that nobody ever tested. So what has to move along
+with a fix moves as little as serves.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
+
+import tomlkit
+from packaging.version import Version
 
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import (
@@ -21,45 +28,32 @@ from fallback_plugins.pypi.resolving.resolver import (
     uv_lock,
 )
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.lock_edit import State, highest_of
+from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.pypi.uv import lowest as uv_lowest
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import ClientRunner
-
-
-@dataclass(frozen=True)
-class UvFiles:
-    """What a resolution starts from: the lock, the manifests by path, the root's path, the lock's tree."""
-
-    lock: str
-    text: str
-    root: str
-    manifests: Mapping[str, str]
-    tree: DependencyTree
 
 
 class UvLocking:
-    """Makes locks for one resolution, from the files that it starts from."""
+    """Makes locks for one resolution, from the files of its project."""
 
-    def __init__(self, files: UvFiles, advisory: Advisory, clients: ClientRunner) -> None:
-        self._files = files
+    def __init__(self, project: LockedProject, advisory: Advisory) -> None:
+        self._project = project
         self._advisory = advisory
-        self._clients = clients
-        self._lock = files.lock
-        self._old = files.text
+        self._clients = project.clients
+        self._lock = project.path
+        self._old = project.text
 
     def check_readable(self) -> None:
         """Raises RecipeError for what uv must not be shown: said once, not by each step."""
-        uv_files.scratch_files(self._files.manifests, self._lock, self._old)
+        uv_files.scratch_files(self._project.texts, self._lock, self._old)
 
     def check_rebuilt(self) -> None:
         """Does uv take the manifest, as the lock tells it, for the one that the lock was made from?"""
-        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
-        message = uv_accepts(self._clients, files, self._lock)
+        message = self._objection(self._project.texts, self._old)
         if message:
             raise uv_files.missing(
                 self._lock, f"{self._lock} does not show all of its manifest. {message}"
@@ -73,8 +67,12 @@ class UvLocking:
         unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
         text = spliced(self._old, unchanged, new.text)
         self._check_origins(text, new)
-        if text != new.text:
-            self._check_accepted(manifests, text)
+        # What is not uv's own text, uv must take for its own.
+        message = self._objection(manifests, text) if text != new.text else None
+        if message:
+            raise resolver_failed(
+                f"uv does not accept the new {self._lock} as up to date. {message}"
+            )
         return State({**manifests, self._lock: text}, read_tree(self._lock, text))
 
     def tree_of(
@@ -86,23 +84,24 @@ class UvLocking:
     def _lowest(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Locked:
+        text = state.files[self._lock]
         try:
-            new = self._resolved(state, manifests, wanted)
+            new = self._made(manifests, text, _pinned(wanted), text)
         except RecipeError as error:
             raise self._named(error, wanted) from error
         lower = self._lower(state, manifests, wanted, new)
         if lower:
             with suppress(RecipeError):  # uv's own choice stands
-                new = self._resolved(state, manifests, {**wanted, **lower})
+                new = self._made(manifests, text, _pinned({**wanted, **lower}), text)
         return new
 
-    def _resolved(
-        self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    def _made(
+        self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
-        files = uv_files.scratch_files(manifests, self._lock, state.files[self._lock])
-        stubs = stub_wheels(self._lock, state.files[self._lock])
-        pins = [f"--upgrade-package={name}=={version}" for name, version in wanted.items()]
-        return uv_lock(self._clients, files, self._lock, pins, stubs=stubs)
+        """What uv makes of manifests and a lock, beside stubs of what another lock has no wheel of."""
+        files = uv_files.scratch_files(manifests, self._lock, start)
+        stubs = stub_wheels(self._lock, stubs_of)
+        return uv_lock(self._clients, files, self._lock, options, stubs=stubs)
 
     def _lower(
         self,
@@ -113,36 +112,32 @@ class UvLocking:
     ) -> Mapping[str, str]:
         """What had to move along, as low as serves, where that is lower than uv's choice."""
         after = read_tree(self._lock, new.text)
-        floors = uv_lowest.moved_along(state.tree, after, wanted)
+        floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
-        files = uv_files.scratch_files(manifests, self._lock, uv_lowest.in_lowest_mode(new.text))
         moving = [f"--upgrade-package={name}>={held}" for name, held in floors.items()]
         options = ["--resolution=lowest", *moving]
-        stubs = stub_wheels(self._lock, state.files[self._lock])
+        start, text = _in_lowest_mode(new.text), state.files[self._lock]
         try:
-            lowest = uv_lock(self._clients, files, self._lock, options, stubs=stubs)
+            lowest = read_tree(self._lock, self._made(manifests, start, options, text).text)
         except RecipeError:
             return {}
-        lower = uv_lowest.lower_versions(self._lock, lowest.text, after, floors)
         return {
             name: version
-            for name, version in lower.items()
-            if not is_affected(self._advisory, ECOSYSTEM, name, version)
+            for name in floors
+            if (version := highest_of(lowest, name)) is not None
+            and _is_lower(version, [one.version for one in after.of(name)])
+            and not is_affected(self._advisory, ECOSYSTEM, name, version)
         }
 
-    def _check_accepted(self, manifests: Mapping[str, str], text: str) -> None:
-        """What is not uv's own text, uv must take for its own. Raises RecipeError."""
+    def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
+        """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""
         files = uv_files.scratch_files(manifests, self._lock, text)
-        message = uv_accepts(self._clients, files, self._lock)
-        if message:
-            raise resolver_failed(
-                f"uv does not accept the new {self._lock} as up to date. {message}"
-            )
+        return uv_accepts(self._clients, files, self._lock)
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
-        held = {(node.name, node.version) for node in self._files.tree.nodes.values()}
+        held = {(node.name, node.version) for node in self._project.tree.nodes.values()}
         for name, version in new.yanked - held:
             raise resolver_failed(f"It would take {name} {version}, which is yanked.")
         for other in registries(self._lock, text) - registries(self._lock, self._old):
@@ -163,11 +158,47 @@ class UvLocking:
     @cached_property
     def _unchanged(self) -> str:
         """The old lock as this uv writes it: what differs between the two is not the fix's doing."""
-        files = uv_files.scratch_files(self._files.manifests, self._lock, self._old)
-        affected = lock_edit.affected_versions(self._files.tree, self._advisory)
-        pins = [f"--upgrade-package={name}=={held[-1]}" for name, held in affected.items()]
+        affected = lock_edit.affected_versions(self._project.tree, self._advisory)
+        pins = _pinned({name: held[-1] for name, held in affected.items()})
         try:
-            stubs = stub_wheels(self._lock, self._old)
-            return uv_lock(self._clients, files, self._lock, pins, stubs=stubs).text
+            return self._made(self._project.texts, self._old, pins, self._old).text
         except RecipeError:
             return self._old
+
+
+def _pinned(versions: Mapping[str, str]) -> list[str]:
+    return [f"--upgrade-package={name}=={version}" for name, version in versions.items()]
+
+
+def _moved_along(
+    before: DependencyTree, after: DependencyTree, wanted: Iterable[str]
+) -> dict[str, str]:
+    """The packages that went up without being asked to, with the version that they had.
+
+    A package that was there in several versions (by platform) is left out: it can't be pinned to one. One
+    that uv splits now is not: a lower version of it may do everywhere.
+    """
+    return {
+        name: nodes[0].version
+        for name, nodes in before.by_name.items()
+        if name not in wanted
+        and len(nodes) == 1
+        and after.of(name)
+        and all(Version(one.version) > Version(nodes[0].version) for one in after.of(name))
+    }
+
+
+def _in_lowest_mode(text: str) -> str:
+    """A lock as uv would have written it with ``--resolution=lowest``, for a scratch folder.
+
+    uv drops a lock that was made in another mode; this one it keeps, but for what it is told to move.
+    """
+    document = tomlkit.parse(text)
+    document.setdefault("options", {})["resolution-mode"] = "lowest"
+    return tomlkit.dumps(document)
+
+
+def _is_lower(version: str, than: Iterable[str]) -> bool:
+    """Lower than one of these, and higher than none."""
+    others = [Version(one) for one in than]
+    return Version(version) <= min(others) and Version(version) < max(others)
