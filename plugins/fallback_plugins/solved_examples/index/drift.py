@@ -3,10 +3,9 @@
 import sqlite3
 from collections.abc import Iterator
 from enum import StrEnum
-from itertools import chain
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT
+from fallback_plugins.solved_examples.index.embedded import described
 from fallback_plugins.solved_examples.index.indexing import nearest
 from fallback_plugins.solved_examples.interfaces import (
     Embedder,
@@ -18,7 +17,7 @@ from fallback_plugins.solved_examples.store.connection import write_transaction
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_plugins.solved_examples.store.ingestion import chunk_rows, columns
 from fallback_plugins.solved_examples.store.records import as_ingested
-from fallback_plugins.solved_examples.store.schema import TABLES, Meta, State, get_meta
+from fallback_plugins.solved_examples.store.schema import TABLES, Meta, State, get_meta, number
 
 #: Records that are held at once, and looked at in one snapshot: a writer never waits long.
 _PAGE = 100
@@ -55,6 +54,9 @@ class Drift(Frozen):
     sentence: str
 
 
+_Difference = tuple[DriftKind, str]
+
+
 def validate(store: ExampleStore, embedder: Embedder | None = None) -> tuple[Drift, ...]:
     """Every difference between the store, its manifest, and what is installed; empty where none is.
 
@@ -64,78 +66,70 @@ def validate(store: ExampleStore, embedder: Embedder | None = None) -> tuple[Dri
     the store can't be read at all.
     """
     with store.reading(as_is=True) as connection:
-        whole = tuple(
-            chain(
-                _schema(connection),
-                _manifest(connection),
-                _chunker(connection, store.chunker.version),
-                _chunks(connection),
-                _vectors(connection),
-                _model(store, connection, embedder),
-            )
+        whole = (
+            *_schema(connection),
+            *_manifest(connection),
+            *_chunker(connection, store.chunker.version),
+            *_chunks(connection),
+            *_vectors(connection),
+            *_model(store, connection, embedder),
         )
-    return (*whole, *_words(store), *_records(store))
+    found = (*whole, *_words(store), *_records(store))
+    return tuple(Drift(kind=kind, sentence=sentence) for kind, sentence in found)
 
 
-def _schema(connection: sqlite3.Connection) -> Iterator[Drift]:
+def _schema(connection: sqlite3.Connection) -> Iterator[_Difference]:
     there = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")}
     for statement in TABLES:
         if statement not in there:
             what = statement.partition("\n")[0].removeprefix("CREATE ").rstrip(" (")
-            yield Drift(kind=DriftKind.SCHEMA, sentence=f"not as it was made: {what}")
+            yield DriftKind.SCHEMA, f"not as it was made: {what}"
 
 
-def _manifest(connection: sqlite3.Connection) -> Iterator[Drift]:
+def _manifest(connection: sqlite3.Connection) -> Iterator[_Difference]:
     current = manifests.compute(connection)
     try:
         recorded = manifests.recorded(connection)
     except ValueError:
-        yield Drift(kind=DriftKind.MANIFEST, sentence="the recorded manifest can't be read")
+        yield DriftKind.MANIFEST, "the recorded manifest can't be read"
         return
     if recorded.sha256 != manifests.recorded_sha256(connection):
-        yield Drift(
-            kind=DriftKind.MANIFEST, sentence="the recorded manifest does not have its digest"
-        )
+        yield DriftKind.MANIFEST, "the recorded manifest does not have its digest"
     for field in type(recorded).model_fields:
         was, now = getattr(recorded, field), getattr(current, field)
         if was != now:
             kind = DriftKind.CORPUS if field == "corpus_sha256" else DriftKind.MANIFEST
-            yield Drift(kind=kind, sentence=f"{field}: {was} is recorded, and {now} is there")
+            yield kind, f"{field}: {was} is recorded, and {now} is there"
 
 
-def _chunker(connection: sqlite3.Connection, installed: str) -> Iterator[Drift]:
+def _chunker(connection: sqlite3.Connection, installed: str) -> Iterator[_Difference]:
     found = get_meta(connection, Meta.CHUNKER)
     if found not in {None, installed}:
-        yield Drift(
-            kind=DriftKind.CHUNKER, sentence=f"cut by {found}, and {installed} is installed"
-        )
-    others = connection.execute(
-        "SELECT count(*) FROM examples WHERE state = 'live' AND chunker IS NOT ?", [found]
-    ).fetchone()[0]
+        yield DriftKind.CHUNKER, f"cut by {found}, and {installed} is installed"
+    others = number(
+        connection,
+        "SELECT count(*) FROM examples WHERE state = 'live' AND chunker IS NOT ?",
+        [found],
+    )
     if others:
-        yield Drift(
-            kind=DriftKind.CHUNKER,
-            sentence=f"{others} live records were cut by another than {found}",
-        )
+        yield DriftKind.CHUNKER, f"{others} live records were cut by another than {found}"
 
 
-def _chunks(connection: sqlite3.Connection) -> Iterator[Drift]:
+def _chunks(connection: sqlite3.Connection) -> Iterator[_Difference]:
     for what, sql in (
         ("live records have no chunk", _WITHOUT_CHUNK),
         ("chunks are of no live record", _ORPHANS),
     ):
-        if count := connection.execute(sql).fetchone()[0]:
-            yield Drift(kind=DriftKind.CHUNKS, sentence=f"{count} {what}")
+        if count := number(connection, sql):
+            yield DriftKind.CHUNKS, f"{count} {what}"
     indexed, there = connection.execute(
         "SELECT (SELECT count(*) FROM chunks_fts_docsize), (SELECT count(*) FROM chunks)"
     ).fetchone()
     if indexed != there:
-        yield Drift(
-            kind=DriftKind.WORDS, sentence=f"the words of {indexed} chunks are indexed, of {there}"
-        )
+        yield DriftKind.WORDS, f"the words of {indexed} chunks are indexed, of {there}"
 
 
-def _words(store: ExampleStore) -> Iterator[Drift]:
+def _words(store: ExampleStore) -> Iterator[_Difference]:
     """FTS5's own check of its index against the chunks. It is said as an INSERT, so it needs the
     writer's lock (1 s at 40,000 chunks), and changes nothing."""
     try:
@@ -147,16 +141,14 @@ def _words(store: ExampleStore) -> Iterator[Drift]:
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_CORRUPT_VTAB:
                     raise
-                yield Drift(
-                    kind=DriftKind.WORDS, sentence="the index of words is not what the chunks say"
-                )
+                yield DriftKind.WORDS, "the index of words is not what the chunks say"
     except ExampleStoreError as error:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
         if code & 0xFF != sqlite3.SQLITE_READONLY:
             raise
 
 
-def _vectors(connection: sqlite3.Connection) -> Iterator[Drift]:
+def _vectors(connection: sqlite3.Connection) -> Iterator[_Difference]:
     if get_meta(connection, Meta.EMBEDDING_MODEL) is None:
         return
     missing, dead = connection.execute(
@@ -164,33 +156,26 @@ def _vectors(connection: sqlite3.Connection) -> Iterator[Drift]:
         "(SELECT count(*) FROM vectors WHERE chunk NOT IN (SELECT id FROM chunks))"
     ).fetchone()
     if missing:
-        yield Drift(kind=DriftKind.VECTORS, sentence=f"{missing} chunks have no vector")
+        yield DriftKind.VECTORS, f"{missing} chunks have no vector"
     if dead:
-        yield Drift(
-            kind=DriftKind.VECTORS, sentence=f"{dead} vectors are dead: their chunk is gone"
-        )
+        yield DriftKind.VECTORS, f"{dead} vectors are dead: their chunk is gone"
 
 
 def _model(
     store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder | None
-) -> Iterator[Drift]:
+) -> Iterator[_Difference]:
     """The installed model against the vectors', then the file: a question goes over all its rows."""
     if embedder is None or get_meta(connection, Meta.EMBEDDING_MODEL) is None:
         return
     others = [
         (key, found, installed)
-        for key, installed in (
-            (Meta.EMBEDDING_MODEL, embedder.model),
-            (Meta.EMBEDDING_SHA256, embedder.sha256),
-            (Meta.EMBEDDING_DIMENSION, str(embedder.dimension)),
-            (Meta.EMBEDDING_TEXT, EMBEDDED_TEXT),
-        )
+        for key, installed in described(embedder).items()
         if (found := get_meta(connection, key)) != installed
     ]
     for key, found, installed in others:
-        yield Drift(
-            kind=DriftKind.MODEL,
-            sentence=f"{key.value}: the vectors have {found}, and {installed} is installed",
+        yield (
+            DriftKind.MODEL,
+            f"{key.value}: the vectors have {found}, and {installed} is installed",
         )
     if others:
         return
@@ -198,12 +183,12 @@ def _model(
         # Opens the weights too, and holds them against their digest.
         nearest(store, connection, embedder, embedder.embed([""])[0], limit=1)
     except EmbeddingError as error:
-        yield Drift(kind=DriftKind.MODEL, sentence=error.problem)
+        yield DriftKind.MODEL, error.problem
     except ExampleStoreError as error:
-        yield Drift(kind=DriftKind.VECTORS, sentence=error.problem)
+        yield DriftKind.VECTORS, error.problem
 
 
-def _records(store: ExampleStore) -> Iterator[Drift]:
+def _records(store: ExampleStore) -> Iterator[_Difference]:
     """Every version of every record, and the chunks of the live ones."""
     last = 0
     while True:
@@ -227,17 +212,17 @@ def _record(
     state: str,
     record: str,
     *beside: str,
-) -> Iterator[Drift]:
+) -> Iterator[_Difference]:
     example_id = beside[0]
     example = as_ingested(record, digest)
     if example is None:
-        yield Drift(kind=DriftKind.RECORD, sentence=f"{example_id}: not what was ingested")
+        yield DriftKind.RECORD, f"{example_id}: not what was ingested"
         return
     for (column, value), found in zip(columns(example).items(), beside, strict=True):
         if value != found:
-            yield Drift(
-                kind=DriftKind.RECORD,
-                sentence=f"{example_id}: {column} is filed as {found}, and the record says {value}",
+            yield (
+                DriftKind.RECORD,
+                f"{example_id}: {column} is filed as {found}, and the record says {value}",
             )
     if state != State.LIVE or get_meta(connection, Meta.CHUNKER) != store.chunker.version:
         return
@@ -247,7 +232,4 @@ def _record(
         [row],
     ).fetchall()
     if kept != list(chunk_rows(example, store.chunker)):
-        yield Drift(
-            kind=DriftKind.CHUNKS,
-            sentence=f"{example_id}: its chunks are not what the record gives",
-        )
+        yield DriftKind.CHUNKS, f"{example_id}: its chunks are not what the record gives"

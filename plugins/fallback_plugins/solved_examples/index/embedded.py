@@ -7,8 +7,9 @@ lines; lines that a diff only shows around them are left out (ADR-0019 has the f
 
 from collections.abc import Container, Sequence
 
-from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
+from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind, Embedder
 from fallback_plugins.solved_examples.question import flaw_text
+from fallback_plugins.solved_examples.store.schema import Meta
 from fallback_tier.retrieval import SolvedExample
 
 #: Raise it with every change of the text: vectors of another one are drift.
@@ -20,6 +21,16 @@ _FLAW_CHARS = 300
 
 #: Characters of changed lines: with the flaw more than the model reads of most code.
 _CODE_CHARS = 1_500
+
+
+def described(embedder: Embedder) -> dict[Meta, str]:
+    """What the store's ``meta`` says of vectors that this model made."""
+    return {
+        Meta.EMBEDDING_MODEL: embedder.model,
+        Meta.EMBEDDING_SHA256: embedder.sha256,
+        Meta.EMBEDDING_DIMENSION: str(embedder.dimension),
+        Meta.EMBEDDING_TEXT: EMBEDDED_TEXT,
+    }
 
 
 def embedded_text(example: SolvedExample, chunk: Chunk) -> str:

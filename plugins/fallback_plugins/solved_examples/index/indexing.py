@@ -17,14 +17,14 @@ another, the next *generation* is written beside it and named by one commit.
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fallback_plugins.solved_examples.index.build_lock import only_builder
-from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT, embedded_text
+from fallback_plugins.solved_examples.index.embedded import described, embedded_text
 from fallback_plugins.solved_examples.index.vectors import Neighbour, VectorFile, Vectors
 from fallback_plugins.solved_examples.interfaces import (
     Chunk,
@@ -33,7 +33,7 @@ from fallback_plugins.solved_examples.interfaces import (
     ExampleStoreError,
 )
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
-from fallback_plugins.solved_examples.store.schema import Meta, get_meta, set_meta
+from fallback_plugins.solved_examples.store.schema import Meta, get_meta, number, set_meta
 from fallback_tier.retrieval import SolvedExample
 
 if TYPE_CHECKING:
@@ -166,17 +166,9 @@ def open_vectors(
 
 def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: Embedder) -> None:
     """Raises ExampleStoreError where the store's vectors are of another model than this one."""
-    model = get_meta(connection, Meta.EMBEDDING_MODEL)
-    if model is None:
-        return
-    found = (
-        model,
-        get_meta(connection, Meta.EMBEDDING_SHA256),
-        get_meta(connection, Meta.EMBEDDING_DIMENSION),
-        get_meta(connection, Meta.EMBEDDING_TEXT),
-    )
-    installed = (embedder.model, embedder.sha256, str(embedder.dimension), EMBEDDED_TEXT)
-    if found != installed:
+    installed = described(embedder)
+    found = {key: get_meta(connection, key) for key in installed}
+    if found[Meta.EMBEDDING_MODEL] is not None and found != installed:
         raise ExampleStoreError(
             f"The vectors of {str(store.path)!r} are of model {_named(found)}, and this is "
             f"{_named(installed)}: they can't be compared.",
@@ -185,8 +177,8 @@ def check_model(connection: sqlite3.Connection, store: ExampleStore, embedder: E
         )
 
 
-def _named(model: tuple[str, str | None, str | None, str | None]) -> str:
-    name, sha256, dimension, text = model
+def _named(model: Mapping[Meta, str | None]) -> str:
+    name, sha256, dimension, text = model.values()
     return f"{name} ({dimension} dimensions, sha256 {(sha256 or '')[:12]}…, of {text})"
 
 
@@ -199,10 +191,8 @@ def _prepare(store: ExampleStore, embedder: Embedder, *, rebuild: bool) -> None:
         else:
             check_model(connection, store, embedder)
             _compact(store, connection, embedder)
-        set_meta(connection, Meta.EMBEDDING_MODEL, embedder.model)
-        set_meta(connection, Meta.EMBEDDING_SHA256, embedder.sha256)
-        set_meta(connection, Meta.EMBEDDING_DIMENSION, str(embedder.dimension))
-        set_meta(connection, Meta.EMBEDDING_TEXT, EMBEDDED_TEXT)
+        for key, value in described(embedder).items():
+            set_meta(connection, key, value)
         current = _vector_file(store, connection, embedder).path
     for path in store.path.parent.glob(f"{store.vectors_path.name}.*"):
         if path != current and path.suffix[1:].isdecimal():
@@ -271,12 +261,12 @@ def _name_rows(connection: sqlite3.Connection, first: int, chunks: Sequence[int]
 
 def _rows(connection: sqlite3.Connection) -> int:
     """How many rows of the file count: up to the last that has a name."""
-    return int(connection.execute("SELECT coalesce(max(row) + 1, 0) FROM vectors").fetchone()[0])
+    return number(connection, "SELECT coalesce(max(row) + 1, 0) FROM vectors")
 
 
 def _count(store: ExampleStore, sql: str) -> int:
     with store.reading() as connection:
-        return int(connection.execute(sql).fetchone()[0])
+        return number(connection, sql)
 
 
 def _open(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> Vectors:

@@ -30,6 +30,8 @@ Progress = Callable[[int, int], None]
 #: Records that are read, or cut again, at once: memory stays flat, and a kill loses little work.
 _PAGE = 200
 
+_LIVE = "SELECT count(*) FROM examples WHERE state = 'live'"
+
 
 @dataclass(frozen=True)
 class StoredExample:
@@ -157,7 +159,9 @@ class ExampleStore:
         done, total, last = 0, None, 0
         while True:
             with self.writing(as_is=True) as connection:
-                total = total or ingestion.uncut(connection, self.chunker.version)
+                total = total or schema.number(
+                    connection, f"{_LIVE} AND chunker != ?", [self.chunker.version]
+                )
                 page = _stored_where(
                     connection,
                     "id > ? AND state = 'live' AND chunker != ? ORDER BY id LIMIT ?",
@@ -178,8 +182,7 @@ class ExampleStore:
     def count(self) -> int:
         """How many live records there are. Raises ExampleStoreError."""
         with self.reading(as_is=True) as connection:
-            row = connection.execute("SELECT count(*) FROM examples WHERE state = 'live'")
-            return int(row.fetchone()[0])
+            return schema.number(connection, _LIVE)
 
     def of_package(self, ecosystem: str, packages: Sequence[str]) -> tuple[StoredExample, ...]:
         """Live records of these packages (canonical names), by id. Raises ExampleStoreError."""

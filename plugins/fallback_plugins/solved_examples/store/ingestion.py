@@ -116,14 +116,6 @@ def chunk_rows(
         yield ordinal, chunk.kind.value, context, chunk.text, chunk.tokens, edits
 
 
-def uncut(connection: sqlite3.Connection, version: str) -> int:
-    """How many live records another chunker version has cut."""
-    found = connection.execute(
-        "SELECT count(*) FROM examples WHERE state = 'live' AND chunker != ?", [version]
-    )
-    return int(found.fetchone()[0])
-
-
 def _require(example: SolvedExample) -> None:
     name = example.example_id
     if not name.strip() or len(name) > MAX_ID_CHARS:

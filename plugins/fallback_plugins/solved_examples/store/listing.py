@@ -80,29 +80,6 @@ def _conditions(selection: Selection) -> tuple[str, list[str]]:
     )
 
 
-def _listed(
-    example_id: str,
-    version: int,
-    state: str,
-    advisory_id: str,
-    ecosystem: str,
-    package: str,
-    language: str,
-    cwe: str,
-    origin: str,
-    content_sha256: str,
-    added_at: str,
-) -> Listed:
-    return Listed(
-        example_id=example_id,
-        version=version,
-        state=State(state),
-        advisory_id=advisory_id,
-        ecosystem=ecosystem,
-        package=package,
-        language=language,
-        cwe=tuple(json.loads(cwe)),
-        origin=origin,
-        content_sha256=content_sha256,
-        added_at=datetime.fromisoformat(added_at),
-    )
+def _listed(*row: object) -> Listed:
+    facts = dict(zip(Listed.model_fields, row, strict=True))
+    return Listed.model_validate({**facts, "cwe": json.loads(str(facts["cwe"]))})

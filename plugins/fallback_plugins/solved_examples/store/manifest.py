@@ -12,7 +12,13 @@ from typing import Protocol
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.store.schema import FORMAT, Meta, get_meta, set_meta
+from fallback_plugins.solved_examples.store.schema import (
+    FORMAT,
+    Meta,
+    get_meta,
+    number,
+    set_meta,
+)
 
 _LIVE_DIGESTS = "SELECT content_sha256 FROM examples WHERE state = 'live' ORDER BY content_sha256"
 
@@ -88,7 +94,7 @@ def compute(connection: sqlite3.Connection) -> Manifest:
     return Manifest(
         corpus_sha256=corpus.hexdigest(),
         examples=examples,
-        chunks=_count(connection, "SELECT count(*) FROM chunks"),
+        chunks=number(connection, "SELECT count(*) FROM chunks"),
         chunker=get_meta(connection, Meta.CHUNKER),
         embedding=_embedding(connection),
     )
@@ -103,11 +109,7 @@ def _embedding(connection: sqlite3.Connection) -> EmbeddingManifest | None:
         sha256=get_meta(connection, Meta.EMBEDDING_SHA256) or "",
         dimension=int(get_meta(connection, Meta.EMBEDDING_DIMENSION) or 0),
         text=get_meta(connection, Meta.EMBEDDING_TEXT) or "",
-        vectors=_count(
+        vectors=number(
             connection, "SELECT count(*) FROM vectors JOIN chunks ON chunks.id = vectors.chunk"
         ),
     )
-
-
-def _count(connection: sqlite3.Connection, sql: str) -> int:
-    return int(connection.execute(sql).fetchone()[0])

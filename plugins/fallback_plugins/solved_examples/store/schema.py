@@ -13,6 +13,7 @@ sqlite_utils is imported by a writer that finds a new file, and by nothing else:
 """
 
 import sqlite3
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -127,12 +128,14 @@ def get_meta(connection: sqlite3.Connection, key: Meta) -> str | None:
     return None if row is None else str(row[0])
 
 
-def set_meta(connection: sqlite3.Connection, key: Meta, value: str | None) -> None:
-    """Set one value of ``meta``, or take it away (None)."""
-    if value is None:
-        connection.execute("DELETE FROM meta WHERE key = ?", [key.value])
-    else:
-        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key.value, value])
+def set_meta(connection: sqlite3.Connection, key: Meta, value: str) -> None:
+    """Set one value of ``meta``."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key.value, value])
+
+
+def number(connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()) -> int:
+    """The one number that a query of ours answers with."""
+    return int(connection.execute(sql, values).fetchone()[0])
 
 
 def is_new(connection: sqlite3.Connection) -> bool:

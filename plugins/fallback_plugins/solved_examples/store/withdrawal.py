@@ -26,13 +26,7 @@ def withdraw(connection: sqlite3.Connection, withdrawal: Withdrawal, row: int) -
     drop(connection, row, State.WITHDRAWN)
     connection.execute(
         f"INSERT INTO withdrawals ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
-        [
-            withdrawal.example_id,
-            withdrawal.content_sha256,
-            withdrawal.reason,
-            withdrawal.by,
-            withdrawal.at.isoformat(),
-        ],
+        [*withdrawal.model_dump(exclude={"at"}).values(), withdrawal.at.isoformat()],
     )
 
 
@@ -57,7 +51,8 @@ def is_withdrawn(connection: sqlite3.Connection, example_id: str, content: Diges
 def all_withdrawals(connection: sqlite3.Connection) -> tuple[Withdrawal, ...]:
     """Every withdrawal, oldest first."""
     rows = connection.execute(f"SELECT {_COLUMNS} FROM withdrawals ORDER BY id")  # noqa: S608
-    return tuple(_read(*row) for row in rows)
+    fields = Withdrawal.model_fields
+    return tuple(Withdrawal.model_validate(dict(zip(fields, row, strict=True))) for row in rows)
 
 
 def require_text(value: str, what: str) -> str:
@@ -65,13 +60,3 @@ def require_text(value: str, what: str) -> str:
     if not value.strip():
         raise InputError(f"A withdrawal needs a {what}.", next_step=f"State the {what}.")
     return value.strip()
-
-
-def _read(example_id: str, content: str, reason: str, by: str, at: str) -> Withdrawal:
-    return Withdrawal(
-        example_id=example_id,
-        content_sha256=content,
-        reason=reason,
-        by=by,
-        at=datetime.fromisoformat(at),
-    )
