@@ -36,7 +36,6 @@ TOKENIZER_SHA256: Final[Digest] = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eea
 #: Word pieces of a text that count (CLS and SEP among them), the rest is cut off: what
 #: sentence-transformers sets for this model. Its positions end at 512.
 MAX_TOKENS: Final = 256
-_POSITIONS: Final = 512
 
 #: Characters that the tokenizer is given at most. A bound on work: 512 pieces of real text end long
 #: before, and 1 MB of blanks would take seconds.
@@ -80,21 +79,16 @@ class MiniLmEmbedder:
     a first question is answered sooner. Both give the same vectors up to float noise (1.5e-7).
     """
 
-    def __init__(
-        self, *, many: bool = False, threads: int | None = None, max_tokens: int = MAX_TOKENS
-    ) -> None:
-        if not 2 < max_tokens <= _POSITIONS:
-            raise ValueError(f"max_tokens is {max_tokens}, not 3 to {_POSITIONS}")
+    def __init__(self, *, many: bool = False, threads: int | None = None) -> None:
         self._many = many
         self._threads = threads or len(os.sched_getaffinity(0))
-        self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, InferenceSession] | None = None
 
     @property
     def model(self) -> str:
-        """The model's name; with another limit than MAX_TOKENS its vectors are others, and it too."""
-        return MODEL if self._max_tokens == MAX_TOKENS else f"{MODEL}@{self._max_tokens}"
+        """The model's name."""
+        return MODEL
 
     @property
     def sha256(self) -> Digest:
@@ -161,7 +155,7 @@ class MiniLmEmbedder:
 
         tokenizer = Tokenizer.from_str(vocabulary.decode("utf-8"))
         tokenizer.no_padding()
-        tokenizer.enable_truncation(self._max_tokens)
+        tokenizer.enable_truncation(MAX_TOKENS)
         return tokenizer, session
 
 

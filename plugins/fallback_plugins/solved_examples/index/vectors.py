@@ -25,7 +25,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -164,28 +163,13 @@ class Vectors:
             mapping, dtype="<f4", offset=_HEADER.size, count=count * dimension
         ).reshape(count, dimension)
 
-    def search(
-        self, query: "NDArray[np.float32]", k: int, *, allowed: "NDArray[np.bool_] | None" = None
-    ) -> list[Neighbour]:
-        """The first ``k`` of ``ranked``."""
-        return list(islice(self.ranked(query, allowed=allowed), k))
-
-    def ranked(
-        self, query: "NDArray[np.float32]", *, allowed: "NDArray[np.bool_] | None" = None
-    ) -> Iterator[Neighbour]:
+    def ranked(self, query: "NDArray[np.float32]") -> Iterator[Neighbour]:
         """Rows by cosine, best first; among equals the lower row. Sorted only as far as it is read.
 
-        ``allowed``: one flag a row; rows with False (dead, filtered out) are left out. Raises
-        ValueError for a query of another dimension.
+        Raises ValueError for a query of another dimension.
         """
-        import numpy as np
-
         scores = self.scores(query)
-        left = len(scores)
-        if allowed is not None:
-            scores[~allowed] = -np.inf
-            left = int(np.count_nonzero(allowed))
-        for row, score in best_first(scores, left):
+        for row, score in best_first(scores, len(scores)):
             yield Neighbour(row, score)
 
     def scores(

@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from fallback_plugins.solved_examples.index.indexing import live_chunks, open_vectors
+from fallback_plugins.solved_examples.index.indexing import live_chunks
 from fallback_plugins.solved_examples.index.postings import Postings
 from fallback_plugins.solved_examples.index.vectors import Vectors
-from fallback_plugins.solved_examples.interfaces import Candidate, Embedder, Question
+from fallback_plugins.solved_examples.interfaces import Candidate, Question
 from fallback_plugins.solved_examples.question import flaw_text, same_language
 from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.settings import (
@@ -19,7 +19,6 @@ from fallback_plugins.solved_examples.search.settings import (
     RetrievalSettings,
 )
 from fallback_plugins.solved_examples.search.weakness import Profile, affinity, weaknesses
-from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.retrieval import SolvedExample
 
 if TYPE_CHECKING:
@@ -44,27 +43,6 @@ class Entry:
     row: int
     scores: Mapping[str, float]
     chunks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Space:
-    """The store's vectors, opened, and who turns a question into one."""
-
-    vectors: Vectors
-    embedder: Embedder
-
-    def ask(self, text: str) -> "NDArray[np.float32]":
-        """The question's vector. Raises EmbeddingError."""
-        vector: NDArray[np.float32] = self.embedder.embed([text])[0]
-        return vector
-
-
-def open_space(store: ExampleStore, connection: sqlite3.Connection, embedder: Embedder) -> Space:
-    """``connection``: a snapshot of this store, which has vectors.
-
-    Raises ExampleStoreError where they are of another model, or their file is damaged.
-    """
-    return Space(open_vectors(store, connection, embedder), embedder)
 
 
 def by_words(
@@ -94,13 +72,13 @@ def by_words(
 def by_meaning(
     connection: sqlite3.Connection,
     vector: "NDArray[np.float32]",
-    space: Space,
+    vectors: Vectors,
     question: Question,
     settings: RetrievalSettings,
 ) -> dict[int, Entry]:
     """The pool's records by cosine of their best chunk."""
     found: dict[int, Entry] = {}
-    ranked = islice(space.vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4)
+    ranked = islice(vectors.ranked(vector), settings.pool * _CHUNKS_A_RECORD * 4)
     for near in live_chunks(connection, ranked, _ecosystems(question, settings)):
         before = found.get(near.record, Entry(near.record, {}, ()))
         found[near.record] = replace(before, chunks=(*before.chunks, near.chunk))
@@ -112,7 +90,7 @@ def by_meaning(
 def cosines(
     connection: sqlite3.Connection,
     vector: "NDArray[np.float32]",
-    space: Space,
+    vectors: Vectors,
     rows: Iterable[int],
     how: Aggregation,
 ) -> dict[int, float]:
@@ -129,7 +107,7 @@ def cosines(
             owned.setdefault(example, []).append(row)
     best = 1 if how is Aggregation.MAX else 2
     return {
-        example: float(np.sort(space.vectors.rows[places] @ vector)[-best:].mean())
+        example: float(np.sort(vectors.rows[places] @ vector)[-best:].mean())
         for example, places in owned.items()
     }
 

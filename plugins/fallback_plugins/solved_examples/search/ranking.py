@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
+from fallback_plugins.solved_examples.index.indexing import open_vectors
 from fallback_plugins.solved_examples.index.postings import Postings
+from fallback_plugins.solved_examples.index.vectors import Vectors
 from fallback_plugins.solved_examples.index.word_index import words_of
 from fallback_plugins.solved_examples.interfaces import (
     Candidate,
@@ -17,7 +19,6 @@ from fallback_plugins.solved_examples.interfaces import (
 )
 from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search import fusion
-from fallback_plugins.solved_examples.search.candidates import Space
 from fallback_plugins.solved_examples.search.rerank.linear import LinearRanker, shipped
 from fallback_plugins.solved_examples.search.settings import Fusion, Mode, RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses
@@ -53,13 +54,13 @@ class Ranking:
 class _Ability:
     """What store, model and settings allow together."""
 
-    space: Space | None = None
+    vectors: Vectors | None = None
     degraded: str = ""
     note: str = ""
 
     @property
     def mode(self) -> Mode:
-        return "hybrid" if self.space is not None else "lexical"
+        return "hybrid" if self.vectors is not None else "lexical"
 
 
 def rank(
@@ -73,7 +74,7 @@ def rank(
     with store.reading() as connection:
         ability = _ability(store, connection, settings, embedder)
         words = words_of(store, connection)
-        entries, ability = _pool(connection, question, settings, ability, words.postings)
+        entries, ability = _pool(connection, question, settings, ability, words.postings, embedder)
         digest = manifest.recorded_sha256(connection) or None
     records = store.records([entry.row for entry in entries])
     found = _scored(question, entries, records)
@@ -129,7 +130,7 @@ def _ability(
             "`embeddings` is not installed."
         )
     try:
-        return _Ability(pool.open_space(store, connection, embedder))
+        return _Ability(open_vectors(store, connection, embedder))
     except ExampleStoreError as error:
         return _Ability(degraded=f"Searched by words alone. {error}")
 
@@ -140,20 +141,22 @@ def _pool(
     settings: RetrievalSettings,
     ability: _Ability,
     postings: Postings | None,
+    embedder: Embedder | None,
 ) -> tuple[list[pool.Entry], _Ability]:
     """The records to look at. A model that fails costs the vectors, not the answer."""
     entries = pool.by_words(connection, question, settings, postings)
-    if ability.space is None:
+    vectors = ability.vectors
+    if vectors is None or embedder is None:
         return list(entries.values()), ability
     try:
-        vector = ability.space.ask(question.text)
+        vector = embedder.embed([question.text])[0]
     except EmbeddingError as error:
         return list(entries.values()), _Ability(degraded=f"Searched by words alone. {error}")
-    for row, near in pool.by_meaning(connection, vector, ability.space, question, settings).items():
+    for row, near in pool.by_meaning(connection, vector, vectors, question, settings).items():
         before = entries.get(row, pool.Entry(row, {"bm25": 0.0}, ()))
         chunks = tuple(dict.fromkeys((*before.chunks, *near.chunks)))
         entries[row] = replace(before, chunks=chunks)
-    cosines = pool.cosines(connection, vector, ability.space, entries, settings.aggregation)
+    cosines = pool.cosines(connection, vector, vectors, entries, settings.aggregation)
     return [
         replace(entry, scores={**entry.scores, "cosine": cosines.get(row, 0.0)})
         for row, entry in entries.items()

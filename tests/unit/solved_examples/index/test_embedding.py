@@ -80,15 +80,6 @@ def test_the_meaning_is_in_the_vectors(embedder: MiniLmEmbedder) -> None:
 def test_only_the_first_pieces_of_a_long_text_count(embedder: MiniLmEmbedder) -> None:
     words = "traversal " * 300
     assert np.array_equal(*embedder.embed([words, words + "pollution " * 300]))
-    long = MiniLmEmbedder(max_tokens=512)
-    assert long.model != embedder.model
-    assert not np.allclose(long.embed([words])[0], embedder.embed([words])[0], atol=NOISE)
-
-
-@pytest.mark.parametrize("limit", [2, 513])
-def test_the_model_has_positions_for_so_many_pieces_only(limit: int) -> None:
-    with pytest.raises(ValueError, match="max_tokens"):
-        MiniLmEmbedder(max_tokens=limit)
 
 
 def test_every_word_piece_has_a_vector(embedder: MiniLmEmbedder) -> None:

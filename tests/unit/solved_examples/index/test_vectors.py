@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -36,18 +37,17 @@ def test_a_search_finds_what_sorting_everything_finds(
     rows = matrix(count, seed=seed)
     if twins:
         rows[count // 2 :] = rows[: count - count // 2]
-    allowed = np.random.default_rng(seed).random(count) < 0.7
     found = stored(tmp_path_factory.mktemp("vectors") / "v", rows)
     query = rows[count // 2]
     scores = found.scores(query)
-    order = sorted(np.flatnonzero(allowed), key=lambda row: (-scores[row], row))
-    assert [row for row, _ in found.search(query, k, allowed=allowed)] == order[:k]
+    order = sorted(range(count), key=lambda row: (-scores[row], row))
+    assert [row for row, _ in islice(found.ranked(query), k)] == order[:k]
     assert np.allclose(scores, rows @ query, atol=1e-6)
 
 
-def test_nothing_is_copied_to_filter(tmp_path: Path) -> None:
+def test_nothing_is_copied_to_search(tmp_path: Path) -> None:
     found = stored(tmp_path / "v", matrix(10))
-    assert found.search(matrix(1)[0], 3, allowed=np.zeros(10, dtype=bool)) == []
+    assert len(list(found.ranked(matrix(1)[0]))) == 10
     assert not found.rows.flags.owndata
 
 
@@ -84,7 +84,7 @@ def test_a_reader_keeps_its_rows_while_others_are_added(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_has_no_neighbours(tmp_path: Path) -> None:
-    assert stored(tmp_path / "v", matrix(0)).search(matrix(1)[0], 4) == []
+    assert list(stored(tmp_path / "v", matrix(0)).ranked(matrix(1)[0])) == []
 
 
 def test_the_file_is_private(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_is_no_vector_is_not_written(tmp_path: Path, wrong) -> None:  # typ
 
 def test_a_query_of_another_dimension_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"shape \(3,\), not \(4,\)"):
-        stored(tmp_path / "v", matrix(2)).search(matrix(1, 3)[0], 1)
+        next(stored(tmp_path / "v", matrix(2)).ranked(matrix(1, 3)[0]))
 
 
 #: argv: the file, _RESIDENT_BYTES. Prints by how many KiB the largest size grew in a search.

@@ -67,18 +67,6 @@ def test_terms(text: str, expected: tuple[str, ...]) -> None:
     assert terms(text) == expected
 
 
-def test_identifiers_are_split_where_that_is_asked_for() -> None:
-    assert terms("innerHTML getHTTPServer", split_identifiers=True) == (
-        "innerhtml",
-        "inner",
-        "html",
-        "gethttpserver",
-        "get",
-        "http",
-        "server",
-    )
-
-
 TEXTS = (
     "path traversal in tar extraction",
     "path traversal through symbolic links and traversal again",
@@ -173,7 +161,7 @@ def test_further_words_than_the_bound_are_not_looked_at(tmp_path: Path) -> None:
 @given(st.text(max_size=120))
 def test_no_text_breaks_the_query(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     with opened(tmp_path_factory.mktemp("lexical"), text or "x", *TEXTS) as connection:
-        asked = terms(text, split_identifiers=True)
+        asked = terms(text)
         hits = search(connection, asked, limit=4)
         assert all(0 <= hit.share <= 1 for hit in hits)
         search(connection, ['quote"inside', "a AND", "*"], limit=4)
