@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 #: What was installed is told beside what was installed.
 RECORD = "fallback-tier-installed.json"
 
@@ -93,7 +95,4 @@ class Installed:
     @classmethod
     def kept(cls, environment: Path) -> "Installed":
         """What was kept there."""
-        found = json.loads((environment / RECORD).read_text(encoding="utf-8"))
-        declined = tuple((what, why) for what, why in found["declined"])
-        how, step = tuple(found.get("how", ())), found.get("step", "")
-        return cls(Level(found["level"]), declined, how, step)
+        return TypeAdapter(cls).validate_json((environment / RECORD).read_bytes())

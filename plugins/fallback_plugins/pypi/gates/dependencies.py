@@ -1,20 +1,19 @@
 """What a project's direct dependencies are imported as, by their own metadata; nothing is imported here."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.gates.drift import InstalledByName, asking, both_trees, differing
 from fallback_plugins.pypi.gates.touched import ASIDE
 from fallback_plugins.pypi.installing.declared import declared
-from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.locks.resolved import declared_in
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext
@@ -33,8 +32,6 @@ _ACCIDENTS = ASIDE | {"benchmarks", "scripts", "tools"}
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
-_Installed = Mapping[str, Distribution]
-
 
 def dependency_modules(context: GateContext, folder: str) -> tuple[str, ...]:
     """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
@@ -42,18 +39,12 @@ def dependency_modules(context: GateContext, folder: str) -> tuple[str, ...]:
     A top-level module that only the base commit has is among them: who imports it would not find it any
     more. None where both trees have the same installed. Raises as ``Environment.install`` does.
     """
-    repo = gating.patched(context)
-    ours, base = (Environment(context, tree, folder) for tree in (repo, context.repo))
-    for tree in (ours, base):
-        tree.install()
-    here, there = ours.distributions(), base.distributions()
-    moved = {name for name in {*here, *there} if _version(here, name) != _version(there, name)}
+    trees = both_trees(context, folder)
+    here, there, moved = differing(*trees)
     if not moved:
         return ()
     near = _needing(here, moved)
-    asked, before = (
-        asked_for(tree, folder, context.application.files) for tree in (repo, context.repo)
-    )
+    asked, before = (asked_for(it.repo, folder, context.application.files) for it in trees)
     # What the base commit asks for too, and could not be installed there, has nothing to be compared with.
     names = [name for name in asked if name in there or (name in here and name not in before)]
     found: dict[str, None] = {}
@@ -111,23 +102,16 @@ def _is_public(parts: Sequence[str]) -> bool:
     )
 
 
-def _first(installed: _Installed, name: str) -> list[str]:
+def _first(installed: InstalledByName, name: str) -> list[str]:
     return import_names(installed[name])[:MAX_MODULES_OF_ONE] if name in installed else []
 
 
-def _version(installed: _Installed, name: str) -> str | None:
-    return installed[name].version if name in installed else None
-
-
-def _needing(installed: _Installed, moved: Collection[str]) -> set[str]:
+def _needing(installed: InstalledByName, moved: set[str]) -> set[str]:
     """What moved, and all that comes to it by what it requires, whatever the condition."""
-    needs: dict[str, set[str]] = {
-        name: {canonicalize_name(it[1]) for line in one.requires or () if (it := _NAME.match(line))}
-        for name, one in installed.items()
-    }
-    found, more = set(moved), set(moved)
+    edges = [*asking(installed)]
+    found = more = {*moved}
     while more:
-        more = {name for name, required in needs.items() if required & more} - found
+        more = {name for name, required in edges if required in more} - found
         found |= more
     return found
 

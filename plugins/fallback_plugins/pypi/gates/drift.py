@@ -19,6 +19,9 @@ from fallback_tier.gate_ports import GateContext, GateVerdict
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 
+#: Distributions by canonical name.
+InstalledByName = Mapping[str, Distribution]
+
 #: Releases that a verdict's one sentence names.
 _NAMED = 3
 
@@ -28,9 +31,7 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
     verdict as it is. Raises as ``Environment.install`` does."""
     if verdict.status is not GateStatus.FAILED:
         return verdict
-    ours, base = (
-        Environment(context, tree, folder) for tree in (gating.patched(context), context.repo)
-    )
+    ours, base = both_trees(context, folder)
     if otherwise := ours.otherwise():
         return gating.beside_another_setting(verdict, otherwise)
     if not (messages := drifted(ours, base)):
@@ -41,6 +42,24 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
     return gating.undecided(verdict.gate, what, verdict.log)
 
 
+def both_trees(context: GateContext, folder: str) -> tuple[Environment, Environment]:
+    """The environments of a project in the patched tree, and at the base commit."""
+    patched = Environment(context, gating.patched(context), folder)
+    return patched, Environment(context, context.repo, folder)
+
+
+def differing(
+    ours: Environment, base: Environment
+) -> tuple[InstalledByName, InstalledByName, set[str]]:
+    """What is installed in both, and the packages of which it is not the same release. Raises as
+    ``Environment.install`` does."""
+    for tree in (ours, base):
+        tree.install()
+    here, there = ours.distributions(), base.distributions()
+    names = {name for name in {*here, *there} if _version(here, name) != _version(there, name)}
+    return here, there, names
+
+
 def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     """Packages of another release than at the base commit, and not by the patch.
 
@@ -49,30 +68,27 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     """
     if ours.is_locked:
         return ()
-    for tree in (ours, base):
-        tree.install()
-    here, there = ours.distributions(), base.distributions()
-    differing = {name for name in {*here, *there} if _version(here, name) != _version(there, name)}
-    if not differing:
+    here, there, moved = differing(ours, base)
+    if not moved:
         return ()
-    edges = [*_edges(here), *_edges(there)]
+    edges = [*asking(here), *asking(there)]
     waiting = {*_named_by_patch(ours.context), *_moved(ours, base)}
     by_patch: set[str] = set()
     while waiting:
         by_patch |= waiting
         near = {b for a, b in edges if a in waiting} | {a for a, b in edges if b in waiting}
-        waiting = (near & differing) - by_patch
+        waiting = (near & moved) - by_patch
     return tuple(
         f"{name} ({_version(here, name)}, there {_version(there, name)})"
-        for name in sorted(differing - by_patch)
+        for name in sorted(moved - by_patch)
     )
 
 
-def _version(installed: Mapping[str, Distribution], name: str) -> str:
+def _version(installed: InstalledByName, name: str) -> str:
     return installed[name].version if name in installed else "none"
 
 
-def _edges(installed: Mapping[str, Distribution]) -> Iterator[tuple[str, str]]:
+def asking(installed: InstalledByName) -> Iterator[tuple[str, str]]:
     """Who asks for whom, whatever the condition."""
     for name, one in installed.items():
         for line in one.requires or ():

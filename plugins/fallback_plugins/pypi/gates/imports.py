@@ -1,13 +1,13 @@
 """PyPI's gate on imports: the project's modules and its direct dependencies' can still be imported."""
 
 from collections.abc import Sequence
-from importlib.resources import files
 
 from fallback_plugins.pypi.gates.checks import PythonRun
 from fallback_plugins.pypi.gates.dependencies import dependency_modules
 from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.touched import PyPIGate, modules
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.loading import Loading, judge_loading, limits
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -37,12 +37,9 @@ class ImportsGate(PyPIGate):
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
-        source = (
-            files("fallback_plugins.pypi.probes").joinpath("import_probe.py").read_text("utf-8")
-        )
-
         def probe(some: Sequence[str]) -> PythonRun:
-            return PythonRun(context, folder, ["-c", source, *limits(context), *some])
+            words = ["-c", source_of("import_probe"), *limits(context), *some]
+            return PythonRun(context, folder, words)
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
         return beside_drift(context, folder, judge_loading(self.name, context, folder, asked))

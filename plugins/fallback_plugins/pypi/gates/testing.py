@@ -8,13 +8,12 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 
 from fallback_plugins.pypi.gates.foreign_runners import foreign_runners
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
-from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts
+from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.gating import in_folder
@@ -73,8 +72,7 @@ def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> Suite
 
 
 def _run(target: Environment, runner: str, arguments: Sequence[str], installed: str) -> SuiteRun:
-    source = files("fallback_plugins.pypi.probes").joinpath("report_probe.py").read_text("utf-8")
-    header = secrets.token_hex(16)
+    source, header = source_of("report_probe"), secrets.token_hex(16)
     with report_in(target.repo.tree) as file, report_in(target.repo.tree) as observed:
         observed.begin(header)
         words = ["-c", START, hook_text(), observed.path, source, file.path, runner, *arguments]

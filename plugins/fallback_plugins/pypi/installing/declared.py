@@ -21,6 +21,7 @@ from fallback_plugins.pypi.manifests.requirements_files import clean, includes
 from fallback_plugins.pypi.manifests.setup_call import setup_call
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
+from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -34,9 +35,6 @@ _ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)
 
 #: Options behind a requirement, and a comment.
 _BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
-
-#: Locks with one table a package: the name of their array.
-_PINNED = {"poetry.lock": "package", "pdm.lock": "package"}
 
 
 @dataclass(frozen=True)
@@ -128,21 +126,18 @@ def _readable(sources: Iterator[Source]) -> Iterator[Source]:
 
 
 def _locks(project: _Project) -> Iterator[Source]:
-    for name, key in _PINNED.items():
-        tables = parse_toml(name, project.text(name)).get(key)
+    for name in ("poetry.lock", "pdm.lock"):
         pins = {
-            table["name"]: f"{table['name']}=={table['version']}"
-            for table in (tables if isinstance(tables, list) else ())
-            if isinstance(table, dict)
-            and isinstance(table.get("name"), str)
-            and isinstance(table.get("version"), str)
-            and not isinstance(table.get("source"), dict)
+            package: f"{package}=={version}"
+            for package, version, table in locked_in_toml(name, project.text(name))
+            if not isinstance(table.get("source"), dict)
         }  # of a package locked for several Pythons the last, which clients write for the newest
         yield _source(name, pins.values(), pinned=True)
     if text := project.text("Pipfile.lock"):
         lock = PipfileLock("Pipfile.lock", text)
         for section in ("default", "develop"):
-            locked = (_pipfile_pin(name, entry) for name, entry in _items(lock.document, section))
+            entries = table_of(lock.document, section)
+            locked = (_pipfile_pin(name, entry) for name, entry in entries.items())
             yield _source(
                 f"Pipfile.lock [{section}]", locked, pinned=True, for_tests=section != "default"
             )
@@ -275,7 +270,3 @@ def _pipfile_pin(name: str, entry: Any) -> str:
     version = entry.get("version") if isinstance(entry, dict) else None
     marker = entry.get("markers") if isinstance(entry, dict) else None
     return f"{name}{version or ''}{f'; {marker}' if marker else ''}"
-
-
-def _items(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
-    return table_of(document, key).items()

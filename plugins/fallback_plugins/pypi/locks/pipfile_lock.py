@@ -28,6 +28,22 @@ _FLOOR_MARKER = re.compile(r"python_version >= '(?P<version>[\d.]+)'")
 _FLOOR = re.compile(r">= ?(?P<version>\d+(?:\.\d+)*)")
 
 
+def parsed_lock(path: str, text: str) -> Mapping[str, Any]:
+    """A Pipfile.lock's JSON object, whatever is in it. Raises RecipeError."""
+    try:
+        document = json.loads(text.removeprefix(BOM))
+    except (ValueError, RecursionError) as error:
+        raise _not_pipenvs(f"{path!r} is not JSON: {error}.") from error
+    if not isinstance(document, dict):
+        raise _not_pipenvs(f"{path!r} is not a JSON object.")
+    return document
+
+
+def _not_pipenvs(problem: str) -> RecipeError:
+    next_step = "Make a new one with `pipenv lock`."
+    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
+
+
 @dataclass(frozen=True)
 class Pin:
     """One entry: a package at a version, as a requirement would say it."""
@@ -49,20 +65,7 @@ class PipfileLock:
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """The parsed lock. Raises RecipeError."""
-        try:
-            document = json.loads(self.text.removeprefix(BOM))
-        except (ValueError, RecursionError) as error:
-            raise RecipeError(
-                RefusalReason.RECIPE_UNSUPPORTED,
-                f"{self.path!r} is not JSON: {error}.",
-                next_step="Make a new one with `pipenv lock`.",
-            ) from error
-        if not isinstance(document, dict):
-            raise RecipeError(
-                RefusalReason.RECIPE_UNSUPPORTED,
-                f"{self.path!r} is not a JSON object.",
-                next_step="Make a new one with `pipenv lock`.",
-            )
+        document = parsed_lock(self.path, self.text)
         check_pipenv(self.path, document)
         return document
 

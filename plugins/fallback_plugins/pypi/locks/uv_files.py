@@ -15,6 +15,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import (
     LOCAL_SOURCES,
     UNVERSIONED,
+    declared,
     foreign_source,
     local_folders,
     local_source,
@@ -154,7 +155,7 @@ def _settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str
 def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """``[tool.uv.sources]``: where a package takes its own neighbours from."""
     here = local_source(table) or "."
-    for entry in _entries(table):
+    for entry in declared(table):
         kind = next((kind for kind in LOCAL_SOURCES if kind in entry), None)
         if entry["name"] in members:
             yield entry["name"], {"workspace": True}
@@ -164,13 +165,6 @@ def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str,
                 entry["name"],
                 {"path": path, **({"editable": True} if kind == "editable" else {})},
             )
-
-
-def _entries(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    metadata = table.get("metadata", {})
-    yield from metadata.get("requires-dist", ())
-    for group in metadata.get("requires-dev", {}).values():
-        yield from group
 
 
 def _requirement(entry: Mapping[str, Any]) -> str:

@@ -260,7 +260,7 @@ def _key(name: str, table: Mapping[str, Any]) -> str:
 
 
 def _asks(table: Mapping[str, Any], keys: Mapping[str, list[str]]) -> Iterator[DependencyEdge]:
-    specs = _declared(table)
+    specs = {canonicalize_name(it["name"]): it.get("specifier", "") for it in declared(table)}
     for entry, optional in _dependencies(table):
         name = entry.get("name", "")
         known = keys.get(name, [])
@@ -278,14 +278,9 @@ def _dependencies(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any],
                 yield entry, True
 
 
-def _declared(table: Mapping[str, Any]) -> dict[str, str]:
-    """The specifiers that a local package declares; those of others aren't in the lock."""
+def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a local package declares, its groups too; of others that isn't in the lock."""
     metadata = table.get("metadata", {})
-    entries = list(metadata.get("requires-dist", ()))
+    yield from metadata.get("requires-dist", ())
     for group in metadata.get("requires-dev", {}).values():
-        entries += group
-    return {
-        canonicalize_name(entry["name"]): entry.get("specifier", "")
-        for entry in entries
-        if isinstance(entry, dict) and "name" in entry
-    }
+        yield from group

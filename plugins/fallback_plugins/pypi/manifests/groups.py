@@ -43,6 +43,11 @@ def texts(value: object) -> list[str]:
     return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
 
 
+def tables(value: object) -> list[Mapping[str, Any]]:
+    """The tables of a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def table_of(document: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """A table within tables; empty where there is none."""
     found: Any = document

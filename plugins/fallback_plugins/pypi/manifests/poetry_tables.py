@@ -3,10 +3,13 @@
 An entry is a specifier, a table with a ``version``, or (Poetry) a list of such tables, one a condition.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.requirements import (
     FROM_ELSEWHERE,
     Declaration,
@@ -19,7 +22,8 @@ Keys = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One specifier of a table: the keys that lead to it, the package's name as written, its value."""
+    """One specifier of a table, or requirement of an array: the keys that lead to it, the package's name as
+    written, its value."""
 
     keys: Keys
     name: str
@@ -44,26 +48,30 @@ _CONDITIONS = ("python", "platform", "markers")
 _ELSEWHERE = frozenset({"git", "path", "url", "file", "hg", "svn", "ref"})
 
 
+def by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
+    """Entries by canonical name, in their order."""
+    found: dict[str, list[TableEntry]] = {}
+    for entry in entries:
+        found.setdefault(canonicalize_name(entry.name), []).append(entry)
+    return {name: tuple(same) for name, same in found.items()}
+
+
 def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     """Every dependency of ``[tool.poetry]``, its groups too; ``python`` is none."""
-    poetry = _table(_table(document.get("tool")).get("poetry"))
-    tables: list[tuple[Keys, Any]] = [
-        (("tool", "poetry", key), poetry.get(key)) for key in ("dependencies", "dev-dependencies")
-    ]
-    for group, content in _table(poetry.get("group")).items():
-        inside = _table(content).get("dependencies")
-        tables.append((("tool", "poetry", "group", group, "dependencies"), inside))
-    for keys, table in tables:
-        for name, entry in _table(table).items():
+    poetry = ("tool", "poetry")
+    groups = table_of(document, *poetry, "group")
+    inside = ((*poetry, "group", group, "dependencies") for group in groups)
+    for keys in ((*poetry, "dependencies"), (*poetry, "dev-dependencies"), *inside):
+        for name, entry in table_of(document, *keys).items():
             if name != "python":
                 yield from _entries((*keys, name), name, entry, poetry_specifier_in)
 
 
 def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     """Every dependency of a Pipfile, in each of its categories."""
-    for category, table in document.items():
+    for category in document:
         if category not in _NO_CATEGORIES:
-            for name, entry in _table(table).items():
+            for name, entry in table_of(document, category).items():
                 yield from _entries((category, name), name, entry, specifier_in)
 
 
@@ -79,22 +87,9 @@ def _entries(
         if _ELSEWHERE.intersection(entry):
             yield TableEntry(keys, name, "", Declaration((), FROM_ELSEWHERE))
             return
-        version, extras = entry.get("version"), entry.get("extras")
+        version = entry.get("version")
         written = version if isinstance(version, str) else ""
-        yield TableEntry(
-            (*keys, "version"),
-            name,
-            written,
-            replace(read(written), marker=" ".join(_texts(entry, *_CONDITIONS))),
-            tuple(item for item in extras if isinstance(item, str))
-            if isinstance(extras, list)
-            else (),
-        )
-
-
-def _texts(entry: Mapping[str, Any], *keys: str) -> Iterator[str]:
-    return (value for key in keys if isinstance(value := entry.get(key), str))
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+        marker = " ".join(texts([entry.get(key) for key in _CONDITIONS]))
+        declaration = replace(read(written), marker=marker)
+        extras = tuple(texts(entry.get("extras")))
+        yield TableEntry((*keys, "version"), name, written, declaration, extras)

@@ -4,15 +4,22 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
-from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.poetry_tables import (
+    TableEntry,
+    by_name,
+    pipfile_entries,
+    poetry_entries,
+)
+from fallback_plugins.pypi.manifests.requirements import declaration_in
 from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.errors import RecipeError
 
@@ -35,6 +42,9 @@ _UV_SETTINGS = frozenset(
 #: Parsed documents that are kept. One bump reads two locks five times, and a lock is megabytes.
 _DOCUMENTS = 8
 
+#: Manifests whose requests are kept: one resolution asks about many packages of the same few files.
+_MANIFESTS = 32
+
 _NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 
 #: A module that is nowhere: what a build would try to import.
@@ -43,15 +53,6 @@ NO_BACKEND = "fallback_tier_builds_nothing"
 
 #: The arrays of ``[tool.uv]`` that hold requirement strings.
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
-
-
-@dataclass(frozen=True)
-class RequirementString:
-    """One string that asks for a package: the keys that lead to it, its value, what it declares."""
-
-    keys: tuple[str | int, ...]
-    value: str
-    declaration: Declaration
 
 
 def parse_toml(path: str, text: str) -> Mapping[str, Any]:
@@ -71,35 +72,35 @@ def _parsed(text: str) -> Mapping[str, Any]:
     return tomllib.loads(text.removeprefix(BOM))
 
 
-def requirement_strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
-    """Where the file asks for the package: PEP 621, dependency groups, Poetry's tables, uv's arrays.
+def requirement_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
+    """Where the file asks for the package: PEP 621, dependency groups, Poetry's tables, uv's arrays; of a
+    Pipfile its tables.
 
-    In Poetry's tables ``value`` is the specifier alone, in Poetry's own grammar.
+    In tables ``value`` is the specifier alone, in Poetry's own grammar in Poetry's.
     """
     return strings_by_name(path, text).get(canonicalize_name(package), ())
 
 
-@lru_cache(maxsize=_DOCUMENTS)
-def strings_by_name(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
+@lru_cache(maxsize=_MANIFESTS)
+def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]]:
     """All that the file asks for, by canonical name: read once for any number of packages."""
     document = parse_toml(path, text)
-    found: dict[str, list[RequirementString]] = {}
+    if kind_of(path) is Kind.PIPFILE:
+        return by_name(pipfile_entries(document))
+    return by_name(chain(_in_arrays(document), poetry_entries(document)))
+
+
+def _in_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     for keys, value in requirement_arrays(document):
         name = _NAME.match(value)
         declaration = declaration_in(value, name[1]) if name else None
         if name and declaration:
-            string = RequirementString(keys, value, declaration)
-            found.setdefault(canonicalize_name(name[1]), []).append(string)
-    for entry in poetry_entries(document):
-        string = RequirementString(entry.keys, entry.value, entry.declaration)
-        found.setdefault(canonicalize_name(entry.name), []).append(string)
-    return {name: tuple(strings) for name, strings in found.items()}
+            yield TableEntry(keys, name[1], value, declaration)
 
 
 def foreign_declaration(path: str, text: str, package: str) -> str | None:
     """The table that takes the package from elsewhere than a registry (``tool.uv.sources``), if any."""
-    tool = _table(parse_toml(path, text).get("tool"))
-    sources = _table(_table(tool.get("uv")).get("sources"))
+    sources = table_of(parse_toml(path, text), "tool", "uv", "sources")
     wanted = canonicalize_name(package)
     return "tool.uv.sources" if any(canonicalize_name(name) == wanted for name in sources) else None
 
@@ -185,16 +186,16 @@ def harmless(path: str, manifest: str) -> str:
         document = tomlkit.parse(manifest.removeprefix(BOM))
     except TOMLKitError as error:
         raise unsupported(f"{path} is TOML that can't be written again: {error}.") from error
-    uv: Any = _table(_table(document.get("tool")).get("uv"))
+    uv: Any = table_of(document, "tool", "uv")
     for key in [key for key in uv if key not in _UV_SETTINGS]:
         del uv[key]
-    dynamic = "dynamic" in _table(document.get("project"))
+    dynamic = "dynamic" in table_of(document, "project")
     if "build-system" in document or uv.get("package") or dynamic:
         document["build-system"] = {"requires": [], "build-backend": NO_BACKEND}
     written = tomlkit.dumps(document)
     kept = parse_toml(path, written)
-    settings = _table(_table(kept.get("tool")).get("uv"))
-    backend = _table(kept.get("build-system")).get("build-backend", NO_BACKEND)
+    settings = table_of(kept, "tool", "uv")
+    backend = table_of(kept, "build-system").get("build-backend", NO_BACKEND)
     if not _UV_SETTINGS.issuperset(settings) or backend != NO_BACKEND:
         raise unsupported(f"{path} is written in a way that its settings can't be taken out of.")
     return written
@@ -208,12 +209,12 @@ def asking_nothing(path: str, manifest: str) -> str:
     import tomlkit
 
     document = parse_toml(path, manifest)
-    project, groups = _table(document.get("project")), _table(document.get("dependency-groups"))
+    project, groups = table_of(document, "project"), table_of(document, "dependency-groups")
     reported: dict[str, Any] = {
         key: project[key] for key in ("name", "requires-python") if key in project
     }
-    extras: dict[str, Any] = {name: [] for name in _table(project.get("optional-dependencies"))}
-    workspace = _table(_table(_table(document.get("tool")).get("uv")).get("workspace"))
+    extras: dict[str, Any] = {name: [] for name in table_of(project, "optional-dependencies")}
+    workspace = table_of(document, "tool", "uv", "workspace")
     bare: dict[str, Any] = {"dependency-groups": {name: [] for name in groups}}
     if reported:
         bare["project"] = {**reported, "version": "0", "optional-dependencies": extras}
@@ -226,15 +227,15 @@ def requirement_arrays(
     document: Mapping[str, Any],
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every requirement string of the dependency arrays, with the keys that lead to it."""
-    project = _table(document.get("project"))
+    project = table_of(document, "project")
     arrays: list[tuple[tuple[str | int, ...], Any]] = [
         (("project", "dependencies"), project.get("dependencies"))
     ]
-    for group, items in _table(project.get("optional-dependencies")).items():
+    for group, items in table_of(project, "optional-dependencies").items():
         arrays.append((("project", "optional-dependencies", group), items))
-    for group, items in _table(document.get("dependency-groups")).items():
+    for group, items in table_of(document, "dependency-groups").items():
         arrays.append((("dependency-groups", group), items))
-    uv = _table(_table(document.get("tool")).get("uv"))
+    uv = table_of(document, "tool", "uv")
     arrays += [(("tool", "uv", key), uv.get(key)) for key in UV_ARRAYS]
     for keys, items in arrays:
         for index, item in enumerate(items if isinstance(items, list) else ()):
@@ -254,7 +255,3 @@ def _parses_to(text: str, wanted: Mapping[str, Any]) -> bool:
         return tomllib.loads(text.removeprefix(BOM)) == wanted
     except tomllib.TOMLDecodeError:
         return False
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_tier.errors import RecipeError
 
@@ -22,16 +23,15 @@ def leading_out(path: str, text: str) -> Iterator[str]:
     """What leads uv out of the repository, a sentence each: it follows paths wherever they lead, clones
     what is named, and fills variables in. Raises RecipeError for text that is no TOML."""
     document = parse_toml(path, text)
-    uv = _table(_table(document.get("tool")).get("uv"))
-    workspace = _table(uv.get("workspace"))
-    for pattern in (*_texts(workspace.get("members")), *_texts(workspace.get("exclude"))):
+    uv = table_of(document, "tool", "uv")
+    workspace = table_of(uv, "workspace")
+    for pattern in (*texts(workspace.get("members")), *texts(workspace.get("exclude"))):
         if _leads_out(path, pattern):
             yield f"{path} has workspace members outside the repository: {pattern!r}."
-    for name, source in _table(uv.get("sources")).items():
-        for one in source if isinstance(source, list) else [source]:
-            yield from _of_source(path, name, _table(one))
-    metadata = uv.get("dependency-metadata")
-    described = (_texts(it.get("requires-dist")) for it in _tables(metadata))
+    for name, source in table_of(uv, "sources").items():
+        for one in tables(source if isinstance(source, list) else [source]):
+            yield from _of_source(path, name, one)
+    described = (texts(it.get("requires-dist")) for it in tables(uv.get("dependency-metadata")))
     for line in chain((value for _, value in requirement_arrays(document)), *described):
         yield from _of_requirement(path, line)
     for url in _indexes(uv):
@@ -49,10 +49,10 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
         if not path.endswith(".toml"):
             continue
         try:
-            uv = _table(_table(parse_toml(path, text).get("tool")).get("uv"))
+            uv = table_of(parse_toml(path, text), "tool", "uv")
         except RecipeError:
             continue
-        for index in _tables(uv.get("index")):
+        for index in tables(uv.get("index")):
             name = _NOT_IN_VARIABLES.sub("_", str(index.get("name", ""))).upper()
             found |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
     return found
@@ -61,7 +61,7 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
 def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:
     if "git" in source:
         yield f"{path} takes {name} from a git repository; no repository is cloned here."
-    for place in _texts([source.get("path"), source.get("url")]):
+    for place in texts([source.get("path"), source.get("url")]):
         if urlsplit(place).scheme not in {"http", "https"} and _leads_out(path, place):
             yield f"{path} takes {name} from {place!r}, outside the repository."
 
@@ -84,29 +84,12 @@ def _of_requirement(path: str, line: str) -> Iterator[str]:
 
 
 def _indexes(uv: Mapping[str, Any]) -> Iterator[str]:
-    yield from _texts([uv.get("index-url")])
-    yield from _texts(uv.get("extra-index-url"))
-    for index in _tables(uv.get("index")):
-        yield from _texts([index.get("url")])
+    yield from texts([uv.get("index-url")])
+    yield from texts(uv.get("extra-index-url"))
+    yield from texts([index.get("url") for index in tables(uv.get("index"))])
 
 
 def _leads_out(path: str, target: str) -> bool:
     """``file:`` addresses are whole paths of this machine."""
     place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return place.startswith(("/", "..", "~")) or bool(urlsplit(target).scheme)
-
-
-def _tables(value: Any) -> Iterator[Mapping[str, Any]]:
-    return (
-        (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
-    )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    return (
-        (item for item in value if isinstance(item, str)) if isinstance(value, list) else iter(())
-    )
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -4,9 +4,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from fallback_plugins.pypi.probes.observed import source_of
 
 #: What pytest lists among its plugins.
 _NAME = "fallback_tier_summary"
@@ -24,10 +25,7 @@ def counting(cache: Path, variables: Mapping[str, str]) -> Iterator[tuple[dict[s
     with TemporaryDirectory(prefix="counting-", dir=cache) as made:
         folder = Path(made)
         folder.chmod(0o755)  # the sandbox may run as another user
-        source = (
-            files("fallback_plugins.pypi.probes").joinpath("summary_plugin.py").read_text("utf-8")
-        )
-        (folder / f"{module}.py").write_text(source, encoding="utf-8")
+        (folder / f"{module}.py").write_text(source_of("summary_plugin"), encoding="utf-8")
         metadata = folder / f"{_NAME}-1.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: 1\n")

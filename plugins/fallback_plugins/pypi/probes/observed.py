@@ -59,9 +59,14 @@ _ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (read, not bound)
 MAX_ACTS = 2000
 
 
+def source_of(probe: str) -> str:
+    """The text of a program of ours, which a target's Python is to run."""
+    return files("fallback_plugins.pypi.probes").joinpath(f"{probe}.py").read_text("utf-8")
+
+
 def hook_text() -> str:
     """What is to be run before anything of the target's."""
-    return files("fallback_plugins.pypi.probes").joinpath("observe_probe.py").read_text("utf-8")
+    return source_of("observe_probe")
 
 
 def add_to(environment: Path) -> None:

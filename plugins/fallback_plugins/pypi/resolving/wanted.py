@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
@@ -77,9 +77,8 @@ def has_own_index(path: str, text: str) -> bool:
     sources = document.get("source")
     if kind is Kind.PIPFILE:
         return isinstance(sources, list) and len(sources) > 1
-    tool = _table(document.get("tool"))
-    return bool(_OF_UV & _table(tool.get("uv")).keys()) or any(
-        _table(tool.get(name)).get("source") for name in ("poetry", "pdm")
+    return bool(_OF_UV & table_of(document, "tool", "uv").keys()) or any(
+        table_of(document, "tool", name).get("source") for name in ("poetry", "pdm")
     )
 
 
@@ -165,8 +164,7 @@ def _from_pipfile(path: str, text: str) -> Wanted:
 
 def _from_pyproject(path: str, text: str) -> Wanted:
     document = parse_toml(path, text)
-    project = document.get("project")
-    own = canonicalize_name(str(project.get("name", ""))) if isinstance(project, dict) else ""
+    own = canonicalize_name(str(table_of(document, "project").get("name", "")))
     lines: dict[tuple[str | int, ...], list[str]] = {}
     for keys, value in requirement_arrays(document):
         line = clean(path, value)
@@ -189,10 +187,6 @@ def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:
         if entry.declaration.refusal:
             raise unresolvable(path, entry.name)
         yield clean(path, entry.requirement)
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 _READERS: dict[Kind | None, Callable[[str, str], Wanted]] = {

@@ -1,18 +1,15 @@
 """What every Python project with a lock has in common: its steps are resolved one after the other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
+from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
-    RequirementString,
-    parse_toml,
     replace_requirement,
+    requirement_strings,
     strings_by_name,
 )
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
@@ -28,10 +25,6 @@ from fallback_plugins.shared.ladder import (
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
-
-#: Manifests whose requests are kept: one resolution asks about many packages of the same few files.
-_MANIFESTS = 16
-
 
 #: The project's texts by path, and the tree that its lock holds.
 State = Position[Mapping[str, str]]
@@ -81,20 +74,20 @@ def resolve(
 
 def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
     """Paths of the manifests that ask for a package."""
-    return (path for path, text in texts.items() if _strings(path, text, package))
+    return (path for path, text in texts.items() if requirement_strings(path, text, package))
 
 
-def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, RequirementString]]:
+def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]:
     """All that manifests ask for: path, canonical name, and how it is written."""
     for path, text in texts.items():
-        for name, strings in _asked(path, text).items():
+        for name, strings in strings_by_name(path, text).items():
             yield from ((path, name, string) for string in strings)
 
 
 def not_admitting(texts: Mapping[str, str], package: str, version: str) -> tuple[str, str] | None:
     """The first manifest whose words exclude the version, with those words; None: all admit it."""
     for path, text in texts.items():
-        for string in _strings(path, text, package):
+        for string in requirement_strings(path, text, package):
             if not string.declaration.admits(version):
                 return path, string.declaration.specifier
     return None
@@ -116,7 +109,7 @@ def raised(texts: Mapping[str, str], package: str, version: str) -> dict[str, st
     """
     changed: dict[str, str] = {}
     for path, text in texts.items():
-        for string in _strings(path, text, package):
+        for string in requirement_strings(path, text, package):
             if string.declaration.admits(version):
                 continue
             edits = None if string.declaration.refusal else edits_for(string.declaration, version)
@@ -166,23 +159,6 @@ def highest_of(tree: DependencyTree, package: str) -> str | None:
     """The highest version of a package that a tree holds."""
     versions = _sorted({node.version: None for node in tree.of(canonicalize_name(package))})
     return versions[-1] if versions else None
-
-
-def _strings(path: str, text: str, package: str) -> tuple[RequirementString, ...]:
-    """Where a manifest asks for the package, Pipfile or pyproject.toml."""
-    return _asked(path, text).get(package, ())
-
-
-@lru_cache(maxsize=_MANIFESTS)
-def _asked(path: str, text: str) -> Mapping[str, tuple[RequirementString, ...]]:
-    """All that a manifest asks for, by canonical name: read once for any number of packages."""
-    if kind_of(path) is not Kind.PIPFILE:
-        return strings_by_name(path, text)
-    found: dict[str, list[RequirementString]] = {}
-    for entry in pipfile_entries(parse_toml(path, text)):
-        string = RequirementString(entry.keys, entry.value, entry.declaration)
-        found.setdefault(canonicalize_name(entry.name), []).append(string)
-    return {name: tuple(strings) for name, strings in found.items()}
 
 
 def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.manifests.groups import tables
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
@@ -57,9 +57,8 @@ class ForeignLock:
     @property
     def _step(self) -> LockStep:
         document = parse_toml(self.path, self.repo.read_text(self.path))
-        tables = document.get("package")
         held: dict[str, list[str]] = {}
-        for table in filter(_is_table, tables if isinstance(tables, list) else ()):
+        for table in tables(document.get("package")):
             name, version = str(table.get("name", "")), str(table.get("version", ""))
             held.setdefault(canonicalize_name(name), []).append(version)
         beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
@@ -93,10 +92,6 @@ class ForeignLock:
                 )
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 @dataclass(frozen=True)
 class EmptyLock:
     """A lock with nothing in it, as a Project that can't be read: it answers nothing that is asked."""
@@ -117,10 +112,6 @@ class EmptyLock:
     def resolve(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
         """Raises RecipeError."""
         raise empty_lock(self.path)
-
-    def force(self, advisory: Advisory) -> ProjectFix | None:
-        """As ``resolve``."""
-        return self.resolve(advisory)
 
     def doubt(self) -> RecipeError | None:
         """That it is empty is said before."""

@@ -1,16 +1,15 @@
 """Which exact versions of a package a manifest or lock file holds."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.locks.pipfile_lock import parsed_lock
+from fallback_plugins.pypi.manifests.groups import table_of, tables
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml, requirement_strings
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_strings
 from fallback_plugins.pypi.manifests.requirements import Declaration, declarations
-from fallback_tier.errors import RecipeError
 
 #: Locks that are TOML with one table a package: the name of their array.
 _TOML_LOCKS = {
@@ -38,7 +37,7 @@ def pinned_versions(path: str, text: str, package: str) -> tuple[str, ...]:
         strings = requirement_strings(path, text, package)
         found = _pins(tuple(string.declaration for string in strings))
     elif kind in _TOML_LOCKS:
-        found = _toml_lock(parse_toml(path, text).get(_TOML_LOCKS[kind]), package)
+        found = _toml_lock(path, text, package)
     elif kind is Kind.PIPFILE_LOCK:
         found = _pipfile_lock(path, text, package)
     else:
@@ -50,40 +49,26 @@ def _pins(places: tuple[Declaration, ...]) -> Iterator[str]:
     return (place.pin.version for place in places if place.pin is not None)
 
 
-def _toml_lock(tables: Any, package: str) -> Iterator[str]:
-    wanted = canonicalize_name(package)
-    for table in tables if isinstance(tables, list) else ():
-        if not isinstance(table, dict):
-            continue
+def locked_in_toml(path: str, text: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Name, version and table of each package of a lock in TOML that has both. Raises RecipeError."""
+    kind = kind_of(path)
+    for table in tables(parse_toml(path, text).get(_TOML_LOCKS[kind]) if kind else None):
         name, version = table.get("name"), table.get("version")
-        if not isinstance(name, str) or not isinstance(version, str):
-            continue
-        if canonicalize_name(name) == wanted and not _is_local(table.get("source")):
+        if isinstance(name, str) and isinstance(version, str):
+            yield name, version, table
+
+
+def _toml_lock(path: str, text: str, package: str) -> Iterator[str]:
+    """Not the project's own entry, or a folder of it: no registry gave that version."""
+    wanted = canonicalize_name(package)
+    for name, version, table in locked_in_toml(path, text):
+        if canonicalize_name(name) == wanted and _LOCAL.isdisjoint(table_of(table, "source")):
             yield version
 
 
-def _is_local(source: Any) -> bool:
-    """The project's own entry, or a folder of it: no registry gave that version."""
-    return isinstance(source, dict) and not _LOCAL.isdisjoint(source)
-
-
 def _pipfile_lock(path: str, text: str, package: str) -> Iterator[str]:
-    try:
-        lock = json.loads(text.removeprefix(BOM))
-    except (ValueError, RecursionError) as error:
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
-            f"{path!r} is not JSON: {error}.",
-            next_step="Make a new one with `pipenv lock`.",
-        ) from error
     wanted = canonicalize_name(package)
-    if not isinstance(lock, dict):
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
-            f"{path!r} is not a JSON object.",
-            next_step="Make a new one with `pipenv lock`.",
-        )
-    for section in lock.values():
+    for section in parsed_lock(path, text).values():
         for name, entry in section.items() if isinstance(section, dict) else ():
             version = entry.get("version") if isinstance(entry, dict) else None
             if isinstance(version, str) and canonicalize_name(name) == wanted:

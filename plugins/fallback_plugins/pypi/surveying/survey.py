@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_of
-from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import (
     BOM,
     foreign_declaration,
@@ -194,16 +193,8 @@ def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place
 
 
 def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for entry in _pipfile(path, text).get(canonicalize_name(package), ()):
+    for entry in requirement_strings(path, text, package):
         yield _declared(path, kind, entry.declaration, entry.keys)
-
-
-@lru_cache(maxsize=_TEXTS)
-def _pipfile(path: str, text: str) -> dict[str, list[TableEntry]]:
-    found: dict[str, list[TableEntry]] = {}
-    for entry in pipfile_entries(parse_toml(path, text)):
-        found.setdefault(canonicalize_name(entry.name), []).append(entry)
-    return found
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:

@@ -1,11 +1,12 @@
 """Runs of a suite at the base commit: made as they are needed, kept for the attempts that follow."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from fallback_plugins.shared.gates.at_base import keep, kept, place_of, run_at_base
 from fallback_plugins.shared.gates.flaky import BASE_RUNS
@@ -89,7 +90,7 @@ class BaseRuns:
     def made(self) -> list[BaseRun]:
         """Those that there are already."""
         if self._runs is None:
-            self._runs = [_read(run) for run in kept(self._place) or ()]
+            self._runs = TypeAdapter(list[BaseRun]).validate_python(kept(self._place) or [])
         return self._runs
 
     def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
@@ -102,7 +103,8 @@ class BaseRuns:
                 self.late = BaseRun.of(base)
             else:
                 self.made.append(BaseRun.of(base))
-                keep(self._place, [_written(run) for run in self.made])
+                made = TypeAdapter(list[BaseRun]).dump_python(self.made, mode="json")
+                keep(self._place, made)
         return self.made
 
     @property
@@ -114,26 +116,3 @@ def digest_of(run: SuiteRun) -> str:
     """A digest of a run's words."""
     words = [str(run.result.exit_code), *sorted(steady_lines(run.result.output))]
     return sha256("\n".join(words).encode()).hexdigest()
-
-
-def _written(run: BaseRun) -> dict[str, Any]:
-    reported = asdict(run)
-    reported["failing"] = None if run.failing is None else sorted(run.failing)
-    reported["acts"] = None if run.acts is None else sorted(run.acts)
-    if run.report is not None:
-        reported["report"]["passed"] = sorted(run.report.passed)
-    return reported
-
-
-def _read(run: dict[str, Any]) -> BaseRun:
-    reported = run.pop("report")
-    report = None
-    if reported is not None:
-        figures = None if reported["figures"] is None else tuple(reported["figures"])
-        failed, uncollected = tuple(reported["failed"]), tuple(reported["uncollected"])
-        report = Report(frozenset(reported["passed"]), failed, uncollected, figures)
-    failing, acts = (
-        None if names is None else frozenset(names)
-        for names in (run.pop("failing"), run.pop("acts"))
-    )
-    return BaseRun(**run, failing=failing, report=report, acts=acts)

@@ -86,4 +86,4 @@ def _broken(gate: str, ours: SuiteRun, late: BaseRun) -> GateVerdict | None:
 
 
 def _report_or_none(report: Report | None) -> Report:
-    return _NOTHING if report is None else report
+    return report or _NOTHING
