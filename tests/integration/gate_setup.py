@@ -1,6 +1,7 @@
 """A real repository, a real patch on a real worktree, and the gates' view of it."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates.gating import relative_log
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox
@@ -67,6 +71,25 @@ def needs_sandbox() -> None:
     """Skip, with the reason, where no sandbox can be had."""
     if problem := _sandbox_problem():
         pytest.skip(problem)
+
+
+def our_pytest_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pytest of this very interpreter stands in for a target's own, which has none of our plugins:
+    importing those is most of what one start takes. A target's options may name one."""
+
+    def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
+        result = self.context.sandbox.run(
+            [sys.executable, *arguments],
+            worktree=self.repo.tree,
+            timeout_s=self.context.timeout_s,
+            env={**self.variables(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            readable=[Path(sys.prefix)],
+        )
+        return result.model_copy(update={"output": relative_log(result, self.repo.root)})
+
+    monkeypatch.setattr(Environment, "install", lambda _: Installed(Level.EVERYTHING))
+    monkeypatch.setattr(Environment, "installed", lambda *_: ("9.0",))
+    monkeypatch.setattr(Environment, "sandboxed", sandboxed)
 
 
 def advisory(

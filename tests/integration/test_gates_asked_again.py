@@ -1,8 +1,7 @@
 """Real suites of pytest and node whose tests fail by chance, by what ran before, or by the patch."""
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
@@ -11,16 +10,21 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
-from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates.alone import ALONE_RUNS
 from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS
-from fallback_plugins.shared.gates.gating import relative_log
-from fallback_plugins.shared.installed import Installed, Level
-from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import Gate, GateVerdict
-from tests.integration.gate_setup import Numbered, advisory, needs_sandbox, patched
+from tests.integration.gate_setup import (
+    Numbered,
+    advisory,
+    needs_sandbox,
+    our_pytest_stands_in,
+    patched,
+)
 
 pytestmark = pytest.mark.sandbox
+
+#: A target's own options name it: nothing is loaded unasked.
+XDIST = "-p xdist.plugin"
 
 GOOD = "def add(a, b):\n    return b + a\n"
 BASE = "def add(a, b):\n    return a + b\n"
@@ -42,23 +46,8 @@ def _sandbox() -> None:
 
 
 @pytest.fixture
-def _pytest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pytest of this very interpreter stands in for a target's own; it has pytest-xdist."""
-
-    def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
-        result = self.context.sandbox.run(
-            [sys.executable, *arguments],
-            worktree=self.repo.tree,
-            timeout_s=self.context.timeout_s,
-            env=self.variables(),
-            readable=[Path(sys.prefix)],
-        )
-        return result.model_copy(update={"output": relative_log(result, self.repo.root)})
-
-    monkeypatch.setattr(Environment, "install", lambda _: Installed(Level.EVERYTHING))
-    monkeypatch.setattr(Environment, "installed", lambda *_: ("9.0",))
-    monkeypatch.setattr(Environment, "sandboxed", sandboxed)
-    return iter(())
+def _pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    our_pytest_stands_in(monkeypatch)
 
 
 def judge(
@@ -84,7 +73,7 @@ def judge_pytest(
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize("options", ["", "-n 2 --dist=loadfile"])
+@pytest.mark.parametrize("options", ["", f"{XDIST} -n 2 --dist=loadfile"])
 def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options: str) -> None:
     verdict, runs = judge_pytest(tmp_path, "def add(a, b):\n    return a\n", TESTS, options)
     assert (verdict.failure_kind, verdict.broken) == (
@@ -96,7 +85,7 @@ def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize("options", ["", "-n 2"])
+@pytest.mark.parametrize("options", ["", f"{XDIST} -n 2"])
 def test_a_test_that_is_late_once_fails_no_patch_and_proves_none(
     tmp_path: Path, options: str
 ) -> None:

@@ -1,8 +1,7 @@
 """Suites compared test by test, in a real sandbox: red, hanging, and of code that forges its report."""
 
 import json
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,8 @@ import pytest
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
-from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.shared.gates.gating import relative_log
-from fallback_plugins.shared.installed import Installed, Level
-from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict
-from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.integration.gate_setup import advisory, needs_sandbox, our_pytest_stands_in, patched
 
 pytestmark = pytest.mark.sandbox
 
@@ -30,24 +25,8 @@ def _sandbox() -> None:
 
 
 @pytest.fixture
-def _pytest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The pytest of this very interpreter stands in for a target's own, which has none of our plugins:
-    importing those is most of what one start takes."""
-
-    def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
-        result = self.context.sandbox.run(
-            [sys.executable, *arguments],
-            worktree=self.repo.tree,
-            timeout_s=self.context.timeout_s,
-            env={**self.variables(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            readable=[Path(sys.prefix)],
-        )
-        return result.model_copy(update={"output": relative_log(result, self.repo.root)})
-
-    monkeypatch.setattr(Environment, "install", lambda _: Installed(Level.EVERYTHING))
-    monkeypatch.setattr(Environment, "installed", lambda *_: ("9.0",))
-    monkeypatch.setattr(Environment, "sandboxed", sandboxed)
-    return iter(())
+def _pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    our_pytest_stands_in(monkeypatch)
 
 
 def judge(
