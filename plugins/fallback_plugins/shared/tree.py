@@ -5,7 +5,7 @@ Ecosystem plugins read their locks into this one shape; what the ladder asks of 
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from fallback_tier.advisory import Advisory, is_affected, sort_key
@@ -57,7 +57,6 @@ class DependencyTree:
     source: str
     nodes: Mapping[str, Node]
     roots: tuple[Node, ...] = ()
-    _none: tuple[Node, ...] = field(default=(), repr=False)
 
     @cached_property
     def by_name(self) -> Mapping[str, tuple[Node, ...]]:
@@ -76,9 +75,14 @@ class DependencyTree:
                     found.setdefault(ask.to, []).append((node, ask))
         return {key: tuple(asks) for key, asks in found.items()}
 
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """What the roots ask for themselves, by name."""
+        return frozenset(ask.name for root in self.roots for ask in root.asks)
+
     def of(self, name: str) -> tuple[Node, ...]:
         """Every installed copy of a package."""
-        return self.by_name.get(name, self._none)
+        return self.by_name.get(name, ())
 
     def dependents(self, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
         """Who asks for the package at ``key``, and how."""

@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.gates.drift import InstalledByName, asking, both_trees, differing
 from fallback_plugins.pypi.gates.touched import ASIDE
 from fallback_plugins.pypi.installing.declared import declared
-from fallback_plugins.pypi.locks.resolved import declared_in
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
@@ -128,7 +127,7 @@ def _in_uv_lock(repo: RepoContext, folder: str) -> list[str]:
     """What the project and its workspace's members ask for."""
     with suppress(RecipeError):
         if text := _text(repo, folder, "uv.lock"):
-            return sorted(declared_in(read_tree("uv.lock", text)))
+            return sorted(read_tree("uv.lock", text).asked)
     return []
 
 

@@ -99,72 +99,70 @@ def make(
     answers, or uv makes no environment.
     """
     with gating.scratch(context) as scratch:
-        return _Making(context, manifests, made, scratch).make(settings, starts, others)
+        making = _Making(context, manifests, made, scratch, starts)
+        return making.first_whole([*settings, *others]) or making.part(settings[0])
 
 
 class _Making:
     """One environment in the making, from copies of the manifests in ``scratch``."""
 
     def __init__(
-        self, context: GateContext, manifests: Manifests, made: Path, scratch: Path
+        self,
+        context: GateContext,
+        manifests: Manifests,
+        made: Path,
+        scratch: Path,
+        starts: Callable[[Path], bool],
     ) -> None:
         self._context = context
         self._manifests = manifests
         self._made = made
         self._scratch = scratch
+        self._starts = starts
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
         self._refusals: dict[Setting, list[str]] = {}
+        steps = tuple(manifests.everything(self._write))
+        there = partial(_pins_in, made)
+        self._plan = InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
-    def make(
-        self,
-        settings: Sequence[Setting],
-        starts: Callable[[Path], bool],
-        others: Sequence[Setting],
-    ) -> Installed:
-        plan = self._plan()
-        found = self._first_whole(plan, [*settings, *others], starts)
-        return found or self._part(plan, settings[0], starts)
-
-    def _first_whole(
-        self, plan: InstallPlan, settings: Sequence[Setting], starts: Callable[[Path], bool]
-    ) -> Installed | None:
-        for setting in settings if plan.everything else ():
-            found = self._whole(plan, setting, is_first=setting is settings[0])
-            if found is not None and (not setting.how or starts(self._made)):
+    def first_whole(self, settings: Sequence[Setting]) -> Installed | None:
+        """All of it, in the first setting that can have it; None: none can."""
+        for setting in settings if self._plan.everything else ():
+            found = self._whole(setting, is_first=setting is settings[0])
+            if found is not None and (not setting.how or self._starts(self._made)):
                 return replace(found, how=(*setting.how, *found.how))
         return None
 
-    def _part(
-        self, plan: InstallPlan, setting: Setting, starts: Callable[[Path], bool]
-    ) -> Installed:
+    def part(self, setting: Setting) -> Installed:
+        """What can be had in one setting."""
         if setting.until:
-            found = install(plan, self._start(setting), self._write)
+            found = install(self._plan, self._start(setting), self._write)
             # A registry may tell no days, and what was right on that day may not run on today's Python.
-            if found.level is not Level.METADATA and starts(self._made):
+            if found.level is not Level.METADATA and self._starts(self._made):
                 return replace(found, how=setting.how)
         today = replace(setting, until="")
-        found = install(plan, self._start(today), self._write)
+        found = install(self._plan, self._start(today), self._write)
         return replace(found, how=today.how)
 
-    def _whole(self, plan: InstallPlan, setting: Setting, *, is_first: bool) -> Installed | None:
+    def _whole(self, setting: Setting, *, is_first: bool) -> Installed | None:
         try:
             if setting.but_for:
-                return self._but_for(plan, setting)
-            return install_whole(plan, self._start(setting), self._write)
+                return self._but_for(setting)
+            return install_whole(self._plan, self._start(setting), self._write)
         except ToolFailedError:
             if is_first:
                 raise
             return None  # a Python that does not work is treated as not installed
 
-    def _but_for(self, plan: InstallPlan, setting: Setting) -> Installed | None:
+    def _but_for(self, setting: Setting) -> Installed | None:
         """All of it, from the day but for what uv says that the day can't give."""
         apart = self._not_of_the_day(replace(setting, but_for=False))
         while apart is not None and len(apart) <= MAX_APART:
-            found = install_whole(plan, self._start(setting, apart), self._write)
+            found = install_whole(self._plan, self._start(setting, apart), self._write)
             if found is not None:
-                if apart and len(plan.there()) <= 2 * len(apart):
+                if apart and len(self._plan.there()) <= 2 * len(apart):
                     return None  # the greater part is of any day
                 return replace(found, how=(_APART + ", ".join(apart),) if apart else ())
             more = self._not_of_the_day(setting)
@@ -202,12 +200,6 @@ class _Making:
             return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
 
         return uv
-
-    def _plan(self) -> InstallPlan:
-        manifests = self._manifests
-        steps = tuple(manifests.everything(self._write))
-        there = partial(_pins_in, self._made)
-        return InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
     def _sources(self) -> Sequence[Source]:
         manifests = self._manifests

@@ -1,6 +1,7 @@
 """A declaration raised to another version, as text: nothing but versions and their operators change."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
@@ -66,6 +67,22 @@ def apply_edits(text: str, edits: tuple[Edit, ...]) -> str:
         tail = _realigned(text[edit.end :], len(edit.new) - (edit.end - edit.start))
         text = text[: edit.start] + edit.new + tail
     return text
+
+
+def hash_edit(text: str, declaration: Declaration, hashes: Sequence[str]) -> Edit:
+    """The edit that puts these hashes (``sha256:…``) in the place of the declaration's own.
+
+    What stands between two of them (a continuation, its indentation) is kept; the order is the sorted
+    one, as the compilers write it.
+    """
+    spans = declaration.hashes
+    start, end = spans[0][0], spans[-1][1]
+    if len(spans) > 1:
+        between = text[spans[0][1] : spans[1][0]]
+    else:
+        head = text[:start].rstrip(" \t\\\r\n")
+        between = text[len(head) : start]
+    return Edit(start, end, between.join(f"--hash={value}" for value in sorted(hashes)))
 
 
 def _moves(clause: Clause, declaration: Declaration, version: str) -> bool:

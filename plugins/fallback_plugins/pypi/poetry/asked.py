@@ -24,7 +24,7 @@ def applying(
     """What a version asks of this project: no Python that it doesn't support, and of its extras those
     that the lock used before, and ``extras``."""
     used: set[tuple[str, str]] = {
-        (canonicalize_name(dependency.name), extra)
+        (dependency.name, extra)
         for table in lock.of(name)
         for dependency in dependencies_of(table)
         if dependency.optional

@@ -35,7 +35,7 @@ _MARKERS_IN_EXTRAS = (2, 1)
 
 @dataclass(frozen=True)
 class Dependency:
-    """One line of ``[package.dependencies]``; ``constraint`` in Poetry's words."""
+    """One line of ``[package.dependencies]``: a canonical name; ``constraint`` in Poetry's words."""
 
     name: str
     constraint: str
@@ -135,7 +135,10 @@ class PoetryLock:
         nodes = {}
         for table in self.packages:
             name, version = canonicalize_name(table["name"]), str(table["version"])
-            asks = tuple(self._ask(dependency) for dependency in dependencies_of(table))
+            asks = tuple(
+                DependencyEdge(it.name, it.constraint, self.key_of(it.name), optional=it.optional)
+                for it in dependencies_of(table)
+            )
             nodes[f"{name} {version}"] = Node(f"{name} {version}", name, version, asks)
         return DependencyTree(self.path, nodes, () if root is None else (root,))
 
@@ -200,11 +203,10 @@ class PoetryLock:
         table = parse_toml(self.path, self.text[start:end])["package"][0]
         return str(table["name"])
 
-    def _ask(self, dependency: Dependency) -> DependencyEdge:
-        name = canonicalize_name(dependency.name)
-        return DependencyEdge(
-            name, dependency.constraint, self.key_of(name), optional=dependency.optional
-        )
+    def dependents(self, name: str) -> Iterator[tuple[Mapping[str, Any], Dependency]]:
+        """The entries that ask for a package, each with how."""
+        for table in self.packages:
+            yield from ((table, it) for it in dependencies_of(table) if it.name == name)
 
     @cached_property
     def _by_name(self) -> dict[str, list[Mapping[str, Any]]]:
@@ -224,7 +226,8 @@ def in_plain_lines(lock: PoetryLock, edit: Callable[[PoetryLock], PoetryLock]) -
 
 def dependencies_of(table: Mapping[str, Any]) -> Iterator[Dependency]:
     """What a locked package asks for."""
-    for name, entries in table.get("dependencies", {}).items():
+    for written, entries in table.get("dependencies", {}).items():
+        name = canonicalize_name(written)
         for entry in entries if isinstance(entries, list) else [entries]:
             if isinstance(entry, str):
                 yield Dependency(name, entry)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison
 from packaging.version import InvalidVersion
@@ -129,7 +130,7 @@ def _truths(markers: Sequence[str], python: str) -> list[tuple[bool, ...]] | Non
     values.pop("python_version", None)
     choices = [[*sorted(found), "0" if name in _VERSIONS else ""] for name, found in values.items()]
     pythons = _pythons(python, fulls)
-    if len(pythons) * _size(choices) > _MAX_TRIED:
+    if len(pythons) * prod(map(len, choices)) > _MAX_TRIED:
         return None
     return [
         tuple(marker is None or _holds(marker, environment) for marker in parsed)
@@ -144,13 +145,6 @@ def _truths(markers: Sequence[str], python: str) -> list[tuple[bool, ...]] | Non
             }
         ]
     ]
-
-
-def _size(choices: Sequence[Sequence[str]]) -> int:
-    size = 1
-    for one in choices:
-        size *= len(one)
-    return size
 
 
 def _holds(marker: Marker, environment: dict[str, str]) -> bool:

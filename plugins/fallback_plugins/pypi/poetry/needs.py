@@ -100,7 +100,7 @@ def _worked_out(
         found[name] = need
         if not need.is_as(known, after.python):
             needs[name] = need
-            below = {canonicalize_name(it.name) for it in dependencies_of(after.of(name)[0])}
+            below = {it.name for it in dependencies_of(after.of(name)[0])}
             waiting += [it for it in sorted(below) if len(after.of(it)) == 1 and it not in waiting]
     return found
 
@@ -114,13 +114,13 @@ def _need_of(
 ) -> Need:
     groups: dict[str, Condition] = {}
     optional = True
-    for table, marker in _dependents(lock, name):
+    for table, dependency in lock.dependents(name):
         parent = canonicalize_name(table["name"])
         # Of a package in several versions each has a need of its own, which stays as it is written.
         asking = needs[parent] if len(lock.of(parent)) == 1 else _read(table)
         optional = optional and asking.optional
         for group, condition in asking.groups.items():
-            more = both(condition, marker, lock.python)
+            more = both(condition, without_extras(dependency.marker), lock.python)
             groups[group] = either([*groups.get(group, NEVER), *more], lock.python)
     for root in _own(name, held, asked):
         # What a condition of the project's own says in a lock is kept as it stands there.
@@ -139,22 +139,14 @@ def _own(name: str, held: Need | None, asked: Sequence[Root] | None) -> Iterator
         yield from (Root(name, group, Declaration(()), always=False) for group in held.groups)
 
 
-def _dependents(lock: PoetryLock, name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    for table in lock.packages:
-        for dependency in dependencies_of(table):
-            if canonicalize_name(dependency.name) == name:
-                yield table, without_extras(dependency.marker)
-
-
 def _asks(lock: PoetryLock) -> dict[str, frozenset[tuple[str, str]]]:
     """By package, who asks for it and when."""
     found: dict[str, set[tuple[str, str]]] = {name: set() for name in _names(lock)}
     for table in lock.packages:
         for dependency in dependencies_of(table):
-            child = canonicalize_name(dependency.name)
-            if child in found:
+            if dependency.name in found:
                 marker = _plain(without_extras(dependency.marker))
-                found[child].add((canonicalize_name(table["name"]), marker))
+                found[dependency.name].add((canonicalize_name(table["name"]), marker))
     return {name: frozenset(asks) for name, asks in found.items()}
 
 
@@ -178,11 +170,7 @@ def _reached(lock: PoetryLock, asked: Sequence[Root]) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += [
-                canonicalize_name(it.name)
-                for table in lock.of(name)
-                for it in dependencies_of(table)
-            ]
+            waiting += [it.name for table in lock.of(name) for it in dependencies_of(table)]
     return found
 
 

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.poetry.asked import applying
-from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
+from fallback_plugins.pypi.poetry.lock import PoetryLock
 from fallback_plugins.pypi.poetry.markers import can_hold, supported
 from fallback_plugins.pypi.poetry.roots import Root
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
@@ -92,10 +92,8 @@ class Planner:
         """The extras of a package that somebody asks for."""
         if name not in self._extras:
             found = {extra for root in self._asked if root.name == name for extra in root.extras}
-            for table in self._lock.packages:
-                for dependency in dependencies_of(table):
-                    if canonicalize_name(dependency.name) == name:
-                        found.update(map(canonicalize_name, dependency.extras))
+            for _, dependency in self._lock.dependents(name):
+                found.update(map(canonicalize_name, dependency.extras))
             self._extras[name] = frozenset(found)
         return self._extras[name]
 
@@ -148,12 +146,10 @@ class Planner:
 
     def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
         """Locked packages that ask for one and stay as they are, with their constraints."""
-        for table in self._lock.packages:
+        for table, dependency in self._lock.dependents(name):
             parent = canonicalize_name(table["name"])
             if parent not in self.releases:
-                for dependency in dependencies_of(table):
-                    if canonicalize_name(dependency.name) == name:
-                        yield parent, dependency.constraint
+                yield parent, dependency.constraint
 
     def _raise_parent(self, parent: str, name: str, version: str, constraint: str) -> None:
         held = self._lock.version_of(parent)

@@ -30,11 +30,7 @@ def with_release(
     extras: Collection[str] = (),
 ) -> PoetryLock:
     """The lock with a package's entry for another version, or for more extras. Raises RecipeError."""
-
-    def edit(plain: PoetryLock) -> PoetryLock:
-        return _with_release(plain, name, release, metadata, extras)
-
-    return in_plain_lines(lock, edit)
+    return in_plain_lines(lock, lambda it: _with_release(it, name, release, metadata, extras))
 
 
 def _with_release(

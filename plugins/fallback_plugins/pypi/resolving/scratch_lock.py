@@ -6,7 +6,7 @@ with static (empty) metadata in place of its requirements, so that nothing is re
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -80,8 +80,8 @@ class PackageIndex:
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
-        lock, output = self._resolve([package + specifier], python, alone=package)
-        for table in parse_toml("uv.lock", lock).get("package", ()):
+        tables, output = self._resolve([package + specifier], python, alone=package)
+        for table in tables:
             if table["name"] == canonicalize_name(package):
                 version = table["version"]
                 yanked = (table["name"], version) in yanked_in(output)
@@ -90,8 +90,7 @@ class PackageIndex:
 
     def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
         """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
-        lock, _ = self._resolve([wanted], python, constraints=[constraint])
-        tables = parse_toml("uv.lock", lock).get("package", ())
+        tables, _ = self._resolve([wanted], python, constraints=[constraint])
         found = {table["name"]: table["version"] for table in tables}
         if canonicalize_name(Requirement(wanted).name) not in found:
             raise resolver_failed(
@@ -113,17 +112,15 @@ class PackageIndex:
         looked at, whoever asks for them.
         """
         highest = ("--resolution=highest", "--fork-strategy=fewest")
-        lock, _ = self._resolve(
+        tables, _ = self._resolve(
             requirements, python, constraints=constraints, options=highest, without=without
         )
-        tables = parse_toml("uv.lock", lock).get("package", ())
         names = [table["name"] for table in tables]
         return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
-        lock, _ = self._resolve(requirements, python)
-        tables = parse_toml("uv.lock", lock).get("package", ())
+        tables, _ = self._resolve(requirements, python)
         return {table["name"]: table["version"] for table in tables}
 
     def _resolve(
@@ -135,8 +132,9 @@ class PackageIndex:
         alone: str | None = None,
         options: Sequence[str] = ("--resolution=lowest-direct",),
         without: Sequence[str] = (),
-    ) -> tuple[str, str]:
-        """A scratch lock, and what uv said. ``alone``: the one package, without what it requires."""
+    ) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """The packages of a scratch lock, and what uv said. ``alone``: the one package, without what it
+        requires."""
         requirements = [requirement_line(it) for it in requirements]
         constraints = [requirement_line(it) for it in constraints]
         nowhere = [requirement_line(f"{name}; python_version < '0'") for name in without]
@@ -168,7 +166,8 @@ class PackageIndex:
                 raise UvRefusedError(
                     f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {message}.", result.output
                 )
-            return (root / "uv.lock").read_bytes().decode(), result.output
+            lock = parse_toml("uv.lock", (root / "uv.lock").read_bytes().decode())
+            return lock.get("package", ()), result.output
 
     def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
         """A release with every file that supports a Python which the package itself supports.
@@ -191,20 +190,14 @@ class PackageIndex:
             raise resolver_failed(
                 f"{release.name} {release.version} has no wheel: only a build would show what it needs."
             )
+        python, platform = chosen
         with scratch_folder("uv") as folder:
-            root = folder
-            result = run_uv(
-                self._clients,
-                root,
-                [
-                    *("pip", "install", "--no-deps", "--no-build", "--no-compile-bytecode"),
-                    *("--target", str(root / "wheel")),
-                    f"--python-version={chosen[0]}",
-                    f"--python-platform={chosen[1]}",
-                    f"{release.name}=={release.version}",
-                ],
-            )
-            texts = [path for path in root.glob("wheel/*.dist-info/METADATA") if path.is_file()]
+            options = ["--no-deps", "--no-build", "--no-compile-bytecode"]
+            options += ["--target", str(folder / "wheel")]
+            options += [f"--python-version={python}", f"--python-platform={platform}"]
+            pin = f"{release.name}=={release.version}"
+            result = run_uv(self._clients, folder, ["pip", "install", *options, pin])
+            texts = [path for path in folder.glob("wheel/*.dist-info/METADATA") if path.is_file()]
             if not result.ok or len(texts) != 1:
                 message = own_words(result.output, folder)
                 raise resolver_failed(

@@ -19,7 +19,6 @@ from fallback_plugins.pypi.resolving.resolver import (
 )
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
 #: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
@@ -42,6 +41,7 @@ _HASH = re.compile(r"--hash=(\S+)")
 _YANKED = re.compile(
     r"`(?P<name>[^`=\[]+)==(?P<version>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?"
 )
+_ANYTHING = re.compile("")
 _UNPUBLISHED = re.compile(r"there (?:is|are) no versions? of")
 
 
@@ -65,15 +65,19 @@ class UvClient:
 
         A release without a wheel for this Python can't be judged, and passes.
         """
-        reported = self._compile(Wanted((f"{package}=={version}",)), "--no-deps", quick=True)
-        yanked = _YANKED.search(reported.output)
+        refusal: UvRefusedError | None = None
+        try:
+            output = self._compile(Wanted((f"{package}=={version}",)), "--no-deps", quick=True)
+        except UvRefusedError as error:
+            refusal, output = error, error.output
+        yanked = _YANKED.search(output)
         if yanked:
             return _yanked(yanked)
-        if reported.ok or "no usable wheels" in reported.output:
+        if refusal is None or "no usable wheels" in output:
             return None
-        if _UNPUBLISHED.search(reported.output):
+        if _UNPUBLISHED.search(output):
             return "was never published"
-        raise reported.failure()
+        raise refusal
 
     def yanked_of(self, releases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Those of many releases (each of another package) that are yanked, in one question.
@@ -81,43 +85,38 @@ class UvClient:
         Raises RecipeError where one of them can't be had; UvRefusedError tells no more than that.
         """
         lines = tuple(f"{package}=={version}" for package, version in releases)
-        reported = self._compile(Wanted(lines), "--no-deps", quick=True)
-        if not reported.ok:
-            raise reported.failure()
+        output = self._compile(Wanted(lines), "--no-deps", quick=True)
         found = {
             (canonicalize_name(match["name"]), match["version"]): _yanked(match)
-            for match in _YANKED.finditer(reported.output)
+            for match in _YANKED.finditer(output)
         }
         return {release: found[release] for release in releases if release in found}
 
     def next_release(self, package: str, version: str) -> str:
         """The lowest release above a version that is not yanked."""
-        reported = self._compile(
-            Wanted((f"{package}>{version}",)), "--no-deps", "--resolution=lowest", quick=True
-        )
-        found = _LINE.search(reported.output) if reported.ok else None
-        if found is None:
-            raise reported.failure()
+        options = ("--no-deps", "--resolution=lowest")
+        wanted = Wanted((f"{package}>{version}",))
+        found, *_ = _LINE.finditer(self._compile(wanted, *options, quick=True, needs=_LINE))
         return found["version"]
 
     def hashes(self, package: str, version: str) -> tuple[str, ...]:
         """The hashes of every file of one release."""
-        reported = self._compile(
-            Wanted((f"{package}=={version}",)), "--no-deps", "--generate-hashes"
-        )
-        found = tuple(_HASH.findall(reported.output)) if reported.ok else ()
-        if not found:
-            raise reported.failure()
-        return found
+        wanted = Wanted((f"{package}=={version}",))
+        output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
+        return tuple(_HASH.findall(output))
 
     def resolve(self, source: str, wanted: Wanted, *options: str) -> DependencyTree:
         """The tree that a set of requirements becomes on this machine; ``source`` names its root."""
-        reported = self._compile(wanted, *options)
-        if not reported.ok:
-            raise reported.failure()
-        return _tree(source, wanted, reported.output)
+        return _tree(source, wanted, self._compile(wanted, *options))
 
-    def _compile(self, wanted: Wanted, *options: str, quick: bool = False) -> "_UvAnswer":
+    def _compile(
+        self,
+        wanted: Wanted,
+        *options: str,
+        quick: bool = False,
+        needs: re.Pattern[str] = _ANYTHING,
+    ) -> str:
+        """uv's answer. Raises UvRefusedError where it has none, or nothing that it ``needs``."""
         lines = dict(
             zip(_FILES, (wanted.requirements, wanted.constraints, wanted.overrides), strict=True)
         )
@@ -141,21 +140,10 @@ class UvClient:
                 ],
                 _QUICK if quick else None,
             )
+            if result.ok and needs.search(result.output):
+                return result.output
             message = "no answer in time" if result.timed_out else own_words(result.output, folder)
-            return _UvAnswer(result.ok, result.output, message)
-
-
-@dataclass(frozen=True)
-class _UvAnswer:
-    """uv's answer; ``words``: its own on one line."""
-
-    ok: bool
-    output: str
-    words: str
-
-    def failure(self) -> RecipeError:
-        """The typed refusal that repeats them."""
-        return UvRefusedError(f"uv could not resolve it: {self.words}.", self.output)
+            raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
 
 
 def _yanked(match: re.Match[str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.hashes import hash_edit
 from fallback_plugins.pypi.manifests.kinds import Kind
 from fallback_plugins.pypi.manifests.pyproject import (
     not_plain,
@@ -18,7 +17,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     written_as,
 )
 from fallback_plugins.pypi.manifests.requirements import Declaration
-from fallback_plugins.pypi.manifests.rewrite import Edit, apply_edits, edits_for
+from fallback_plugins.pypi.manifests.rewrite import Edit, apply_edits, edits_for, hash_edit
 from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.locks.resolved import declared_in
 from fallback_plugins.pypi.resolving.releases import Releases, lowest_safe
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
@@ -230,10 +229,9 @@ class LockedProject(ABC):
 
     def _check_forced(self, packages: Iterable[str]) -> None:
         """Raises RecipeError for a package that the project asks for, constrains or overrides itself."""
-        asked = declared_in(self.tree)
         for package in packages:
             place = next(lock_edit.declared(self.texts, package), None)
-            if place is not None or package in asked:
+            if place is not None or package in self.tree.asked:
                 raise use_bump(package, f"declared in {place or self.path}")
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:

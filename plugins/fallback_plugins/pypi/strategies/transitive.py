@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.pypi.locks.resolved import declared_in, reaches, version_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
@@ -89,20 +88,20 @@ class Search:
         return Strategy(LadderStep.OVERRIDE, self._constrain, self._declared)
 
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
-        if package in declared_in(at.tree):
+        if package in at.tree.asked:
             return None
         return unsupported(f"{self.path} does not declare {package}.")
 
     def _declared(self, at: State, package: str) -> RecipeError | None:
-        if package in declared_in(at.tree):
+        if package in at.tree.asked:
             return unsupported(f"{self.path} declares {package} itself.")
         return None
 
     def _raise(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Raise what has to be raised so that none of these is affected. Raises RecipeError."""
         bad = self._bad(at.tree, packages)
-        names = declared_in(at.tree)
-        above = {name for name in names if reaches(at.tree, name, bad)}
+        names = at.tree.asked
+        above = {name for name in names if _reaches(at.tree, name, bad)}
         problem: RecipeError | None = None
         for free in dict.fromkeys((frozenset(above), frozenset(names))):
             try:
@@ -136,7 +135,7 @@ class Search:
         up = {
             name: version
             for name, version in versions.items()
-            if compare_versions(ECOSYSTEM, version, version_of(start.tree, name)) > 0
+            if compare_versions(ECOSYSTEM, version, _version_of(start.tree, name)) > 0
         }
         if not up:
             raise unsupported(f"What depends on {', '.join(bad)} admits a safe version already.")
@@ -163,7 +162,7 @@ class Search:
         self, tree: DependencyTree, package: str, up: Mapping[str, str]
     ) -> tuple[str, ...]:
         """Of what was raised, that which leads to a package; all of it, where nothing does."""
-        leading = [name for name in up if name != package and reaches(tree, name, {package})]
+        leading = [name for name in up if name != package and _reaches(tree, name, {package})]
         others = leading or [name for name in up if name != package]
         return tuple(f"{name} {up[name]}" for name in sorted(others))
 
@@ -173,8 +172,8 @@ class Search:
         """The lowest versions of ``free`` that go together with safe versions of ``bad``."""
         asked = wanted(start.files)
         tree = start.tree
-        floors = {name: version_of(tree, name) for name in free}
-        held = {name: version_of(tree, name) for name in declared_in(tree)}
+        floors = {name: _version_of(tree, name) for name in free}
+        held = {name: _version_of(tree, name) for name in tree.asked}
         bounds = {name: self._bound(node) for name, node in bad.items()}
         for _ in range(MAX_ROUNDS):
             trial = loosened(asked, floors, held, bounds)
@@ -186,7 +185,7 @@ class Search:
                 if node.name in bounds or not self._bad(tree, [node.name])
             ]
             if not again:
-                return {name: version_of(found, name) for name in free if found.of(name)}
+                return {name: _version_of(found, name) for name in free if found.of(name)}
             bounds |= {node.name: self._bound(node) for node in again}
         raise RecipeError(
             RefusalReason.RESOLVER_FAILED,
@@ -243,3 +242,21 @@ def _no_fix(advisory: Advisory, node: Node) -> RecipeError:
         " has no later version that goes without it.",
         next_step="Replace the dependency, or take the advisory's workaround.",
     )
+
+
+def _reaches(tree: DependencyTree, name: str, goals: Iterable[str]) -> bool:
+    """Does a package lead to one of these, or is it one?"""
+    goals, waiting, seen = set(goals), [name], {name}
+    while waiting:
+        here = waiting.pop()
+        if here in goals:
+            return True
+        following = {ask.name for node in tree.of(here) for ask in node.asks} - seen
+        seen |= following
+        waiting += following
+    return False
+
+
+def _version_of(tree: DependencyTree, name: str) -> str:
+    """The version of a package that is in the tree."""
+    return tree.of(name)[0].version

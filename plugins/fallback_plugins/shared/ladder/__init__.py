@@ -5,43 +5,21 @@ file with what it includes. Each is resolved by itself, on texts in memory, by s
 its ecosystem lists them; ``combined`` puts the projects of a repository together.
 """
 
-from fallback_plugins.shared.ladder.candidates import next_candidate
-from fallback_plugins.shared.ladder.declines import (
-    Tried,
-    blocked,
-    does_not_serve,
-    left_behind,
-    refuse,
-    whole_project_left,
-)
-from fallback_plugins.shared.ladder.engine import Resolution
-from fallback_plugins.shared.ladder.result import Project, ProjectFix, combined, resolve_all
-from fallback_plugins.shared.ladder.strategy import (
-    Position,
-    Reached,
-    ResultRules,
-    Strategy,
-    never_worse,
-    ordered,
-)
-
-__all__ = [
-    "Position",
-    "Project",
-    "ProjectFix",
-    "Reached",
-    "Resolution",
-    "ResultRules",
-    "Strategy",
-    "Tried",
-    "blocked",
-    "combined",
-    "does_not_serve",
-    "left_behind",
-    "never_worse",
-    "next_candidate",
-    "ordered",
-    "refuse",
-    "resolve_all",
-    "whole_project_left",
-]
+from fallback_plugins.shared.ladder.candidates import next_candidate as next_candidate
+from fallback_plugins.shared.ladder.declines import Tried as Tried
+from fallback_plugins.shared.ladder.declines import blocked as blocked
+from fallback_plugins.shared.ladder.declines import does_not_serve as does_not_serve
+from fallback_plugins.shared.ladder.declines import left_behind as left_behind
+from fallback_plugins.shared.ladder.declines import refuse as refuse
+from fallback_plugins.shared.ladder.declines import whole_project_left as whole_project_left
+from fallback_plugins.shared.ladder.engine import Resolution as Resolution
+from fallback_plugins.shared.ladder.result import Project as Project
+from fallback_plugins.shared.ladder.result import ProjectFix as ProjectFix
+from fallback_plugins.shared.ladder.result import combined as combined
+from fallback_plugins.shared.ladder.result import resolve_all as resolve_all
+from fallback_plugins.shared.ladder.strategy import Position as Position
+from fallback_plugins.shared.ladder.strategy import Reached as Reached
+from fallback_plugins.shared.ladder.strategy import ResultRules as ResultRules
+from fallback_plugins.shared.ladder.strategy import Strategy as Strategy
+from fallback_plugins.shared.ladder.strategy import never_worse as never_worse
+from fallback_plugins.shared.ladder.strategy import ordered as ordered
