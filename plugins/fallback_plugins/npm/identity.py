@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -42,7 +42,7 @@ _FROM_ELSEWHERE = re.compile(r"(?:file|link|portal|workspace|npm|git(?:\+\w+)?|h
 def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
     """The root's package and those of its workspaces' members; with a doubt, those of other folders that
     have code: what a manifest there names may be published by a tool of the repository's own."""
-    members = _Once(lambda: members_of_root(repo))
+    members = cache(lambda: members_of_root(repo))  # most repositories name none of the packages
     found = []
     for path in repo.tracked_files:
         if PurePosixPath(path).name != MANIFEST or not is_manifest(path):
@@ -52,21 +52,10 @@ def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage,
         if not isinstance(name, str) or name not in names:
             continue
         folder = str(PurePosixPath(path).parent)
-        doubt = "" if folder == "." or folder in members.value else _doubt(path, manifest)
+        doubt = "" if folder == "." or folder in members() else _doubt(path, manifest)
         if not doubt or has_source(repo, path, _is_code):
             found.append(_package(name, path, manifest, doubt))
     return tuple(found)
-
-
-class _Once:
-    """Asked for when it is first needed: most repositories name none of the packages."""
-
-    def __init__(self, ask: Callable[[], frozenset[str]]) -> None:
-        self._ask = ask
-
-    @cached_property
-    def value(self) -> frozenset[str]:
-        return self._ask()
 
 
 def _doubt(path: str, manifest: Mapping[str, Any]) -> str:

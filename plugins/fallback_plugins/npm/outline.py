@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.strategies.bundles import bundled
-from fallback_plugins.npm.strategies.pins import raise_pins
+from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.shared.ladder import Tried, blocked, left_behind
+from fallback_plugins.shared.ladder import Tried, blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -54,11 +53,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
 def _first_steps(
     project: NpmProject, advisory: Advisory, targets: Targets
 ) -> Iterator[Move | Left]:
-    client, names = project.client, advisory.packages(ECOSYSTEM)
-    if isinstance(client, NpmClient):
-        tree = client.part(project.files, names)
-    else:
-        tree = client.tree(project.files)
+    tree = project.client.tree(project.files, advisory.packages(ECOSYSTEM))
     seen = set()
     for node in tree.affected(advisory, ECOSYSTEM):
         asks = tree.dependents(node.key)
@@ -79,18 +74,18 @@ def _first_step(
     def fits(version: str) -> bool:
         return all(admits(ask.spec, version) for _, ask in asks)
 
-    tried = Tried()
+    tried, path = Tried(), project.path
     if node.bundled:
         tried.no(LadderStep.LOCK_REFRESH, bundled(tree, node))
         above = targets.lowest(node, lambda _version: True, ask=False)
         if above is not None:
-            return _move(project, node, LadderStep.PARENT_BUMP, above, tried)
+            return move(path, node, LadderStep.PARENT_BUMP, above, tried.declined)
     near = targets.lowest(node, fits, tree=tree, ask=False)
     if near is not None:
-        return _move(project, node, LadderStep.LOCK_REFRESH, near, tried)
+        return move(path, node, LadderStep.LOCK_REFRESH, near, tried.declined)
     lowest = targets.lowest(node, lambda _version: True, ask=False)
     if lowest is None:
-        return _left(project, advisory, node, no_fix(node), tried)
+        return unfixed(advisory, path, node, no_fix(node), tried)
     blockers = [(dependent, ask) for dependent, ask in asks if not admits(ask.spec, lowest)]
     # Several asks that exclude one another: the first is named.
     dependent, ask = (blockers or list(asks))[0]
@@ -100,34 +95,9 @@ def _first_step(
         missing = RecipeError(
             RefusalReason.MANIFEST_MISSING, why.problem, next_step="Add the manifest."
         )
-        return _left(project, advisory, node, missing, tried)
+        return unfixed(advisory, path, node, missing, tried)
     if all(tree.is_root(dependent) for dependent, _ in blockers):
-        return _move(project, node, LadderStep.DIRECT_BUMP, lowest, tried)
+        return move(path, node, LadderStep.DIRECT_BUMP, lowest, tried.declined)
     tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} asks for it, not the project itself.")
     kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
-    return _move(project, node, LadderStep.PARENT_BUMP, kept or lowest, tried)
-
-
-def _move(project: NpmProject, node: Node, step: LadderStep, after: str, tried: Tried) -> Move:
-    return Move(
-        package=node.name,
-        manifest=project.path,
-        step=step,
-        before=(node.version,),
-        after=after,
-        declined=tried.declined,
-    )
-
-
-def _left(
-    project: NpmProject, advisory: Advisory, node: Node, error: RecipeError, tried: Tried
-) -> Left:
-    return left_behind(
-        advisory,
-        ECOSYSTEM,
-        package=node.name,
-        versions=(node.version,),
-        manifest=project.path,
-        error=error,
-        tried=tried,
-    )
+    return move(path, node, LadderStep.PARENT_BUMP, kept or lowest, tried.declined)

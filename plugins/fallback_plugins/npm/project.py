@@ -11,7 +11,7 @@ from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.locks.lockfile import parse_lock
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -236,16 +236,16 @@ class NpmProject:
         if not affected:
             return None
         if self.choice and self.choice.forced:
-            raise self._missing(affected[0])
+            raise self.missing(affected[0])
         manifests = declared_in(self.files)
         if manifests is None:
-            raise self._missing(affected[0])
+            raise self.missing(affected[0])
         strategies = self._strategies(advisory, Resolver(self._client))
         files = replace(self.files, manifests=manifests)
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])
         if resolve.at is resolve.start:
-            raise self._missing(affected[0])
+            raise self.missing(affected[0])
         found = self._fix(resolve, strategies)
         return replace(
             found,
@@ -258,7 +258,8 @@ class NpmProject:
             ),
         )
 
-    def _missing(self, node: Node) -> RecipeError:
+    def missing(self, node: Node) -> RecipeError:
+        """The refusal of a lock that nothing but its manifest could bring up to date."""
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",
@@ -280,7 +281,6 @@ def declared_in(files: Files) -> Mapping[str, str] | None:
             continue
         kept = ("name", "version", "workspaces", "peerDependenciesMeta", *MEMBER_SECTIONS)
         reported = {name: entry[name] for name in kept if name in entry}
-        place = f"{key}/{MANIFEST}" if key else MANIFEST
-        path = place if files.folder == "." else f"{files.folder}/{place}"
+        path = in_folder(files.folder, in_folder(key or ".", MANIFEST))
         found[path] = json.dumps(reported, indent=2, ensure_ascii=False) + "\n"
     return found

@@ -2,7 +2,7 @@
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix, unsupported
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.project import NpmProject, declared_in
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -102,11 +102,7 @@ def _may_be_held(project: NpmProject, advisory: Advisory) -> bool:
         return False
     manifest = project.files.root_manifest
     if manifest not in project.files.manifests and declared_in(project.files) is None:
-        raise RecipeError(
-            RefusalReason.MANIFEST_MISSING,
-            f"{site.lock} locks {affected[0].label}, but no {MANIFEST} is beside it.",
-            next_step="Add the manifest that the lock was made from.",
-        )
+        raise project.missing(affected[0])
     hopeless = [node for node in affected if _is_hopeless(advisory, node)]
     if hopeless and (len(hopeless) == len(affected) or not isinstance(advisory, AdvisoryBundle)):
         _refuse_unless_removable(project, hopeless)

@@ -10,7 +10,7 @@ from fallback_plugins.npm.clients.npm_run import DEFAULT_LOCK, NpmRunner
 from fallback_plugins.npm.locks.lockfile import lockfile_version
 from fallback_plugins.npm.locks.lockshape import Specs, as_found, without
 from fallback_plugins.npm.locks.locktree import deprecated, lock_tree
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, in_folder
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
     parse_manifest,
@@ -43,13 +43,9 @@ class NpmClient:
         """As messages call it."""
         return "npm"
 
-    def tree(self, files: Files) -> DependencyTree:
-        """The lock as a resolved tree, keyed by npm's own paths."""
-        source = files.lock or files.root_manifest
-        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
-
-    def part(self, files: Files, names: Collection[str]) -> DependencyTree:
-        """The tree with the asks for these packages alone: enough to tell their first steps."""
+    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:
+        """The lock as a resolved tree, keyed by npm's own paths. ``names``: with the asks for these
+        packages alone, which is enough to tell their first steps."""
         source = files.lock or files.root_manifest
         return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
 
@@ -93,15 +89,12 @@ class NpmClient:
         """The lock with every copy of these packages raised as far as its dependents' ranges allow."""
         return self._after(["update", *packages], files, files, {})
 
-    def knows_deprecated(self, files: Files) -> bool:
-        """Version 1 doesn't say it."""
-        return (
-            not files.lock_text or lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
-        )
-
-    def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
-        """What the lock marks as deprecated."""
-        return deprecated(files.lock_text)
+    def deprecated(self, files: Files) -> frozenset[tuple[str, str]] | None:
+        """What the lock marks as deprecated; None: version 1 doesn't say it."""
+        if not files.lock_text:
+            return frozenset()
+        said = lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
+        return deprecated(files.lock_text) if said else None
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
         """The root manifest's overrides of a package, at any depth."""
@@ -134,7 +127,7 @@ class NpmClient:
         new = self._npm.lock_after(words, reported)
         if files.lock_text:
             new = as_found(files.lock_text, new, specs)
-        lock = files.lock or _default_lock(files)
+        lock = files.lock or in_folder(files.folder, DEFAULT_LOCK)
         return Files(files.folder, files.manifests, lock, new, files.settings)
 
 
@@ -278,7 +271,3 @@ def _texts_below(scope: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str,
             yield (*keys, key), value
         else:
             yield from _texts_below(value, (*keys, key))
-
-
-def _default_lock(files: Files) -> str:
-    return DEFAULT_LOCK if files.folder == "." else f"{files.folder}/{DEFAULT_LOCK}"

@@ -1,7 +1,7 @@
 """pnpm as a client: its own ``--lockfile-only`` resolution, in the version that wrote the lock's format."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
@@ -87,7 +87,7 @@ class PnpmClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="pnpm", init=False)
 
-    def tree(self, files: Files) -> DependencyTree:
+    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
         """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
         lock = parse_pnpm_lock(files.lock_text)
         return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))

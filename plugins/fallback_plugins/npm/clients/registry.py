@@ -55,12 +55,8 @@ class Release:
 class KnowsDeprecated(Protocol):
     """A client whose lock marks deprecated versions: the registry need not be asked again."""
 
-    def knows_deprecated(self, files: Files) -> bool:
-        """Does this lock's format say it?"""
-        ...
-
-    def deprecated(self, files: Files) -> frozenset[tuple[str, str]]:
-        """(package, version) of what the lock marks."""
+    def deprecated(self, files: Files) -> frozenset[tuple[str, str]] | None:
+        """(package, version) of what the lock marks; None: this lock's format does not say it."""
         ...
 
 

@@ -5,7 +5,7 @@ resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import RefusalReason
@@ -76,7 +76,7 @@ class YarnClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="yarn", init=False)
 
-    def tree(self, files: Files) -> DependencyTree:
+    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
         """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests."""
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
 

@@ -40,7 +40,9 @@ def as_found(old: str, new: str, specs: Specs) -> str:
     """``new`` with the asks' own words put back, and what npm only respelled."""
 
     def edit(lock: dict[str, Any]) -> None:
-        _put_back_flat(lock.get("packages"), specs)
+        for key, entry in _objects(lock.get("packages")):
+            for section in MEMBER_SECTIONS:
+                _put_back(entry.get(section), key, specs)
         before = json.loads(old.removeprefix(_BOM)) if old else {}
         if "packages" not in lock or "dependencies" in lock:
             _put_back_nested(lock, "", specs)
@@ -118,12 +120,6 @@ def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def _name(key: str) -> str:
     return key.rpartition(_MODULES)[2]
-
-
-def _put_back_flat(packages: Any, specs: Specs) -> None:
-    for key, entry in _objects(packages):
-        for section in MEMBER_SECTIONS:
-            _put_back(entry.get(section), key, specs)
 
 
 def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:

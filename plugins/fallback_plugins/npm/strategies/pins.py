@@ -12,7 +12,7 @@ from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import ClearedPath, Left, Move
+from fallback_tier.outcome import ClearedPath, Left, Move, StepDeclined
 
 
 def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix | None:
@@ -37,10 +37,12 @@ def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix
                     version = _target(targets, node)
                     files = _raised(files, path, package, place, version)
                 except RecipeError as error:
-                    left.append(_left(advisory, path, node, error))
+                    tried = Tried()
+                    tried.no(LadderStep.DIRECT_BUMP, error)
+                    left.append(unfixed(advisory, path, node, error, tried))
                     continue
                 texts[path] = files.manifests[path]
-                moves.append(_move(path, node, version))
+                moves.append(move(path, node, LadderStep.DIRECT_BUMP, version))
                 cleared.append(_cleared(advisory, path, files, node, version))
     if not moves and not left:
         return None
@@ -111,13 +113,17 @@ def _target(targets: Targets, node: Node) -> str:
     return checked
 
 
-def _move(path: str, node: Node, version: str) -> Move:
+def move(
+    path: str, node: Node, step: LadderStep, after: str, declined: tuple[StepDeclined, ...] = ()
+) -> Move:
+    """One version raised, by one step."""
     return Move(
         package=node.name,
         manifest=path,
-        step=LadderStep.DIRECT_BUMP,
+        step=step,
         before=(node.version,),
-        after=version,
+        after=after,
+        declined=declined,
     )
 
 
@@ -131,9 +137,8 @@ def _cleared(advisory: Advisory, path: str, files: Files, node: Node, version: s
     )
 
 
-def _left(advisory: Advisory, path: str, node: Node, error: RecipeError) -> Left:
-    tried = Tried()
-    tried.no(LadderStep.DIRECT_BUMP, error)
+def unfixed(advisory: Advisory, path: str, node: Node, error: RecipeError, tried: Tried) -> Left:
+    """One version that stays, and why."""
     return left_behind(
         advisory,
         ECOSYSTEM,

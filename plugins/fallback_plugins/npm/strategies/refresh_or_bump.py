@@ -179,7 +179,8 @@ class RefreshOrBump:
         plan = planned()
         if not plan.wanted_versions or (self.resolver.fresh and plan.files is at.files):
             return Reached(at, declined=plan.declined)
-        if not self._knows_deprecated(at.files) and self._learned(at.tree, plan.wanted_versions):
+        # A lock that marks deprecated entries tells by itself: only a failed run is worth the question.
+        if self._marked(at.files) is None and self._learned(at.tree, plan.wanted_versions):
             plan = planned()
         try:
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
@@ -189,7 +190,9 @@ class RefreshOrBump:
             plan = planned()
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
         else:
-            if self._learned(at.tree, self._deprecated(plan.wanted_versions, after.files)):
+            marked = self._marked(after.files) or ()
+            old = {it: new for it, new in plan.wanted_versions.items() if (it[0], new) in marked}
+            if self._learned(at.tree, old):
                 plan = planned()
                 after = self.resolver.resolve(plan.files, plan.wanted_versions)
         return Reached(self._accepted(at, after, plan.wanted_versions), plan.raised, plan.declined)
@@ -219,21 +222,10 @@ class RefreshOrBump:
             return f"{self.resolver.client.name} kept the affected version all the same."
         return problem
 
-    def _knows_deprecated(self, files: Files) -> bool:
-        """A lock that marks deprecated entries tells by itself: only a failed run is worth the question."""
+    def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:
+        """What a lock marks as deprecated, where its client and its format do."""
         client = self.resolver.client
-        return isinstance(client, KnowsDeprecated) and client.knows_deprecated(files)
-
-    def _deprecated(self, wanted_versions: WantedVersions, files: Files) -> WantedVersions:
-        client = self.resolver.client
-        if not isinstance(client, KnowsDeprecated):
-            return {}
-        marked = client.deprecated(files)
-        return {
-            copy: wanted_version
-            for copy, wanted_version in wanted_versions.items()
-            if (copy[0], wanted_version) in marked
-        }
+        return client.deprecated(files) if isinstance(client, KnowsDeprecated) else None
 
     def _learned(self, tree: DependencyTree, wanted_versions: WantedVersions) -> bool:
         """Does the registry have better versions than these? Then targets know them."""

@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
-from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import Declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
@@ -69,11 +68,9 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
 
 def locked_unanswered(client: Client, files: Files) -> list[Unanswered]:
     """The same of a lock as it is; of npm's only the part that tells is read. Raises RecipeError."""
-    if not isinstance(client, NpmClient):
-        return list(unanswered(client, files, client.tree(files)))
     places = (place for path, text in files.manifests.items() for place in _declared(path, text))
     names = frozenset(_package(place.key, place.spec) for place in places)
-    return list(unanswered(client, files, client.part(files, names)))
+    return list(unanswered(client, files, client.tree(files, names)))
 
 
 def left_unanswered(lock: str, found: Sequence[Unanswered], advisory: Advisory) -> tuple[Left, ...]:
