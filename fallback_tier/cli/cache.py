@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
 from rich.filesize import decimal
 
 from fallback_plugins.shared import store
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.files.entries import Entries, Entry
 from fallback_tier.gates.trees import bases
 from fallback_tier.gates.trees.worktrees import BASES
@@ -78,21 +76,20 @@ def show_list(arguments: argparse.Namespace) -> int:
     found = [shelf.shown() for shelf in shelves]
     totals = [shelf.total(shown) for shelf, shown in zip(shelves, found, strict=True)]
     entries = [entry for shown in found for entry in shown]
-    if arguments.json:
-        document = {"entries": [*map(asdict, entries)], "totals": [*map(asdict, totals)]}
-        print_json(document)
-        return exit_codes.OK
-    console = Console()
+    document = {"entries": [*map(asdict, entries)], "totals": [*map(asdict, totals)]}
+    return print_result(arguments, document, *_lines(entries, totals))
+
+
+def _lines(entries: Sequence[_Shown], totals: Sequence[_Total]) -> Iterator[str]:
     for entry in entries:
         state = "[yellow]in use[/]" if entry.in_use else "      "
         what = f"{safe(entry.what)}  [dim]{safe(entry.key)}[/]"
         size = decimal(entry.bytes)
-        line(console, f"{safe(entry.kind):<9} {size:>9}  {entry.last_used}  {state}  {what}")
+        yield f"{safe(entry.kind):<9} {size:>9}  {entry.last_used}  {state}  {what}"
     for total in totals:
         bound = "" if total.most_bytes is None else f" of at most {decimal(total.most_bytes)}"
         count = f"{total.entries} of at most {total.most_entries} entries"
-        line(console, f"{total.kept_in}: {count}, {decimal(total.bytes)}{bound}")
-    return exit_codes.OK
+        yield f"{total.kept_in}: {count}, {decimal(total.bytes)}{bound}"
 
 
 def clear(arguments: argparse.Namespace) -> int:
@@ -106,14 +103,11 @@ def clear(arguments: argparse.Namespace) -> int:
             freed, removed = freed + entry.size, removed + 1
         else:
             in_use += 1
-    if arguments.json:
-        print_json({"removed": removed, "freed_bytes": freed, "in_use": in_use})
-        return exit_codes.OK
-    console = Console()
-    line(console, f"removed: {removed:,} entries, {decimal(freed)}")
+    lines = [f"removed: {removed:,} entries, {decimal(freed)}"]
     if in_use:
-        line(console, f"  kept        {in_use:,} that a run uses now")
-    return exit_codes.OK
+        lines.append(f"  kept        {in_use:,} that a run uses now")
+    document = {"removed": removed, "freed_bytes": freed, "in_use": in_use}
+    return print_result(arguments, document, *lines)
 
 
 def _entries(state: Path) -> Iterator[tuple[Entries, Entry]]:

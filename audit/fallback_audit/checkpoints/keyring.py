@@ -101,6 +101,14 @@ class Keyring:
         return self.trusted
 
     @property
+    def origin_if_any(self) -> str | None:
+        """The log's name; None where the keys don't say."""
+        try:
+            return self.origin
+        except KeyringError:
+            return None
+
+    @property
     def origin(self) -> str:
         """The log's name: that of its key. Raises KeyringError where there are none, or of two names."""
         if self.signing is not None:

@@ -3,8 +3,6 @@
 import argparse
 from contextlib import closing
 
-from rich.console import Console
-
 from fallback_audit.checkpoints.checkpoint import Previous
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
@@ -13,10 +11,9 @@ from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import RecordBegunAgain
 from fallback_audit.ports import MAINTENANCE
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.trail import called, checkpoint_dir, keys_dir, open_bare
 
@@ -49,11 +46,10 @@ def begin_again(arguments: argparse.Namespace) -> int:
         checkpointer.begin_again(announce)
         signed = checkpointer.checkpoint(written.spans())
     size = signed.checkpoint.size if signed is not None else 0
-    if arguments.json:
-        print_json({"lost_size": lost[0].size, "lost_sha256": lost[0].sha256, "size": size})
-    else:
-        console = Console()
-        line(console, f"a record of {lost[0].size} events is gone, confirmed to be on purpose")
-        line(console, f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}")
-        line(console, f"  `fallback-tier audit show {MAINTENANCE.fix_id}` shows it")
-    return exit_codes.OK
+    return print_result(
+        arguments,
+        {"lost_size": lost[0].size, "lost_sha256": lost[0].sha256, "size": size},
+        f"a record of {lost[0].size} events is gone, confirmed to be on purpose",
+        f"  {size} event(s) on record now, covered by {safe(str(log.path(size)))}",
+        f"  `fallback-tier audit show {MAINTENANCE.fix_id}` shows it",
+    )

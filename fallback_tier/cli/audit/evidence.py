@@ -1,21 +1,21 @@
 """``fallback-tier audit evidence``: is it all there, and what may go."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 
 from rich.console import Console
 
-from fallback_audit.evidence.checking import check_evidence
-from fallback_audit.retention.collect import Collector, Limits
+from fallback_audit.evidence.checking import EvidenceReport, check_evidence
+from fallback_audit.retention.collect import Collection, Collector, Limits
 from fallback_audit.stores.appending import utc_now
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.keeping import keeping
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import PlanProgress
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 from fallback_tier.wiring.trail import open_evidence, read_trail
 
@@ -29,29 +29,24 @@ def check(arguments: argparse.Namespace) -> int:
         closing(read_trail(folder, settings)) as reader,
     ):
         report = check_evidence(reader, evidence, progress=_progress_of(shown, "checking"))
-    if arguments.json:
-        print_json({**report.model_dump(mode="json"), "ok": report.ok})
-        return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
-    console = Console()
-    line(console, f"evidence    {report.files:,} files, {report.bytes:,} bytes")
-    line(console, f"  named     {report.named:,} by events, {report.private:,} of them private")
-    if report.removed:
-        line(
-            console, f"  removed   {report.removed:,}: their retention was over, which is on record"
-        )
-    if report.locked:
-        line(console, f"  locked    {report.locked:,}: private, and their key is not here")
-    if report.parts:
-        line(console, f"  parts     {report.parts:,} of files that were never whole")
-    for bad in report.bad:
-        line(
-            console,
-            f"  [red]bad[/]       event {bad.seq} of {safe(bad.fix_id)}: {safe(bad.problem)}",
-        )
-    if report.bad_count > len(report.bad):
-        line(console, f"  … and {report.bad_count - len(report.bad):,} more")
-    line(console, "all of it is there" if report.ok else f"[red]{report.bad_count:,} bad[/]")
+    print_result(arguments, {**report.model_dump(mode="json"), "ok": report.ok}, *_found(report))
     return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+
+
+def _found(report: EvidenceReport) -> Iterator[str]:
+    yield f"evidence    {report.files:,} files, {report.bytes:,} bytes"
+    yield f"  named     {report.named:,} by events, {report.private:,} of them private"
+    if report.removed:
+        yield f"  removed   {report.removed:,}: their retention was over, which is on record"
+    if report.locked:
+        yield f"  locked    {report.locked:,}: private, and their key is not here"
+    if report.parts:
+        yield f"  parts     {report.parts:,} of files that were never whole"
+    for bad in report.bad:
+        yield f"  [red]bad[/]       event {bad.seq} of {safe(bad.fix_id)}: {safe(bad.problem)}"
+    if report.bad_count > len(report.bad):
+        yield f"  … and {report.bad_count - len(report.bad):,} more"
+    yield "all of it is there" if report.ok else f"[red]{report.bad_count:,} bad[/]"
 
 
 def gc(arguments: argparse.Namespace) -> int:
@@ -80,24 +75,22 @@ def gc(arguments: argparse.Namespace) -> int:
             clock=lambda: now,
             progress=_progress_of(shown, "collecting"),
         ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=dry_run)
-    if arguments.json:
-        print_json(done.model_dump(mode="json"))
-        return exit_codes.OK
-    console = Console()
+    return print_result(arguments, done, *_collected(done, arguments.max_bytes))
+
+
+def _collected(done: Collection, max_bytes: int | None) -> Iterator[str]:
     went = "would go" if done.dry_run else "deleted"
-    line(
-        console,
+    yield (
         f"{went}: {done.expired:,} of ended fixes, {done.orphans:,} that no event names, "
-        f"{done.parts:,} parts; {done.removed_bytes:,} bytes",
+        f"{done.parts:,} parts; {done.removed_bytes:,} bytes"
     )
     if done.spared:
-        line(console, f"  spared      {done.spared:,}: put or named again meanwhile")
-    line(console, f"  kept        {done.kept:,} files, {done.kept_bytes:,} bytes")
-    if arguments.max_bytes is not None and done.kept_bytes > arguments.max_bytes:
-        line(console, "  over        the rest is of open fixes, or too young to be deleted")
+        yield f"  spared      {done.spared:,}: put or named again meanwhile"
+    yield f"  kept        {done.kept:,} files, {done.kept_bytes:,} bytes"
+    if max_bytes is not None and done.kept_bytes > max_bytes:
+        yield "  over        the rest is of open fixes, or too young to be deleted"
     if done.seqs:
-        line(console, f"  on record   event {', '.join(map(str, done.seqs))}")
-    return exit_codes.OK
+        yield f"  on record   event {', '.join(map(str, done.seqs))}"
 
 
 def _progress_of(shown: PlanProgress, what: str) -> Callable[[int], None]:

@@ -5,16 +5,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from rich.console import Console
-
-from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.disk_errors import blamed
-from fallback_audit.errors import KeyringError
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
 from fallback_audit.exporting.writing import Written
@@ -22,8 +18,8 @@ from fallback_audit.files import sync_directory
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.verify import counting, trusted, unpacked
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.wiring.trail import (
     audit_db,
@@ -45,29 +41,29 @@ def export_(arguments: argparse.Namespace) -> int:
     settings, state = record(arguments), state_dir(arguments)
     checkpoints = read_checkpoints(state, settings)
     evidence = open_evidence(state, settings) if arguments.with_evidence else None
-    reader = read_trail(state, settings)
-    try:
-        with (
-            counting(reader.tip()[0]) as bar,
-            reader.snapshot() as snapshot,
-            _output(arguments.out) as file,
-        ):
-            exporter = Exporter(
-                snapshot,
-                checkpoints,
-                origin=_origin(checkpoints.keyring),
-                evidence=evidence,
-                progress=lambda at: bar.update(bar.task_ids[0], completed=at),
-            )
-            written = exporter.fix(file, arguments.fix) if arguments.fix else exporter.trail(file)
-    finally:
-        reader.close()
-    if arguments.json:
-        print_json({"file": arguments.out, "file_sha256": written.sha256, **_counts(written)})
-    elif arguments.out:
-        counts = ", ".join(f"{count:,} {sort}" for sort, count in _counts(written).items() if count)
-        line(Console(), f"{safe(arguments.out)}: {counts}; SHA-256 {written.sha256}")
-    return exit_codes.OK
+    with (
+        closing(read_trail(state, settings)) as reader,
+        counting(reader.tip()[0]) as progress,
+        reader.snapshot() as snapshot,
+        _output(arguments.out) as file,
+    ):
+        exporter = Exporter(
+            snapshot,
+            checkpoints,
+            origin=checkpoints.keyring.origin_if_any,
+            evidence=evidence,
+            progress=progress,
+        )
+        written = exporter.fix(file, arguments.fix) if arguments.fix else exporter.trail(file)
+    if not arguments.out:
+        return exit_codes.OK
+    counts = _counts(written)
+    shown = ", ".join(f"{count:,} {sort}" for sort, count in counts.items() if count)
+    return print_result(
+        arguments,
+        {"file": arguments.out, "file_sha256": written.sha256, **counts},
+        f"{safe(arguments.out)}: {shown}; SHA-256 {written.sha256}",
+    )
 
 
 def import_(arguments: argparse.Namespace) -> int:
@@ -87,22 +83,14 @@ def import_(arguments: argparse.Namespace) -> int:
     )
     with unpacked(arguments.file, keyring) as spool:
         source = exported_checkpoints(settings, keyring, *spool.notes())
-        with counting(spool.head.last_seq) as bar:
-            done = import_export(
-                spool,
-                source,
-                target,
-                lambda at: bar.update(bar.task_ids[0], completed=at),
-            )
-    if arguments.json:
-        print_json({"database": str(target.database), **done._asdict()})
-    else:
-        line(
-            Console(),
-            f"{safe(str(target.database))}: {done.events:,} events, {done.checkpoints:,} checkpoints, "
-            f"{done.evidence:,} evidence files",
-        )
-    return exit_codes.OK
+        with counting(spool.head.last_seq) as progress:
+            done = import_export(spool, source, target, progress)
+    return print_result(
+        arguments,
+        {"database": str(target.database), **done._asdict()},
+        f"{safe(str(target.database))}: {done.events:,} events, {done.checkpoints:,} checkpoints, "
+        f"{done.evidence:,} evidence files",
+    )
 
 
 @contextmanager
@@ -135,13 +123,6 @@ def _output(name: str | None) -> Iterator[BinaryIO]:
             next_step="Name a file in a folder that you may write to.",
         )
         raise blamed(error, f"--out {name}", unwritable) from error
-
-
-def _origin(keyring: Keyring) -> str | None:
-    try:
-        return keyring.origin
-    except KeyringError:
-        return None
 
 
 def _counts(written: Written) -> dict[str, int]:

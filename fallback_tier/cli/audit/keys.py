@@ -1,11 +1,8 @@
 """``fallback-tier audit keygen`` and ``audit checkpoint``: the keys, and what they sign."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
-
-from rich.console import Console
 
 from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
 from fallback_audit.checkpoints.keyring import Keyring, Rotation, end_overlap, generate, rotate
@@ -15,10 +12,9 @@ from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.errors import CheckpointError
 from fallback_audit.events import SigningKeyRotated
 from fallback_audit.ports import MAINTENANCE
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.review import Signature, check_signature
 from fallback_tier.wiring.places import check_keys
@@ -43,8 +39,8 @@ def keygen(arguments: argparse.Namespace) -> int:
             f"--name {arguments.name}: the key in {folder} is named {key.name}.",
             next_step="A log keeps its name. For another log, name another folder with --keys.",
         )
-    _show(arguments, folder, key, "this key was there already" if existed else "made a key")
-    return exit_codes.OK
+    message = "this key was there already" if existed else "made a key"
+    return _show(arguments, folder, key, message)
 
 
 def checkpoint(arguments: argparse.Namespace) -> int:
@@ -57,20 +53,16 @@ def checkpoint(arguments: argparse.Namespace) -> int:
         )
     made = signed.checkpoint
     path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(made.size)
-    if arguments.json:
-        print_json(
-            {
-                "origin": made.origin,
-                "size": made.size,
-                "root": made.root.hex(),
-                "tip": made.tip,
-                "path": str(path),
-                "signed_by": [key.vkey for key in signed.signed_by],
-            }
-        )
-    else:
-        line(Console(), f"{made.size} events are covered by {safe(str(path))}")
-    return exit_codes.OK
+    document = {
+        "origin": made.origin,
+        "size": made.size,
+        "root": made.root.hex(),
+        "tip": made.tip,
+        "path": str(path),
+        "signed_by": [key.vkey for key in signed.signed_by],
+    }
+    message = f"{made.size} events are covered by {safe(str(path))}"
+    return print_result(arguments, document, message)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -92,8 +84,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
     # There is a record already: a wrong path makes no new one.
     read_trail(state_dir(arguments), record(arguments)).close()
-    store = open_trail(state_dir(arguments), record(arguments))
-    try:
+    with closing(open_trail(state_dir(arguments), record(arguments))) as store:
 
         def announce(rotation: Rotation) -> None:
             event = SigningKeyRotated(
@@ -105,12 +96,9 @@ def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
             store.append(MAINTENANCE, event)
 
         rotation = rotate(folder, announce)
-    finally:
-        store.close()
     _checkpoint_now(arguments)
     message = f"both keys sign now, until --end-overlap; the one before is {rotation.old.vkey}"
-    _show(arguments, folder, rotation.new, message)
-    return exit_codes.OK
+    return _show(arguments, folder, rotation.new, message)
 
 
 def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
@@ -121,34 +109,25 @@ def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
             f"No rotation overlaps in {folder}.", next_step="`audit keygen --rotate` begins one."
         )
     key = Keyring.load(folder).signers()[0].verifier
-    _show(arguments, folder, key, f"this key alone signs now; retired: {retired.vkey}")
-    return exit_codes.OK
+    message = f"this key alone signs now; retired: {retired.vkey}"
+    return _show(arguments, folder, key, message)
 
 
-def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, message: str) -> None:
-    private = folder / "signing.skey"
-    if arguments.json:
-        print_json({"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": message})
-        return
-    console = Console()
-    line(console, safe(key.vkey))
-    line(console, f"  {safe(message)}")
-    line(console, f"  back up {safe(str(private))} where no disk of this machine is; it is secret")
-    line(console, "  give the line above to whoever verifies: `audit prove --check FILE --trust …`")
+def _show(arguments: argparse.Namespace, folder: Path, key: Verifier, message: str) -> int:
+    private = safe(str(folder / "signing.skey"))
+    return print_result(
+        arguments,
+        {"vkey": key.vkey, "name": key.name, "folder": str(folder), "said": message},
+        safe(key.vkey),
+        f"  {safe(message)}",
+        f"  back up {private} where no disk of this machine is; it is secret",
+        "  give the line above to whoever verifies: `audit prove --check FILE --trust …`",
+    )
 
 
 def _checkpoint_now(arguments: argparse.Namespace) -> SignedCheckpoint | None:
-    with _checkpointer(arguments) as checkpointer:
-        return checkpointer.checkpoint()
-
-
-@contextmanager
-def _checkpointer(arguments: argparse.Namespace) -> Iterator[Checkpointer]:
     settings, folder = record(arguments), state_dir(arguments)
-    reader = read_trail(folder, settings)
-    try:
-        log = CheckpointLog(checkpoint_dir(folder, settings))
+    with closing(read_trail(folder, settings)) as reader:
+        log, keys = CheckpointLog(checkpoint_dir(folder, settings)), keys_dir(settings)
         named = called(folder, settings)
-        yield Checkpointer(reader, log, keys_dir(settings), segments=reader.segments, called=named)
-    finally:
-        reader.close()
+        return Checkpointer(reader, log, keys, segments=reader.segments, called=named).checkpoint()

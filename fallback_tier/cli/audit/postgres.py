@@ -2,13 +2,9 @@
 
 import argparse
 
-from rich.console import Console
-
 from fallback_audit.stores.postgres_location import require_driver
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 
 _FOR = {
@@ -31,11 +27,6 @@ def init_postgres(arguments: argparse.Namespace) -> int:
     from fallback_audit.stores.postgres_roles import init_postgres as make
 
     roles = make(database.get_secret_value())._asdict()
-    if arguments.json:
-        print_json({"roles": roles})
-        return exit_codes.OK
-    console = Console()
-    line(console, "The chain is set up. Grant these roles to users:")
-    for name, use in _FOR.items():
-        line(console, f"  GRANT {roles[name]} TO …;  -- {use}")
-    return exit_codes.OK
+    grants = (f"  GRANT {roles[name]} TO …;  -- {use}" for name, use in _FOR.items())
+    message = "The chain is set up. Grant these roles to users:"
+    return print_result(arguments, {"roles": roles}, message, *grants)

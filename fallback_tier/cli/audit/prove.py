@@ -5,11 +5,9 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from fallback_audit.checkpoints.checkpoint import Checkpoint, SignedCheckpoint, open_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring
@@ -26,10 +24,10 @@ from fallback_audit.checkpoints.writer import Base
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.audit.verify import trusted
+from fallback_tier.cli.audit.verify import read_file, trusted
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 from fallback_tier.wiring.trail import checkpoint_dir, keys_dir, read_trail
 
@@ -48,13 +46,14 @@ def prove(arguments: argparse.Namespace) -> int:
     proof, signed = _make(arguments)
     if arguments.output:
         _write(Path(arguments.output), proof.text())
-    if arguments.json:
-        print_json({**_statement(proof, signed), "proof": proof.text().decode()})
-    elif arguments.output:
-        line(Console(), f"{safe(arguments.output)}: {_sentence(proof, signed)}")
-    else:
+    elif not arguments.json:
         sys.stdout.write(proof.text().decode())
-    return exit_codes.OK
+        return exit_codes.OK
+    return print_result(
+        arguments,
+        {**_statement(proof, signed), "proof": proof.text().decode()},
+        f"{safe(arguments.output or '')}: {_sentence(proof, signed)}",
+    )
 
 
 def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
@@ -69,14 +68,11 @@ def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
         )
     keys = keyring.verifiers()
     old = _old(arguments, keys)
-    reader = read_trail(folder, settings)
-    try:
+    with closing(read_trail(folder, settings)) as reader:
         base = Base.of(reader.segments(), keyring).frontier
         if old is not None:
             return prove_consistency(old, reader, signed, keys, base), signed
         return prove_inclusion(arguments.seq, reader, signed, keys, base), signed
-    finally:
-        reader.close()
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -87,14 +83,11 @@ def _check(arguments: argparse.Namespace) -> int:
             next_step="Give the proof alone; --from names the old checkpoint of a consistency proof.",
         )
     keys = _trusted(arguments)
-    data = _read("--check", arguments.check)
+    data = read_file("--check", Path(arguments.check))
     with _named("--check", arguments.check):
         proof, signed = _checked(arguments, data, keys)
-    if arguments.json:
-        print_json({"ok": True, **_statement(proof, signed)})
-    else:
-        line(Console(), f"it holds: {_sentence(proof, signed)}")
-    return exit_codes.OK
+    document = {"ok": True, **_statement(proof, signed)}
+    return print_result(arguments, document, f"it holds: {_sentence(proof, signed)}")
 
 
 def _checked(
@@ -140,19 +133,9 @@ def _trusted(arguments: argparse.Namespace) -> tuple[Verifier, ...]:
 def _old(arguments: argparse.Namespace, keys: Collection[Verifier]) -> Checkpoint | None:
     if arguments.old is None:
         return None
-    note = _read("--from", arguments.old)
+    note = read_file("--from", Path(arguments.old))
     with _named("--from", arguments.old):
         return open_checkpoint(note, keys).checkpoint
-
-
-def _read(option: str, name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        unreadable = InputError(
-            f"{option} {name}: {error.strerror or error}.", next_step="Check the path."
-        )
-        raise blamed(error, f"{option} {name}", unreadable) from error
 
 
 def _write(path: Path, content: bytes) -> None:

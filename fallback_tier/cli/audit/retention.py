@@ -1,18 +1,18 @@
 """``fallback-tier audit redact``, ``seal`` and ``retire``: what keepers take away, on record."""
 
 import argparse
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from fallback_audit.retention.choosing import Choice
 from fallback_audit.retention.redact import Redactor
-from fallback_audit.retention.seal import Sealer
+from fallback_audit.retention.seal import Sealed, Sealer
 from fallback_audit.stores.appending import utc_now
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.keeping import Keeping, keeping
-from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import PlanProgress
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 
 
 def redact(arguments: argparse.Namespace) -> int:
@@ -26,18 +26,16 @@ def redact(arguments: argparse.Namespace) -> int:
             reason=arguments.because,
             with_evidence=arguments.with_evidence,
         )
-    if arguments.json:
-        print_json(done.model_dump(mode="json"))
-        return exit_codes.OK
-    console = Console()
     was = "was redacted before" if done.finished else "is redacted"
-    line(console, f"event {done.seq} ({done.kind} of {safe(done.fix_id)}) {was}:")
-    line(console, f"  taken out   {safe(', '.join(done.fields))}")
-    line(console, f"  on record   event {done.by_event}")
-    for digest in done.evidence:
-        line(console, f"  deleted     evidence {digest}")
-    line(console, "  copies      earlier back-ups and exports still have the words")
-    return exit_codes.OK
+    return print_result(
+        arguments,
+        done,
+        f"event {done.seq} ({done.kind} of {safe(done.fix_id)}) {was}:",
+        f"  taken out   {safe(', '.join(done.fields))}",
+        f"  on record   event {done.by_event}",
+        *(f"  deleted     evidence {digest}" for digest in done.evidence),
+        "  copies      earlier back-ups and exports still have the words",
+    )
 
 
 def seal(arguments: argparse.Namespace) -> int:
@@ -51,44 +49,37 @@ def seal(arguments: argparse.Namespace) -> int:
                 arguments.before, kept.covered, by=arguments.by, reason=arguments.because
             )
             choice = done.choice if done else choice
-    if arguments.json:
-        print_json(
-            {
-                "sealed": done.model_dump(mode="json", exclude={"choice"}) if done else None,
-                "choice": choice.model_dump(mode="json"),
-            }
-        )
-        return exit_codes.OK
-    console = Console()
+    document = {
+        "sealed": done.model_dump(mode="json", exclude={"choice"}) if done else None,
+        "choice": choice.model_dump(mode="json"),
+    }
+    return print_result(arguments, document, *_sealed(kept, done, choice), *_held(choice))
+
+
+def _sealed(kept: Keeping, done: Sealed | None, choice: Choice) -> Iterator[str]:
     if done:
-        path = safe(str(kept.segments / done.file))
-        line(
-            console, f"events {done.first_seq} to {done.last_seq} are sealed: segment {done.number}"
-        )
-        line(console, f"  file        {path}")
-        line(console, f"  SHA-256     {done.sha256}")
-        line(console, f"  on record   event {done.by_event}")
+        yield f"events {done.first_seq} to {done.last_seq} are sealed: segment {done.number}"
+        yield f"  file        {safe(str(kept.segments / done.file))}"
+        yield f"  SHA-256     {done.sha256}"
+        yield f"  on record   event {done.by_event}"
     elif choice.last_seq > choice.base:
-        line(console, f"events {choice.base + 1} to {choice.last_seq} would be sealed")
+        yield f"events {choice.base + 1} to {choice.last_seq} would be sealed"
     else:
-        line(console, "nothing can be sealed")
-    _show_held(console, choice)
-    return exit_codes.OK
+        yield "nothing can be sealed"
 
 
 def retire(arguments: argparse.Namespace) -> int:
     """Delete a sealed file. Raises AuditStoreError, AuditIntegrityError."""
     with keeping(arguments) as kept:
         done = _sealer(kept).retire(arguments.segment, by=arguments.by, reason=arguments.because)
-    if arguments.json:
-        print_json(done.model_dump(mode="json"))
-        return exit_codes.OK
-    console = Console()
-    line(console, f"segment {done.number} (events {done.first_seq} to {done.last_seq}) is retired:")
-    line(console, f"  deleted     {safe(str(kept.segments / done.file))}")
-    line(console, f"  on record   event {done.by_event}")
-    line(console, "  its evidence goes with the next `fallback-tier audit evidence gc`")
-    return exit_codes.OK
+    return print_result(
+        arguments,
+        done,
+        f"segment {done.number} (events {done.first_seq} to {done.last_seq}) is retired:",
+        f"  deleted     {safe(str(kept.segments / done.file))}",
+        f"  on record   event {done.by_event}",
+        "  its evidence goes with the next `fallback-tier audit evidence gc`",
+    )
 
 
 def _sealer(kept: Keeping, shown: PlanProgress | None = None) -> Sealer:
@@ -99,10 +90,10 @@ def _sealer(kept: Keeping, shown: PlanProgress | None = None) -> Sealer:
     return Sealer(kept.store, kept.segments, kept.keyring, clock=utc_now, progress=report)
 
 
-def _show_held(console: Console, choice: Choice) -> None:
+def _held(choice: Choice) -> Iterator[str]:
     if choice.last_seq == choice.old:
         return
-    line(console, f"  old enough  up to event {choice.old}; held back by:")
+    yield f"  old enough  up to event {choice.old}; held back by:"
     for held in choice.held_by:
         fix_id = safe(held.fix_id)
         why = (
@@ -111,4 +102,4 @@ def _show_held(console: Console, choice: Choice) -> None:
             else f"it has not ended: `fallback-tier resume {fix_id}`, or `fallback-tier review show "
             f"{fix_id}`"
         )
-        line(console, f"    {fix_id}, from event {held.first_seq}: {why}")
+        yield f"    {fix_id}, from event {held.first_seq}: {why}"

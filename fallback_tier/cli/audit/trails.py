@@ -2,17 +2,18 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 
 from rich.console import Console
 
 from fallback_audit.ports import MAINTENANCE, AuditReader
-from fallback_audit.showing.judging_stats import KINDS, judging_stats
+from fallback_audit.showing.judging_stats import KINDS, JudgingStats, judging_stats
 from fallback_audit.showing.render import Renderer, fix_json, log_json
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
 from fallback_tier.wiring.trail import (
     TrailReader,
@@ -23,13 +24,8 @@ from fallback_tier.wiring.trail import (
 )
 
 
-@contextmanager
-def _reader(arguments: argparse.Namespace) -> Iterator[TrailReader]:
-    reader = read_trail(state_dir(arguments), record(arguments))
-    try:
-        yield reader
-    finally:
-        reader.close()
+def _reader(arguments: argparse.Namespace) -> closing[TrailReader]:
+    return closing(read_trail(state_dir(arguments), record(arguments)))
 
 
 def _whole(arguments: argparse.Namespace, reader: TrailReader) -> AuditReader:
@@ -80,27 +76,20 @@ def stats(arguments: argparse.Namespace) -> int:
     """How often a judge changed something, and what that added to an attempt."""
     with _reader(arguments) as reader:
         counted = judging_stats(reader.events(kinds=KINDS))
-    if arguments.json:
-        print_json(counted.model_dump(mode="json"))
-        return exit_codes.OK
-    console = Console()
-    line(console, f"plans proposed by a model   {counted.proposed}")
-    line(console, f"  judged                    {counted.judged}")
-    line(
-        console,
-        f"  regenerated               {counted.regenerated}{_share(counted.regeneration_rate)}",
-    )
-    line(console, f"  passed on with a flag     {counted.flagged}{_share(counted.flag_rate)}")
+    return print_result(arguments, counted, *_counted(counted))
+
+
+def _counted(counted: JudgingStats) -> Iterator[str]:
+    yield f"plans proposed by a model   {counted.proposed}"
+    yield f"  judged                    {counted.judged}"
+    yield f"  regenerated               {counted.regenerated}{_share(counted.regeneration_rate)}"
+    yield f"  passed on with a flag     {counted.flagged}{_share(counted.flag_rate)}"
     if counted.added_ms_p50 is not None:
-        line(console, f"  added by the judge        {counted.added_ms_p50 / 1_000:.1f} s (median)")
+        yield f"  added by the judge        {counted.added_ms_p50 / 1_000:.1f} s (median)"
     if counted.regeneration_ms_p50 is not None:
-        line(
-            console,
-            f"  a regeneration            {counted.regeneration_ms_p50 / 1_000:.1f} s (median)",
-        )
+        yield f"  a regeneration            {counted.regeneration_ms_p50 / 1_000:.1f} s (median)"
     for reason, count in sorted(counted.not_evaluated.items()):
-        line(console, f"  not evaluated             {count}: {safe(reason)}")
-    return exit_codes.OK
+        yield f"  not evaluated             {count}: {safe(reason)}"
 
 
 def _share(rate: float | None) -> str:

@@ -2,8 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -67,7 +67,9 @@ def trusted(arguments: argparse.Namespace) -> Keyring:
     for given in arguments.trust:
         path = Path(given)
         lines = (
-            _read("--trust", path).decode(errors="replace").split() if path.is_file() else [given]
+            read_file("--trust", path).decode(errors="replace").split()
+            if path.is_file()
+            else [given]
         )
         keys += (_key(given, text) for text in lines)
     return Keyring(Path("--trust"), None, None, tuple(dict.fromkeys(keys)), ())
@@ -112,8 +114,8 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
 
 
 @contextmanager
-def counting(total: int | None) -> Iterator[Progress]:
-    """A bar on standard error, on a terminal only."""
+def counting(total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, on a terminal only. It is told how many events are hashed by now."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -124,18 +126,15 @@ def counting(total: int | None) -> Iterator[Progress]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        bar.add_task("events hashed", total=total)
-        yield bar
+        task = bar.add_task("events hashed", total=total)
+        yield lambda hashed: bar.update(task, completed=hashed)
 
 
 def _record(arguments: argparse.Namespace) -> VerificationReport:
     settings, state = record(arguments), state_dir(arguments)
     source = read_checkpoints(state, settings, keyring=trusted(arguments), extra=_kept(arguments))
-    reader = read_trail(state, settings)
-    try:
+    with closing(read_trail(state, settings)) as reader:
         return _verified(arguments, reader, source)
-    finally:
-        reader.close()
 
 
 def _copy(arguments: argparse.Namespace, path: Path) -> VerificationReport:
@@ -143,11 +142,8 @@ def _copy(arguments: argparse.Namespace, path: Path) -> VerificationReport:
     settings, state = record(arguments), state_dir(arguments)
     keyring = trusted(arguments)
     source = read_checkpoints(state, settings, keyring=keyring, extra=_kept(arguments))
-    reader = open_readonly(path, verifiers=keyring.verifiers())
-    try:
+    with closing(open_readonly(path, verifiers=keyring.verifiers())) as reader:
         return _verified(arguments, reader, source)
-    finally:
-        reader.close()
 
 
 def _verified(
@@ -158,14 +154,14 @@ def _verified(
     asked = not arguments.no_evidence and (not arguments.target or evidence_dir(state).is_dir())
     evidence = open_evidence(state, settings) if asked else None
     since = read_state(Path(arguments.since_state)) if arguments.since_state else None
-    with counting(reader.tip()[0]) as bar:
+    with counting(reader.tip()[0]) as progress:
         return verify_store(
             reader,
             checkpoints=source,
             evidence=evidence,
             since=since,
             sealed=segment_dir(state),
-            progress=lambda walked: bar.update(bar.task_ids[0], completed=walked),
+            progress=progress,
         )
 
 
@@ -183,20 +179,20 @@ def _export(arguments: argparse.Namespace, name: str) -> VerificationReport:
         if spool.head.fix_id is not None:
             return verify_fix(spool, source, with_evidence=not arguments.no_evidence)
         evidence = spool.evidence if spool.has_evidence and not arguments.no_evidence else None
-        with counting(spool.head.last_seq) as bar:
+        with counting(spool.head.last_seq) as progress:
             report = verify_store(
                 spool,
                 checkpoints=source,
                 evidence=evidence,
                 complete_evidence=False,
-                progress=lambda walked: bar.update(bar.task_ids[0], completed=walked),
+                progress=progress,
             )
         return report.model_copy(update={"notes": (*report.notes, *spool.remarks())})
 
 
 def _kept(arguments: argparse.Namespace) -> tuple[KeptNote, ...]:
     paths = map(Path, arguments.checkpoint)
-    return tuple(KeptNote(path, _read("--checkpoint", path)) for path in paths)
+    return tuple(KeptNote(path, read_file("--checkpoint", path)) for path in paths)
 
 
 def _is_export(path: Path) -> bool:
@@ -211,7 +207,8 @@ def _is_export(path: Path) -> bool:
         raise _unreadable(str(path), error, "Name a store's file, or an export.") from error
 
 
-def _read(option: str, path: Path) -> bytes:
+def read_file(option: str, path: Path) -> bytes:
+    """What an option names. Raises InputError, or what a disk failed with."""
     try:
         return path.read_bytes()
     except OSError as error:

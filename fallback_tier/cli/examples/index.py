@@ -1,7 +1,6 @@
 """``fallback-tier examples index``, ``manifest`` and ``validate``: what the memory is searched by."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -14,39 +13,31 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fallback_audit.showing.describe import visible
 from fallback_plugins.solved_examples.index.drift import validate as find_drift
 from fallback_plugins.solved_examples.index.embedding import load_embedder, missing_packages
 from fallback_plugins.solved_examples.store import manifest as manifests
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
-from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import Shown
+from fallback_tier.cli.results import print_plain
 
 
 def manifest(arguments: argparse.Namespace) -> int:
     """The manifest, as the last change left it."""
     found = manifests.manifest(open_store(arguments))
     document = {**found.model_dump(mode="json"), "manifest_sha256": found.sha256}
-    if arguments.json:
-        print_json(document)
-        return exit_codes.OK
-    embedding = document.pop("embedding") or {"embedding": "none: words alone are searched"}
-    for name, value in {**document, **embedding}.items():
-        sys.stdout.write(f"{name:16} {visible(str(value))}\n")
-    return exit_codes.OK
+    embedding = document["embedding"] or {"embedding": "none: words alone are searched"}
+    shown = {name: value for name, value in document.items() if name != "embedding"} | embedding
+    lines = (f"{name:16} {value}" for name, value in shown.items())
+    return print_plain(arguments, document, lines)
 
 
 def validate(arguments: argparse.Namespace) -> int:
     """Every difference, a line each; ENVIRONMENT where there is one."""
     drift = find_drift(open_store(arguments), load_embedder())
-    if arguments.json:
-        print_json({"drift": [item.model_dump(mode="json") for item in drift]})
-    else:
-        for item in drift:
-            sys.stdout.write(f"{item.kind}: {visible(item.sentence)}\n")
-        if not drift:
-            sys.stdout.write("no drift\n")
+    document = {"drift": [item.model_dump(mode="json") for item in drift]}
+    lines = [f"{item.kind}: {item.sentence}" for item in drift]
+    print_plain(arguments, document, lines or ["no drift"])
     return exit_codes.ENVIRONMENT if drift else exit_codes.OK
 
 
@@ -67,22 +58,18 @@ def index(arguments: argparse.Namespace) -> int:
             from fallback_plugins.solved_examples.index.word_index import build_words
 
             build_words(store)
-    if arguments.json:
-        print_json({"cut": cut, "embedding": built and asdict(built)})
-        return exit_codes.OK
-    if cut:
-        sys.stdout.write(f"{cut} records cut again\n")
+    lines = [f"{cut} records cut again"] if cut else []
     if built is None:
         missing = ", ".join(missing_packages())
-        sys.stdout.write(
+        lines.append(
             "words alone are searched: the extra `embeddings` is not installed "
-            f"(missing: {missing})\n"
+            f"(missing: {missing})"
         )
     else:
-        sys.stdout.write(
-            f"{built.embedded} chunks embedded in {built.seconds:.1f} s, {built.already} were before\n"
+        lines.append(
+            f"{built.embedded} chunks embedded in {built.seconds:.1f} s, {built.already} were before"
         )
-    return exit_codes.OK
+    return print_plain(arguments, {"cut": cut, "embedding": built and asdict(built)}, lines)
 
 
 class _Bar(Shown):

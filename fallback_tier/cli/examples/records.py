@@ -22,6 +22,7 @@ from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
 from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_plain
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.retrieval import SolvedExample
 
@@ -76,11 +77,8 @@ def list_examples(arguments: argparse.Namespace) -> int:
         state=None if arguments.state == "all" else State(arguments.state),
     )
     found = listing(open_store(arguments), selection)
-    if arguments.json:
-        print_json({"examples": [listed.model_dump(mode="json") for listed in found]})
-    else:
-        sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in found)
-    return exit_codes.OK
+    document = {"examples": [listed.model_dump(mode="json") for listed in found]}
+    return print_plain(arguments, document, map(_list_line, found))
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -112,11 +110,7 @@ def withdraw(arguments: argparse.Namespace) -> int:
     taken = open_store(arguments).withdraw(
         arguments.example_id, reason=arguments.reason, by=arguments.by or _user()
     )
-    if arguments.json:
-        print_json(taken.model_dump(mode="json"))
-    else:
-        sys.stdout.write(f"{visible(taken.example_id)} withdrawn by {visible(taken.by)}\n")
-    return exit_codes.OK
+    return print_plain(arguments, taken, [f"{taken.example_id} withdrawn by {taken.by}"])
 
 
 def _user() -> str:

@@ -1,11 +1,9 @@
 """``fallback-tier examples search``: show which examples would be found, and why."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fallback_audit.showing.describe import visible
 from fallback_plugins.solved_examples.index.embedding import load_embedder
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.question import flaw_text, question_of
@@ -13,9 +11,8 @@ from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.selection import account, evidence, select
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 from fallback_tier.advisory import load_advisory
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_plain
 from fallback_tier.retrieval import RetrievalAccount
 
 
@@ -26,11 +23,8 @@ def search(arguments: argparse.Namespace) -> int:
     ranking = index.search(_question(arguments))
     answer = account(select((), ranking, settings), ranking, settings)
     message = " ".join(filter(None, [ranking.degraded, evidence((), ranking, settings)]))
-    if arguments.json:
-        print_json({"evidence": message, **answer.model_dump(mode="json")})
-    else:
-        sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(answer, message))
-    return exit_codes.OK
+    document = {"evidence": message, **answer.model_dump(mode="json")}
+    return print_plain(arguments, document, _lines(answer, message))
 
 
 def _question(arguments: argparse.Namespace) -> Question:

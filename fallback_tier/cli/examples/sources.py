@@ -5,14 +5,12 @@ Our own proved fixes (``harvest``), the difference of two releases (``releases``
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.ports import StoredEvent
-from fallback_audit.showing.describe import visible
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_plugins.solved_examples.sources.harvest import Harvest, HarvestSource, HarvestTools
@@ -24,10 +22,9 @@ from fallback_plugins.solved_examples.store.example_store import StoredExample
 from fallback_plugins.solved_examples.store.influence import Influence, influences
 from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_tier.advisory import Advisory, load_advisory
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_plain
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.fix.given import advisories_at
 from fallback_tier.gates.builtin.committed import CommittedFiles
@@ -58,11 +55,8 @@ def harvest(arguments: argparse.Namespace) -> int:
         events = _asked(reader, arguments.fix_ids)
         found = harvest_from(events, evidence, source, _tools(repository))
     counts = _ingest(arguments, *found.examples)
-    if arguments.json:
-        print_json({**counts.model_dump(), **_harvest_json(found)})
-    else:
-        sys.stdout.writelines(f"{visible(line)}\n" for line in _harvest_lines(found, counts))
-    return exit_codes.OK
+    document = {**counts.model_dump(), **_harvest_json(found)}
+    return print_plain(arguments, document, _harvest_lines(found, counts))
 
 
 def releases(arguments: argparse.Namespace) -> int:
@@ -81,13 +75,10 @@ def releases(arguments: argparse.Namespace) -> int:
             next_step="Write the example by hand, without it.",
         )
     counts = _ingest(arguments, example)
-    if arguments.json:
-        print_json({**counts.model_dump(), "example": example.model_dump(mode="json")})
-    else:
-        files = ", ".join(sorted(example.file_sha256))
-        state = "added" if counts.added or counts.revised else "already there"
-        sys.stdout.write(visible(f"{example.example_id} {state}: {files}") + "\n")
-    return exit_codes.OK
+    files = ", ".join(sorted(example.file_sha256))
+    state = "added" if counts.added or counts.revised else "already there"
+    document = {**counts.model_dump(), "example": example.model_dump(mode="json")}
+    return print_plain(arguments, document, [f"{example.example_id} {state}: {files}"])
 
 
 def influenced(arguments: argparse.Namespace) -> int:
@@ -103,14 +94,9 @@ def influenced(arguments: argparse.Namespace) -> int:
             f"There is no example {name!r} in {arguments.store!r}, and no fix names it.",
             next_step="`fallback-tier examples list` shows those that are there.",
         )
-    if arguments.json:
-        document = [{**one.model_dump(mode="json"), **_version(one, versions)} for one in found]
-        print_json({"example_id": name, "influenced": document})
-    else:
-        sys.stdout.writelines(
-            f"{visible(line)}\n" for line in _influence_lines(name, found, versions)
-        )
-    return exit_codes.OK
+    influenced = [{**one.model_dump(mode="json"), **_version(one, versions)} for one in found]
+    document = {"example_id": name, "influenced": influenced}
+    return print_plain(arguments, document, _influence_lines(name, found, versions))
 
 
 # --- harvest --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import state_dir
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.keys import KeyRecord, KeyStore, NewKey, utc_now
@@ -43,26 +44,20 @@ def revoke(arguments: argparse.Namespace) -> int:
     """End a key. Raises NotFoundError."""
     with _keys(arguments) as keys:
         ended = keys.revoke(arguments.key_id)
-    if arguments.json:
-        print_json(ended.model_dump(mode="json"))
-    else:
-        line(Console(), f"[bold]revoked[/]  {ended.key_id} ({safe(ended.name)})")
-    return exit_codes.OK
+    message = f"[bold]revoked[/]  {ended.key_id} ({safe(ended.name)})"
+    return print_result(arguments, ended, message)
 
 
 def show_list(arguments: argparse.Namespace) -> int:
     """Every key, the oldest first."""
     with _keys(arguments) as keys:
         found = keys.all()
-    if arguments.json:
-        print_json({"keys": [key.model_dump(mode="json") for key in found]})
-        return exit_codes.OK
-    console = Console()
-    for key in found:
-        line(console, f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}")
-    if not found:
-        line(console, "there is no key; `fallback-tier serve` makes an admin's at its first start")
-    return exit_codes.OK
+    lines = [
+        f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}" for key in found
+    ]
+    none = "there is no key; `fallback-tier serve` makes an admin's at its first start"
+    document = {"keys": [key.model_dump(mode="json") for key in found]}
+    return print_result(arguments, document, *(lines or [none]))
 
 
 def person(arguments: argparse.Namespace) -> int:
@@ -72,45 +67,33 @@ def person(arguments: argparse.Namespace) -> int:
         put = People(database).put(
             arguments.name, password, [Role(role) for role in arguments.role]
         )
-    if arguments.json:
-        print_json(put.model_dump(mode="json"))
-    else:
-        line(Console(), f"[bold]{safe(put.name)}[/] can sign in: {', '.join(put.roles)}")
-    return exit_codes.OK
+    message = f"[bold]{safe(put.name)}[/] can sign in: {', '.join(put.roles)}"
+    return print_result(arguments, put, message)
 
 
 def show_people(arguments: argparse.Namespace) -> int:
     """By name."""
     with _database(arguments) as database:
         found = People(database).all()
-    if arguments.json:
-        print_json({"people": [one.model_dump(mode="json") for one in found]})
-        return exit_codes.OK
-    for one in found:
-        line(Console(), f"{safe(one.name)}  {', '.join(one.roles)}")
-    return exit_codes.OK
+    document = {"people": [one.model_dump(mode="json") for one in found]}
+    lines = (f"{safe(one.name)}  {', '.join(one.roles)}" for one in found)
+    return print_result(arguments, document, *lines)
 
 
 def remove_person(arguments: argparse.Namespace) -> int:
     """Raises NotFoundError."""
     with _database(arguments) as database:
         People(database).remove(arguments.name)
-    if arguments.json:
-        print_json({"removed": arguments.name})
-    else:
-        line(Console(), f"[bold]{safe(arguments.name)}[/] can't sign in any more")
-    return exit_codes.OK
+    message = f"[bold]{safe(arguments.name)}[/] can't sign in any more"
+    return print_result(arguments, {"removed": arguments.name}, message)
 
 
 def end_sessions(arguments: argparse.Namespace) -> int:
     """Everybody signs in again."""
     with _database(arguments) as database:
         People(database).end_sessions()
-    if arguments.json:
-        print_json({"sessions": "ended"})
-    else:
-        line(Console(), "[bold]all sessions have ended[/]: people sign in again; keys work on")
-    return exit_codes.OK
+    message = "[bold]all sessions have ended[/]: people sign in again; keys work on"
+    return print_result(arguments, {"sessions": "ended"}, message)
 
 
 def _password() -> str:

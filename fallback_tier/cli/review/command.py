@@ -14,6 +14,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.results import print_result
 from fallback_tier.cli.review.report import report_questions, report_review
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
@@ -83,11 +84,9 @@ def reject(arguments: argparse.Namespace) -> int:
     """Record a rejection. Raises InputError where nobody asks."""
     with _deciding(arguments) as audit:
         decision = review.reject(audit, arguments.fix_id, _signature(arguments))
-    if arguments.json:
-        print_json({"fix_id": arguments.fix_id, **decision.model_dump(mode="json")})
-    else:
-        line(Console(), f"[bold]rejected[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}")
-    return exit_codes.OK
+    document = {"fix_id": arguments.fix_id, **decision.model_dump(mode="json")}
+    message = f"[bold]rejected[/]  {safe(arguments.fix_id)} by {safe(arguments.by)}"
+    return print_result(arguments, document, message)
 
 
 def reopen(arguments: argparse.Namespace) -> int:
@@ -105,15 +104,14 @@ def reopen(arguments: argparse.Namespace) -> int:
             event = review.run_gates_again(audit, kept, fix_id, signature, opens=opens, patch=named)
         else:
             event = review.reopen(audit, fix_id, signature, opens=opens)
-    if arguments.json:
-        print_json({"fix_id": fix_id, **event.model_dump(mode="json")})
-    else:
-        console = Console()
-        again = event.judges_again
-        what = f", for the gates alone, on patch {again[:12]}" if again else ""
-        line(console, f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{what}")
-        line(console, f"  next: fallback-tier resume {safe(arguments.fix_id)}")
-    return exit_codes.OK
+    again = event.judges_again
+    what = f", for the gates alone, on patch {again[:12]}" if again else ""
+    return print_result(
+        arguments,
+        {"fix_id": fix_id, **event.model_dump(mode="json")},
+        f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{what}",
+        f"  next: fallback-tier resume {safe(fix_id)}",
+    )
 
 
 def raise_budget(arguments: argparse.Namespace) -> int:
@@ -126,13 +124,12 @@ def raise_budget(arguments: argparse.Namespace) -> int:
     )
     with _deciding(arguments) as audit:
         reached = record_raise(audit, arguments.fix_id, raised)
-    if arguments.json:
-        print_json({"fix_id": arguments.fix_id, "limit": reached.limit, **raised.model_dump()})
-    else:
-        console = Console()
-        line(console, f"[bold]raised[/]  {safe(arguments.fix_id)} ({reached.limit})")
-        line(console, f"  next: fallback-tier resume {safe(arguments.fix_id)}")
-    return exit_codes.OK
+    return print_result(
+        arguments,
+        {"fix_id": arguments.fix_id, "limit": reached.limit, **raised.model_dump()},
+        f"[bold]raised[/]  {safe(arguments.fix_id)} ({reached.limit})",
+        f"  next: fallback-tier resume {safe(arguments.fix_id)}",
+    )
 
 
 @contextmanager

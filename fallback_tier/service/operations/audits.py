@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.errors import KeyringError
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.ports import StoredEvent
 from fallback_audit.verifying.report import VerificationReport
@@ -64,7 +62,7 @@ class Audits:
                 exporter = Exporter(
                     snapshot,
                     checkpoints,
-                    origin=_origin(checkpoints.keyring),
+                    origin=checkpoints.keyring.origin_if_any,
                     evidence=record.evidence if with_evidence else None,
                 )
                 _ = exporter.fix(file, fix_id) if fix_id else exporter.trail(file)
@@ -103,10 +101,3 @@ class Audits:
 def exports_dir(state_dir: Path) -> Path:
     """Where exports are made: as large as the record, so not where the system keeps small files."""
     return service_dir(state_dir) / "exports"
-
-
-def _origin(keyring: Keyring) -> str | None:
-    try:
-        return keyring.origin
-    except KeyringError:
-        return None
