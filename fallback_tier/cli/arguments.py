@@ -1,17 +1,19 @@
 """Options that several commands have."""
 
+import argparse
+from argparse import ArgumentTypeError
+
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
-    import argparse
-
     Options = argparse.ArgumentParser | argparse._ArgumentGroup
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 #: Wall clock that a proof may be given: an hour, as any gate of one's own.
 MAX_PROOF_SECONDS = 3600
 
 
-def add_state(parser: "argparse.ArgumentParser") -> None:
+def add_state(parser: argparse.ArgumentParser) -> None:
     """``--state-dir``."""
     parser.add_argument(
         "--state-dir",
@@ -20,7 +22,7 @@ def add_state(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_record(parser: "argparse.ArgumentParser") -> None:
+def add_record(parser: argparse.ArgumentParser) -> None:
     """``--state-dir``, and where the parts of the record are that can stand elsewhere."""
     add_state(parser)
     parser.add_argument(
@@ -40,7 +42,7 @@ def add_record(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_on_violation(parser: "argparse.ArgumentParser") -> None:
+def add_on_violation(parser: argparse.ArgumentParser) -> None:
     """``--on-violation``."""
     parser.add_argument(
         "--on-violation",
@@ -51,22 +53,25 @@ def add_on_violation(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_json(parser: "argparse.ArgumentParser") -> None:
+def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
 
 
-def finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
-    """What each verb on the record has last. ``handler``: a function of a module of ``fallback_tier.cli``;
-    ``signed``: a person answers for what it does."""
+def finish(
+    parser: argparse.ArgumentParser, handler: str, *, signed: bool = False, on_record: bool = True
+) -> None:
+    """What each verb on the state folder has last. ``handler``: a function of a module of
+    ``fallback_tier.cli``; ``signed``: a person answers for what it does; ``on_record``: it asks for the
+    record, parts of which may stand elsewhere."""
     if signed:
         add_signature(parser)
-    add_record(parser)
+    add_record(parser) if on_record else add_state(parser)
     add_json(parser)
     parser.set_defaults(handler=f"fallback_tier.cli.{handler}")
 
 
-def add_handover(parser: "argparse.ArgumentParser") -> None:
+def add_handover(parser: argparse.ArgumentParser) -> None:
     """``--commit``, ``--report``."""
     parser.add_argument(
         "--commit",
@@ -83,7 +88,7 @@ def add_handover(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_whose_code(parser: "argparse.ArgumentParser") -> None:
+def add_whose_code(parser: argparse.ArgumentParser) -> None:
     """``--own-code``, ``--dependency``."""
     reported = parser.add_mutually_exclusive_group()
     reported.add_argument(
@@ -120,7 +125,7 @@ def add_routing_floor(parser: "Options") -> None:
     )
 
 
-def add_budget(parser: "argparse.ArgumentParser") -> None:
+def add_budget(parser: argparse.ArgumentParser) -> None:
     """Caps on what model calls may use, and what a model costs."""
     budget = parser.add_argument_group(
         "budget (none: no cap; a call that might exceed a cap is not sent, and the fix can be resumed)"
@@ -145,20 +150,31 @@ def add_budget(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_fix_id(parser: "argparse.ArgumentParser", printed_by: str) -> None:
+def add_trust(parser: argparse.ArgumentParser, when: str = "") -> None:
+    """``--trust``. ``when``: said first, of what else must be given."""
+    parser.add_argument(
+        "--trust",
+        action="append",
+        metavar="VKEY",
+        help=f"{when}trust this public key, or those in this file, a line each (default: those in "
+        "--keys); may be given again",
+    )
+
+
+def add_fix_id(parser: argparse.ArgumentParser, printed_by: str) -> None:
     """``FIX``: which one is meant, and the command that tells."""
     parser.add_argument(
         "fix_id", metavar="FIX", type=words, help=f"a fix identifier, as `{printed_by}` prints it"
     )
 
 
-def add_signature(parser: "argparse.ArgumentParser") -> None:
+def add_signature(parser: argparse.ArgumentParser) -> None:
     """``--by``, ``--because``."""
     parser.add_argument("--by", required=True, type=words, metavar="NAME", help="who decides")
     parser.add_argument("--because", required=True, type=words, metavar="TEXT", help="why")
 
 
-def add_raise_budget(parser: "argparse.ArgumentParser") -> None:
+def add_raise_budget(parser: argparse.ArgumentParser) -> None:
     """What ``review raise-budget`` is told."""
     add_fix_id(parser, "audit log")
     add_signature(parser)
@@ -170,7 +186,7 @@ def add_raise_budget(parser: "argparse.ArgumentParser") -> None:
     )
 
 
-def add_proof(parser: "argparse.ArgumentParser") -> None:
+def add_proof(parser: argparse.ArgumentParser) -> None:
     """What a person wants a patch to be judged by, beside the gates that are always there."""
     judged = parser.add_argument_group(
         "proof, and gates of your own (run in the sandbox, no network)"
@@ -207,8 +223,6 @@ def add_proof(parser: "argparse.ArgumentParser") -> None:
 
 def words(text: str) -> str:
     """What goes on record: bytes of another encoding (a Latin-1 terminal's) have no place there."""
-    from argparse import ArgumentTypeError
-
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -218,8 +232,6 @@ def words(text: str) -> str:
 
 def dollars(text: str) -> str:
     """An amount as it was written: a cap is compared as a decimal, and read by people."""
-    from argparse import ArgumentTypeError
-
     whole, _, part = text.partition(".")
     if not (text.isascii() and whole.isdigit() and (part.isdigit() or "." not in text)):
         raise ArgumentTypeError(f"{text!r} is not an amount of dollars, e.g. 2.50")
@@ -228,8 +240,6 @@ def dollars(text: str) -> str:
 
 def count(text: str) -> int:
     """A number of tokens."""
-    from argparse import ArgumentTypeError
-
     if not (text.isascii() and text.isdigit()):
         raise ArgumentTypeError(f"{text!r} is not a number of tokens")
     return int(text)
@@ -237,27 +247,25 @@ def count(text: str) -> int:
 
 def seconds(text: str) -> float:
     """A wall clock, up to an hour."""
-    from argparse import ArgumentTypeError
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+    value = _number(text)
     if not 0 < value <= MAX_PROOF_SECONDS:
         raise ArgumentTypeError(f"{text!r} is not a number of seconds up to {MAX_PROOF_SECONDS}")
     return value
 
 
 def _share(text: str) -> float:
-    from argparse import ArgumentTypeError
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = _number(text)
     if not 0 <= value <= 1:
         raise ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
     return value
+
+
+def _number(text: str) -> float:
+    """Not a number where it is none: outside of every bound."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def add_offline(parser: "Options") -> None:

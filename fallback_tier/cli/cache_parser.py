@@ -1,14 +1,12 @@
 """The verbs of ``fallback-tier cache``."""
 
-from fallback_tier.cli.arguments import add_json, add_state
+import argparse
+
+from fallback_tier.cli.arguments import finish
 from fallback_tier.cli.audit.parser_retention import number
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
 
-
-def add_verbs(parser: "argparse.ArgumentParser") -> None:
+def add_verbs(parser: argparse.ArgumentParser) -> None:
     """list, clear."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     shown = verbs.add_parser(
@@ -17,7 +15,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         description="What projects declare, installed, and base commits, checked out. Both are made once,\n"
         "used by every fix that needs the same, checked when they are taken, and bounded.",
     )
-    _finish(shown, "show_list")
+    finish(shown, "cache:show_list", on_record=False)
     clear = verbs.add_parser(
         "clear",
         help="remove entries that no run uses",
@@ -30,10 +28,4 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
         metavar="DAYS",
         help="only what was last used so many days ago or earlier (at least 1)",
     )
-    _finish(clear, "clear")
-
-
-def _finish(parser: "argparse.ArgumentParser", handler: str) -> None:
-    add_state(parser)
-    add_json(parser)
-    parser.set_defaults(handler=f"fallback_tier.cli.cache:{handler}")
+    finish(clear, "cache:clear", on_record=False)

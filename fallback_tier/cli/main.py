@@ -79,28 +79,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_fix(commands)
-    _add_resume(commands)
+    what = "continue a fix that was interrupted, reopened, or given more budget"
+    _family(commands, "resume", what, "fix.resume_parser")
     _add_plan(commands)
     what = "make one attempt, JSON in and out (for an orchestrator in any language)"
-    commands.add_parser("attempt", help=what, verbs=_later("attempt.parser"))
-    what = "read, verify and maintain the audit trail"
-    commands.add_parser("audit", help=what, verbs=_later("audit.parser"))
-    what = "answer the questions of escalated fixes"
-    commands.add_parser("review", help=what, verbs=_later("review.parser"))
+    _family(commands, "attempt", what, "attempt.parser")
+    _family(commands, "audit", "read, verify and maintain the audit trail", "audit.parser")
+    _family(commands, "review", "answer the questions of escalated fixes", "review.parser")
     what = "check what a fix needs: store, checkpoints, keys, disk, sandbox, model"
-    commands.add_parser("health", help=what, verbs=_later("health.parser"))
-    what = "what is kept to make the next fix faster"
-    commands.add_parser("cache", help=what, verbs=_later("cache_parser"))
-    what = "the solved-example memory"
-    commands.add_parser("examples", help=what, verbs=_later("examples.parser"))
+    _family(commands, "health", what, "health.parser")
+    _family(commands, "cache", "what is kept to make the next fix faster", "cache_parser")
+    _family(commands, "examples", "the solved-example memory", "examples.parser")
     what = "run campaigns: many advisories in many repositories"
-    commands.add_parser("fleet", help=what, verbs=_later("fleet.parser"))
-    what = "take fixes of campaigns on Temporal"
-    commands.add_parser("worker", help=what, verbs=_later("fleet.worker_parser"))
-    what = "serve fixes over HTTP"
-    commands.add_parser("serve", help=what, verbs=_later("serve.parser"))
-    what = "manage the API keys of the service"
-    commands.add_parser("keys", help=what, verbs=_later("keys.parser"))
+    _family(commands, "fleet", what, "fleet.parser")
+    _family(commands, "worker", "take fixes of campaigns on Temporal", "fleet.worker_parser")
+    _family(commands, "serve", "serve fixes over HTTP", "serve.parser")
+    _family(commands, "keys", "manage the API keys of the service", "keys.parser")
     what = "measure retrieval, judges and models (source tree only)"
     commands.add_parser("eval", help=what, verbs=_evaluations)
     _add_local_model(commands)
@@ -149,11 +143,6 @@ def _add_fix(commands: "Commands") -> None:
     fix.set_defaults(handler="fallback_tier.cli.fix.command:run")
 
 
-def _add_resume(commands: "Commands") -> None:
-    what = "continue a fix that was interrupted, reopened, or given more budget"
-    commands.add_parser("resume", help=what, verbs=_later("fix.resume_parser"))
-
-
 def _add_plan(commands: "Commands") -> None:
     plan = commands.add_parser(
         "plan",
@@ -188,13 +177,13 @@ def _add_local_model(commands: "Commands") -> None:
     fetch.set_defaults(handler="fallback_tier.cli.local_model:fetch")
 
 
-def _later(module: str) -> "Callable[[argparse.ArgumentParser], None]":
-    """What a command's own module adds to its parser, imported when the command is given."""
+def _family(commands: "Commands", name: str, what: str, module: str) -> None:
+    """What a command's own module adds to its parser is imported when the command is given."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         import_module(f"fallback_tier.cli.{module}").add_verbs(parser)
 
-    return add
+    commands.add_parser(name, help=what, verbs=add)
 
 
 def _evaluations(parser: argparse.ArgumentParser) -> None:

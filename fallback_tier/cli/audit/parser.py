@@ -1,5 +1,7 @@
 """The verbs of ``fallback-tier audit``."""
 
+import argparse
+
 from fallback_tier.cli.arguments import add_fix_id, finish
 from fallback_tier.cli.audit.parser_keys import add_checkpoint, add_keygen, add_prove
 from fallback_tier.cli.audit.parser_postgres import add_init_postgres
@@ -12,12 +14,8 @@ from fallback_tier.cli.audit.parser_retention import (
 )
 from fallback_tier.cli.audit.parser_verify import add_export, add_import, add_verify
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
 
-
-def add_verbs(parser: "argparse.ArgumentParser") -> None:
+def add_verbs(parser: argparse.ArgumentParser) -> None:
     """log, show, verify, stats, and what keeps the record."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     log = verbs.add_parser("log", help="list the fixes on record")

@@ -1,15 +1,10 @@
 """The verbs of ``fallback-tier audit`` that sign and prove."""
 
-from fallback_tier.cli.arguments import finish, words
-
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+from fallback_tier.cli import arguments
+from fallback_tier.cli.arguments import words
 
 
-def add_keygen(verbs: "Verbs") -> None:
+def add_keygen(verbs: "arguments.Verbs") -> None:
     """``audit keygen``."""
     keygen = verbs.add_parser(
         "keygen",
@@ -27,16 +22,16 @@ def add_keygen(verbs: "Verbs") -> None:
     )
     keygen.add_argument("--by", type=words, metavar="NAME", help="--rotate: who decides")
     keygen.add_argument("--because", type=words, metavar="TEXT", help="--rotate: why")
-    finish(keygen, "audit.keys:keygen")
+    arguments.finish(keygen, "audit.keys:keygen")
 
 
-def add_checkpoint(verbs: "Verbs") -> None:
+def add_checkpoint(verbs: "arguments.Verbs") -> None:
     """``audit checkpoint``."""
     checkpoint = verbs.add_parser("checkpoint", help="sign what is on record, now")
-    finish(checkpoint, "audit.keys:checkpoint")
+    arguments.finish(checkpoint, "audit.keys:checkpoint")
 
 
-def add_prove(verbs: "Verbs") -> None:
+def add_prove(verbs: "arguments.Verbs") -> None:
     """``audit prove``."""
     prove = verbs.add_parser(
         "prove",
@@ -48,12 +43,6 @@ def add_prove(verbs: "Verbs") -> None:
     prove.add_argument("seq", nargs="?", type=int, metavar="SEQ", help="an event's number")
     prove.add_argument("--from", dest="old", metavar="FILE", help="a checkpoint that was kept")
     prove.add_argument("--check", metavar="FILE", help="check the proof in FILE; needs no record")
-    prove.add_argument(
-        "--trust",
-        action="append",
-        metavar="VKEY",
-        help="--check: trust this public key, or those in this file, a line each (default: those in "
-        "--keys); may be given again",
-    )
+    arguments.add_trust(prove, "--check: ")
     prove.add_argument("-o", "--output", metavar="FILE", help="write the proof to FILE")
-    finish(prove, "audit.prove:prove")
+    arguments.finish(prove, "audit.prove:prove")

@@ -1,15 +1,9 @@
 """The verb of ``fallback-tier audit`` that sets a PostgreSQL database up."""
 
-from fallback_tier.cli.arguments import finish
-
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+from fallback_tier.cli import arguments
 
 
-def add_init_postgres(verbs: "Verbs") -> None:
+def add_init_postgres(verbs: "arguments.Verbs") -> None:
     """``audit init-postgres``."""
     init = verbs.add_parser(
         "init-postgres",
@@ -18,4 +12,4 @@ def add_init_postgres(verbs: "Verbs") -> None:
         "an owner, a writer (appends), a reader, a keeper (redacts and seals). The user of the\n"
         "URL must be an administrator. May be run again. See docs/postgresql.md.",
     )
-    finish(init, "audit.postgres:init_postgres")
+    arguments.finish(init, "audit.postgres:init_postgres")

@@ -1,16 +1,12 @@
 """The verbs of ``fallback-tier audit`` about what is taken away, or is gone."""
 
-from fallback_tier.cli.arguments import finish
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-    from datetime import datetime
-
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+from fallback_tier.cli import arguments
 
 
-def add_redact(verbs: "Verbs") -> None:
+def add_redact(verbs: "arguments.Verbs") -> None:
     """``audit redact``."""
     redact = verbs.add_parser(
         "redact",
@@ -32,10 +28,10 @@ def add_redact(verbs: "Verbs") -> None:
     redact.add_argument(
         "--with-evidence", action="store_true", help="delete the evidence that it names, too"
     )
-    finish(redact, "audit.retention:redact", signed=True)
+    arguments.finish(redact, "audit.retention:redact", signed=True)
 
 
-def add_seal(verbs: "Verbs") -> None:
+def add_seal(verbs: "arguments.Verbs") -> None:
     """``audit seal``."""
     seal = verbs.add_parser(
         "seal",
@@ -52,10 +48,10 @@ def add_seal(verbs: "Verbs") -> None:
         help="e.g. 2026-01-31 (UTC); today at the latest",
     )
     seal.add_argument("--dry-run", action="store_true", help="show what would be sealed")
-    finish(seal, "audit.retention:seal", signed=True)
+    arguments.finish(seal, "audit.retention:seal", signed=True)
 
 
-def add_retire(verbs: "Verbs") -> None:
+def add_retire(verbs: "arguments.Verbs") -> None:
     """``audit retire``."""
     retire = verbs.add_parser(
         "retire",
@@ -66,15 +62,15 @@ def add_retire(verbs: "Verbs") -> None:
     retire.add_argument(
         "segment", metavar="SEGMENT", type=number, help="its number: the first of its file's name"
     )
-    finish(retire, "audit.retention:retire", signed=True)
+    arguments.finish(retire, "audit.retention:retire", signed=True)
 
 
-def add_evidence(verbs: "Verbs") -> None:
+def add_evidence(verbs: "arguments.Verbs") -> None:
     """``audit evidence check``, ``audit evidence gc``."""
     evidence = verbs.add_parser("evidence", help="check the evidence store, or clean it up")
     actions = evidence.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="check that all evidence is there, and unaltered")
-    finish(check, "audit.evidence:check")
+    arguments.finish(check, "audit.evidence:check")
     gc = actions.add_parser(
         "gc",
         help="delete evidence whose retention is over",
@@ -94,10 +90,10 @@ def add_evidence(verbs: "Verbs") -> None:
         help="then of those that ended first, until no more than N bytes are left",
     )
     gc.add_argument("--dry-run", action="store_true", help="show what would be deleted")
-    finish(gc, "audit.evidence:gc", signed=True)
+    arguments.finish(gc, "audit.evidence:gc", signed=True)
 
 
-def add_begin_again(verbs: "Verbs") -> None:
+def add_begin_again(verbs: "arguments.Verbs") -> None:
     """``audit begin-again``."""
     again = verbs.add_parser(
         "begin-again",
@@ -107,23 +103,18 @@ def add_begin_again(verbs: "Verbs") -> None:
         "removed it. If you removed the record on purpose, confirm it here. The first event of\n"
         "the new record says who, why, and which checkpoint is gone.",
     )
-    finish(again, "audit.again:begin_again", signed=True)
+    arguments.finish(again, "audit.again:begin_again", signed=True)
 
 
 def number(text: str) -> int:
     """A whole number from 1."""
-    from argparse import ArgumentTypeError
-
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
-def day(text: str) -> "datetime":
+def day(text: str) -> datetime:
     """A date or a time; UTC where it names no zone."""
-    from argparse import ArgumentTypeError
-    from datetime import UTC, datetime
-
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

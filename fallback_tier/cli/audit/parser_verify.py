@@ -1,15 +1,9 @@
 """The verbs of ``fallback-tier audit`` that verify, export and import."""
 
-from fallback_tier.cli.arguments import finish
-
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+from fallback_tier.cli import arguments
 
 
-def add_verify(verbs: "Verbs") -> None:
+def add_verify(verbs: "arguments.Verbs") -> None:
     """``audit verify``."""
     verify = verbs.add_parser(
         "verify",
@@ -28,7 +22,7 @@ def add_verify(verbs: "Verbs") -> None:
         help="a copy of a store, an export, or - for an export on standard input (default: the "
         "record itself)",
     )
-    _add_trust(verify)
+    arguments.add_trust(verify)
     verify.add_argument(
         "--checkpoint",
         action="append",
@@ -42,10 +36,10 @@ def add_verify(verbs: "Verbs") -> None:
         metavar="FILE",
         help="verify what is new since the run that wrote FILE, then rewrite it (made if missing)",
     )
-    finish(verify, "audit.verify:verify")
+    arguments.finish(verify, "audit.verify:verify")
 
 
-def add_export(verbs: "Verbs") -> None:
+def add_export(verbs: "arguments.Verbs") -> None:
     """``audit export``."""
     export = verbs.add_parser(
         "export",
@@ -61,10 +55,10 @@ def add_export(verbs: "Verbs") -> None:
         action="store_true",
         help="include the evidence that the events name, except raw prompts and answers",
     )
-    finish(export, "audit.export:export_")
+    arguments.finish(export, "audit.export:export_")
 
 
-def add_import(verbs: "Verbs") -> None:
+def add_import(verbs: "arguments.Verbs") -> None:
     """``audit import``."""
     imported = verbs.add_parser(
         "import",
@@ -73,15 +67,5 @@ def add_import(verbs: "Verbs") -> None:
         "checkpoints and evidence: all of it, or nothing.",
     )
     imported.add_argument("file", metavar="FILE", help="an export, or - for standard input")
-    _add_trust(imported)
-    finish(imported, "audit.export:import_")
-
-
-def _add_trust(parser: "argparse.ArgumentParser") -> None:
-    parser.add_argument(
-        "--trust",
-        action="append",
-        metavar="VKEY",
-        help="trust this public key, or those in this file, a line each (default: those in --keys); "
-        "may be given again",
-    )
+    arguments.add_trust(imported)
+    arguments.finish(imported, "audit.export:import_")

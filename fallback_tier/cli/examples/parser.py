@@ -1,18 +1,13 @@
 """The verbs of ``fallback-tier examples``. Made when the command is given: others don't pay."""
 
+from argparse import ArgumentParser
+
+from fallback_tier.cli import arguments
 from fallback_tier.cli.arguments import add_json, add_record, add_routing_floor
 from fallback_tier.cli.exit_codes import epilog
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-    from typing import TypeAlias
 
-    Parser: TypeAlias = argparse.ArgumentParser
-    Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def add_verbs(examples: "Parser") -> None:
+def add_verbs(examples: ArgumentParser) -> None:
     """Fill, find, look at and check the memory; where its records come from."""
     verbs = examples.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_ingest(verbs)
@@ -40,7 +35,7 @@ def add_verbs(examples: "Parser") -> None:
     validate.set_defaults(handler="fallback_tier.cli.examples.index:validate")
 
 
-def _verb(verbs: "Verbs", name: str, help: str, description: str = "") -> "Parser":  # noqa: A002
+def _verb(verbs: "arguments.Verbs", name: str, help: str, description: str = "") -> ArgumentParser:  # noqa: A002
     """Every verb has a store, JSON, and a function of its name that runs it."""
     verb = verbs.add_parser(name, help=help, description=description or None, epilog=epilog())
     verb.add_argument("--store", required=True, metavar="DB", help="the example store")
@@ -49,7 +44,7 @@ def _verb(verbs: "Verbs", name: str, help: str, description: str = "") -> "Parse
     return verb
 
 
-def _add_ingest(verbs: "Verbs") -> None:
+def _add_ingest(verbs: "arguments.Verbs") -> None:
     ingest = _verb(
         verbs,
         "ingest",
@@ -70,7 +65,7 @@ def _add_ingest(verbs: "Verbs") -> None:
     )
 
 
-def _add_harvest(verbs: "Verbs") -> None:
+def _add_harvest(verbs: "arguments.Verbs") -> None:
     harvest = _verb(
         verbs,
         "harvest",
@@ -96,7 +91,7 @@ def _add_harvest(verbs: "Verbs") -> None:
     harvest.set_defaults(handler="fallback_tier.cli.examples.sources:harvest")
 
 
-def _add_releases(verbs: "Verbs") -> None:
+def _add_releases(verbs: "arguments.Verbs") -> None:
     releases = _verb(
         verbs,
         "releases",
@@ -116,7 +111,7 @@ def _add_releases(verbs: "Verbs") -> None:
     releases.set_defaults(handler="fallback_tier.cli.examples.sources:releases")
 
 
-def _add_index(verbs: "Verbs") -> None:
+def _add_index(verbs: "arguments.Verbs") -> None:
     index = _verb(
         verbs,
         "index",
@@ -128,7 +123,7 @@ def _add_index(verbs: "Verbs") -> None:
     index.set_defaults(handler="fallback_tier.cli.examples.index:index")
 
 
-def _add_search(verbs: "Verbs") -> None:
+def _add_search(verbs: "arguments.Verbs") -> None:
     search = _verb(verbs, "search", "show which examples would be found, and why")
     asked = search.add_mutually_exclusive_group(required=True)
     asked.add_argument("text", nargs="?", metavar="TEXT", help="an advisory's text")
@@ -139,7 +134,7 @@ def _add_search(verbs: "Verbs") -> None:
     search.set_defaults(handler="fallback_tier.cli.examples.search:search")
 
 
-def _add_list(verbs: "Verbs") -> None:
+def _add_list(verbs: "arguments.Verbs") -> None:
     listing = _verb(verbs, "list", "list the examples")
     for name in ("ecosystem", "package", "language", "cwe"):
         listing.add_argument(f"--{name}", metavar=name.upper(), help="only those of it")
@@ -152,7 +147,7 @@ def _add_list(verbs: "Verbs") -> None:
     listing.set_defaults(handler="fallback_tier.cli.examples.records:list_examples")
 
 
-def _add_withdraw(verbs: "Verbs") -> None:
+def _add_withdraw(verbs: "arguments.Verbs") -> None:
     withdraw = _verb(
         verbs,
         "withdraw",

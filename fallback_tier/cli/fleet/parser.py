@@ -2,12 +2,9 @@
 
 import argparse
 
+from fallback_tier.cli import arguments
 from fallback_tier.cli.arguments import add_json, add_record, add_state
 from fallback_tier.cli.exit_codes import epilog
-
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -57,14 +54,14 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     _add_common(report)
 
 
-def _verb(verbs: "Any", name: str, what: str, handler: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, epilog=epilog())
+def _verb(verbs: "arguments.Verbs", name: str, what: str, handler: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=what, epilog=epilog())
     module, _, function = handler.partition(":")
     parser.set_defaults(handler=f"fallback_tier.cli.fleet.{module}:{function}")
     return parser
 
 
-def _state_verb(verbs: "Any", name: str, what: str) -> argparse.ArgumentParser:
+def _state_verb(verbs: "arguments.Verbs", name: str, what: str) -> argparse.ArgumentParser:
     parser = _verb(verbs, name, what, f"commands:{name}")
     parser.add_argument("campaign", metavar="NAME", help="of the campaign")
     _add_common(parser)

@@ -1,16 +1,14 @@
 """The verbs of ``fallback-tier keys``."""
 
-from fallback_tier.cli.arguments import add_json, add_state
+import argparse
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
+from fallback_tier.cli.arguments import finish
 
 #: As in fallback_tier.service.roles, which a help text need not import.
 ROLES = ("submit", "read", "decide", "admin")
 
 
-def add_verbs(parser: "argparse.ArgumentParser") -> None:
+def add_verbs(parser: argparse.ArgumentParser) -> None:
     """new, list, rotate, revoke; person, people, remove-person, end-sessions."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     new = verbs.add_parser(
@@ -74,7 +72,5 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     _finish(ended, "end_sessions")
 
 
-def _finish(parser: "argparse.ArgumentParser", function: str) -> None:
-    add_state(parser)
-    add_json(parser)
-    parser.set_defaults(handler=f"fallback_tier.cli.keys.command:{function}")
+def _finish(parser: argparse.ArgumentParser, function: str) -> None:
+    finish(parser, f"keys.command:{function}", on_record=False)

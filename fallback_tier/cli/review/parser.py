@@ -1,19 +1,12 @@
 """The verbs of ``fallback-tier review``."""
 
-from fallback_tier.cli.arguments import (
-    add_fix_id,
-    add_raise_budget,
-    finish,
-)
+import argparse
 
-TYPE_CHECKING = False  # as in fallback_tier/__init__.py
-if TYPE_CHECKING:
-    import argparse
-
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+from fallback_tier.cli import arguments
+from fallback_tier.cli.arguments import add_fix_id, add_raise_budget, finish
 
 
-def add_verbs(parser: "argparse.ArgumentParser") -> None:
+def add_verbs(parser: argparse.ArgumentParser) -> None:
     """list, show, approve, reject, reopen, raise-budget."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_list(verbs)
@@ -42,7 +35,7 @@ def add_verbs(parser: "argparse.ArgumentParser") -> None:
     finish(raised, "review.command:raise_budget")
 
 
-def _add_list(verbs: "Verbs") -> None:
+def _add_list(verbs: "arguments.Verbs") -> None:
     questions = verbs.add_parser(
         "list", help="escalated fixes that nobody has answered, newest first"
     )
@@ -50,7 +43,7 @@ def _add_list(verbs: "Verbs") -> None:
     finish(questions, "review.command:show_list")
 
 
-def _add_approve(verbs: "Verbs") -> None:
+def _add_approve(verbs: "arguments.Verbs") -> None:
     approve = verbs.add_parser(
         "approve",
         help="accept a patch of an escalated fix as it is",
@@ -66,7 +59,7 @@ def _add_approve(verbs: "Verbs") -> None:
     _finish(approve, "approve", signed=True)
 
 
-def _add_reopen(verbs: "Verbs") -> None:
+def _add_reopen(verbs: "arguments.Verbs") -> None:
     reopen = verbs.add_parser(
         "reopen",
         help="try an escalated fix again, or only its gates",
@@ -90,6 +83,6 @@ def _add_reopen(verbs: "Verbs") -> None:
     _finish(reopen, "reopen", signed=True)
 
 
-def _finish(parser: "argparse.ArgumentParser", handler: str, *, signed: bool = False) -> None:
+def _finish(parser: argparse.ArgumentParser, handler: str, *, signed: bool = False) -> None:
     add_fix_id(parser, "review list")
     finish(parser, f"review.command:{handler}", signed=signed)
