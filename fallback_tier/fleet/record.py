@@ -1,5 +1,7 @@
 """What the record says of a campaign's fix: the truth that the list is refreshed from."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_audit.contract.trail import NOTES
@@ -54,30 +56,29 @@ class FleetRecord:
 
     def __call__(self, fix_id: str) -> FixFacts | None:
         """None: it is not on record. Raises AuditStoreError; the next call opens the store anew."""
-        if self._reader is None:
-            self._reader = open_record(self._state_dir, self._settings)
-        if self._reader is None:
-            return None
-        try:
-            return facts_of(self._reader, fix_id)
-        except AuditStoreError:
-            self.close()
-            raise
+        with self._reading() as reader:
+            return None if reader is None else facts_of(reader, fix_id)
 
     def decided(self) -> frozenset[str]:
         """The fixes that have ended, or were decided by a person, since the last call; at the first, ever.
         Raises AuditStoreError: then the next call tells the same again."""
+        with self._reading() as reader:
+            if reader is None:
+                return frozenset()
+            found = [*reader.events(kinds=_DECISIONS, after=self._read)]
+        self._read = found[-1].seq if found else self._read
+        return frozenset(it.scope.fix_id for it in found)
+
+    @contextmanager
+    def _reading(self) -> Iterator[TrailReader | None]:
+        """None: nothing is recorded yet."""
         if self._reader is None:
             self._reader = open_record(self._state_dir, self._settings)
-        if self._reader is None:
-            return frozenset()
         try:
-            found = [*self._reader.events(kinds=_DECISIONS, after=self._read)]
+            yield self._reader
         except AuditStoreError:
             self.close()
             raise
-        self._read = found[-1].seq if found else self._read
-        return frozenset(it.scope.fix_id for it in found)
 
     def close(self) -> None:
         """Idempotent."""

@@ -1,7 +1,7 @@
 """The metrics as they are asked for: Prometheus' text, JSON, or the current figures."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -76,10 +76,8 @@ class Figures:
         reader = self._open_reader()
         if reader is None:
             return ChainLag()
-        try:
+        with closing(reader):
             return chain_lag(reader, self._log)
-        finally:
-            reader.close()
 
 
 def as_document(registry: CollectorRegistry) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The record, opened for reading, where there is one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from fallback_tier.wiring import RecordSettings, audit_db
@@ -18,11 +17,6 @@ def open_record(state_dir: Path, record: RecordSettings) -> TrailReader | None:
     return read_trail(state_dir, record) if has_record(state_dir, record) else None
 
 
-@contextmanager
-def read_record(state_dir: Path, record: RecordSettings) -> Iterator[TrailReader]:
+def read_record(state_dir: Path, record: RecordSettings) -> closing[TrailReader]:
     """While it is needed. Raises AuditStoreError, KeyringError."""
-    reader = read_trail(state_dir, record)
-    try:
-        yield reader
-    finally:
-        reader.close()
+    return closing(read_trail(state_dir, record))

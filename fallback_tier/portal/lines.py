@@ -4,35 +4,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from fallback_audit.events import ModelAnswered
-from fallback_tier.portal.views.triage import Spent
+from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
 #: How a fix can stand.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
-
-
-@dataclass
-class Use:
-    """Calls of one type. ``unpriced``: those whose price is not known."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: Decimal = Decimal(0)
-    unpriced: int = 0
-
-    def add(self, answer: ModelAnswered) -> None:
-        """One more."""
-        self.calls += 1
-        self.input_tokens += answer.input_tokens
-        self.output_tokens += answer.output_tokens
-        self.unpriced += answer.cost_usd_estimate is None
-        self.usd += Decimal(answer.cost_usd_estimate or 0)
-
-    def spent(self, call_type: str) -> Spent:
-        """For a page."""
-        price = None if self.unpriced else self.usd
-        return Spent(call_type, self.calls, self.input_tokens, self.output_tokens, price)
 
 
 @dataclass
@@ -75,8 +50,7 @@ class FixLine:
     @property
     def spent(self) -> tuple[Spent, ...]:
         """By call type, the dearest first."""
-        found = [use.spent(kind) for kind, use in self.uses.items()]
-        return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
+        return by_cost(self.uses)
 
     @property
     def fixed(self) -> bool:

@@ -1,6 +1,7 @@
 """What every page has in common: who asks, what they may, and errors as pages."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -13,7 +14,9 @@ from starlette.exceptions import HTTPException
 
 from fallback_audit.errors import AuditError
 from fallback_tier.errors import FallbackError
+from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
+from fallback_tier.service.http.given import TheService
 from fallback_tier.service.http.problems import status_of
 from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.http.sessions import Sessions, SignedIn
@@ -155,3 +158,33 @@ async def _sending_decider(
 #: Who sent a form of ours. The door has looked at where it comes from, too.
 SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
 SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody who may read asks for a page that tells of the record."""
+
+    request: Request
+    service: TheService
+    read: TheBoard
+    who: Reader
+
+    @property
+    def may_decide(self) -> bool:
+        """Are the forms there, too?"""
+        return self.who.caller.may(Role.DECIDE)
+
+    def page(self, template: str, *, status: int = 200, **facts: Any) -> Response:
+        """As ``rendering.page``."""
+        return page(template, self.request, self.who, status=status, **facts)
+
+
+@dataclass(frozen=True)
+class DecidersVisit(Visit):
+    """Somebody who may decide has sent a form."""
+
+    who: SendingDecider
+
+
+ReadersVisit = Annotated[Visit, Depends()]
+SentByDecider = Annotated[DecidersVisit, Depends()]

@@ -2,12 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.exceptions import TimeoutError as TimedOutError
@@ -17,6 +22,7 @@ from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.connecting import (
     Cluster,
     connect,
+    unless_unknown,
     unreachable,
 )
 from fallback_tier.engines.temporal.messages import (
@@ -29,6 +35,8 @@ from fallback_tier.engines.temporal.messages import (
 )
 
 Got = TypeVar("Got")
+Handle: TypeAlias = WorkflowHandle[Any, Any]
+Told: TypeAlias = Coroutine[Any, Any, None]
 
 #: One call to the cluster.
 _CALL_S = 10.0
@@ -66,7 +74,8 @@ class FixWorkflows:
     def renew(self, ticket: Ticket) -> None:
         """What it was started with may have changed: this holds from its next step on, and ``limits.fix_s``
         with it. Unknown or over: nothing."""
-        self._call(self._renew(ticket))
+        terms = self._terms(ticket)
+        self._call(self._tell(ticket.fix_id, lambda it: it.signal(RENEWED, terms)))
 
     def state(self, fix_id: str) -> WorkflowState:
         """Where the workflow is. How a fix ended is read from the record."""
@@ -74,11 +83,11 @@ class FixWorkflows:
 
     def cancel(self, fix_id: str) -> None:
         """End it in good order; what is on record stays. Unknown or over: nothing."""
-        self._call(self._cancel(fix_id))
+        self._call(self._tell(fix_id, lambda it: it.cancel()))
 
     def hint(self, fix_id: str) -> None:
         """Somebody has decided: the workflow is to look at the record. Unknown or over: nothing."""
-        self._call(self._hint(fix_id))
+        self._call(self._tell(fix_id, lambda it: it.signal(HINT)))
 
     def close(self) -> None:
         """Idempotent."""
@@ -120,9 +129,9 @@ class FixWorkflows:
             rpc_timeout=timedelta(seconds=_CALL_S),
         )
 
-    async def _renew(self, ticket: Ticket) -> None:
-        handle = (await self._connected()).get_workflow_handle(ticket.fix_id)
-        await _unless_unknown(handle.signal(RENEWED, self._terms(ticket)))
+    async def _tell(self, fix_id: str, message: Callable[[Handle], Told]) -> None:
+        client = await self._connected()
+        await unless_unknown(message(client.get_workflow_handle(fix_id)))
 
     def _terms(self, ticket: Ticket) -> Terms:
         return Terms(ticket.order_sha256, self.limits.fix_s)
@@ -148,13 +157,6 @@ class FixWorkflows:
             return _failed(error.cause)
         return WorkflowState("ended")
 
-    async def _cancel(self, fix_id: str) -> None:
-        await _unless_unknown((await self._connected()).get_workflow_handle(fix_id).cancel())
-
-    async def _hint(self, fix_id: str) -> None:
-        client = await self._connected()
-        await _unless_unknown(client.get_workflow_handle(fix_id).signal(HINT))
-
 
 def _failed(cause: BaseException) -> WorkflowState:
     """Nobody goes on with it by itself. Only who asked for it may read that it was cancelled."""
@@ -168,14 +170,3 @@ def _failed(cause: BaseException) -> WorkflowState:
             said = f"The workflow came to a time limit of the server: {cause.message}."
             return WorkflowState("failed", TIMED_OUT, said)
     return WorkflowState("failed", "workflow", str(cause))
-
-
-async def _unless_unknown(work: Coroutine[Any, Any, None]) -> bool:
-    """False: there is no such workflow, or it is over."""
-    try:
-        await work
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return True

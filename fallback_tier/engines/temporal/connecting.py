@@ -1,9 +1,11 @@
 """A Temporal cluster by address, namespace and certificates."""
 
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
-from temporalio.service import RPCError, TLSConfig
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError, FallbackError
@@ -69,6 +71,17 @@ def unreachable(cluster: Cluster, error: Exception) -> EngineUnreachableError:
         f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {first}",
         next_step=_NEXT,
     )
+
+
+async def unless_unknown(work: Coroutine[Any, Any, None]) -> bool:
+    """False: there is no such workflow, or it is over. Raises RPCError."""
+    try:
+        await work
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
 
 
 def _read(path: Path | None) -> bytes | None:

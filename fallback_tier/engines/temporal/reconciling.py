@@ -8,10 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from fallback_audit.errors import FallbackError
 from fallback_tier.engines.decisions import Decisions, Record, answer_on_record
+from fallback_tier.engines.temporal.connecting import unless_unknown
 from fallback_tier.engines.temporal.messages import HINT, Decided
 
 #: Between two looks at the record's tip (seconds).
@@ -69,7 +70,7 @@ class Reconciler:
             if not await asyncio.to_thread(self._is_worth_telling, fix_id):
                 self._sent[fix_id] = (seq, now)  # its campaign tells it when it may go on
                 continue
-            if await self._send(fix_id):
+            if await unless_unknown(self._client.get_workflow_handle(fix_id).signal(HINT)):
                 self._sent[fix_id] = (seq, now)
             else:
                 self._decisions.heard(fix_id, seq)
@@ -90,13 +91,3 @@ class Reconciler:
         except FallbackError:  # of one fix: the others are told
             return False
         return decided.goes_on or decided.is_over
-
-    async def _send(self, fix_id: str) -> bool:
-        """False: no workflow waits for it."""
-        try:
-            await self._client.get_workflow_handle(fix_id).signal(HINT)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return True

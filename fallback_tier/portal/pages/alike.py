@@ -2,23 +2,21 @@
 
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.portal.alike import MAX_ALIKE, alike, packages_of
-from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.pages.fixes import line_of
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider
 from fallback_tier.portal.views.explanations import why_escalated
 from fallback_tier.portal.views.triage import choices
-from fallback_tier.service.http.given import FixId, TheService
+from fallback_tier.service.http.given import FixId
 from fallback_tier.service.operations.reviews import Verdict
 from fallback_tier.service.refusals import NotServedError
-from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -35,28 +33,24 @@ class Told(NamedTuple):
 
 
 @router.get("/fixes/{fix_id}/alike")
-def show(
-    request: Request, service: TheService, read: TheBoard, who: Reader, fix_id: FixId
-) -> Response:
+def show(visit: ReadersVisit, fix_id: FixId) -> Response:
     """Those that are like this one."""
-    line = line_of(read, fix_id)
-    evidence = service.record.evidence
-    with service.record.reading() as reader:
+    line, record = line_of(visit.read, fix_id), visit.service.record
+    evidence = record.evidence
+    with record.reading() as reader:
         offered = [
             choice
             for choice in choices(read_history(reader, fix_id))
             if choice.verdict in _TOGETHER and line.waits
         ]
-    return page(
+    return visit.page(
         "alike.html",
-        request,
-        who,
         line=line,
-        lines=alike(line, read.board.waiting(), evidence),
+        lines=alike(line, visit.read.board.waiting(), evidence),
         packages=sorted(packages_of(line, evidence)),
         why=why_escalated,
         choices=offered,
-        may_decide=who.caller.may(Role.DECIDE),
+        may_decide=visit.may_decide,
         results=None,
         verdict="",
     )
@@ -64,19 +58,17 @@ def show(
 
 @router.post("/fixes/{fix_id}/alike")
 def decide(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: SendingDecider,
+    visit: SentByDecider,
     fix_id: FixId,
     verdict: Annotated[Verdict, Form()],
     because: Annotated[str, Form(max_length=2_000)] = "",
     fix: Annotated[tuple[str, ...], Form(max_length=MAX_ALIKE)] = (),
 ) -> Response:
     """Each chosen one for itself, in their order: one that can't be decided so stays, and is told."""
-    line = line_of(read, fix_id)
+    service, who = visit.service, visit.who
+    line = line_of(visit.read, fix_id)
     evidence = service.record.evidence
-    meant = {one.fix_id for one in alike(line, read.board.waiting(), evidence)}
+    meant = {one.fix_id for one in alike(line, visit.read.board.waiting(), evidence)}
     decision = read_decision(verdict, because)
     if verdict not in _TOGETHER or not fix:
         raise NotServedError(
@@ -98,10 +90,8 @@ def decide(
             goes = {"queued": " It goes on.", "waits": f" fallback-tier resume {chosen} goes on."}
             says = "Recorded." + goes.get(gone_on(service, who, decided), "")
             results.append(Told(chosen, True, says))
-    return page(
+    return visit.page(
         "alike.html",
-        request,
-        who,
         status=200 if all(one.recorded for one in results) else 409,
         line=line,
         lines=[],

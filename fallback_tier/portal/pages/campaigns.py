@@ -2,21 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Form, Query
 from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.errors import InputError
 from fallback_tier.fleet.model import CampaignState, FixState
-from fallback_tier.portal.given import Read, TheBoard
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider, Visit
 from fallback_tier.portal.views.campaigns import TONES, WIDTH, money, progress
-from fallback_tier.service.http.given import CampaignPath, TheService
-from fallback_tier.service.http.sessions import SignedIn
-from fallback_tier.service.opening import Service
+from fallback_tier.service.http.given import CampaignPath
 from fallback_tier.service.operations.campaigns import Because
 from fallback_tier.service.refusals import ConflictError
-from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -33,14 +29,13 @@ _Text = Annotated[str, Form(max_length=4_000)]
 
 
 @router.get("/campaigns")
-def campaigns(request: Request, service: TheService, read: TheBoard, who: Reader) -> Response:
+def campaigns(visit: ReadersVisit) -> Response:
     """The newest first."""
+    service = visit.service
     found = service.campaigns.all()
-    return page(
+    return visit.page(
         "campaigns.html",
-        request,
-        who,
-        read=read,
+        read=visit.read,
         campaigns=[(one, progress(one.counts)) for one in found],
         width=WIDTH,
         state_dir=str(service.state_dir),
@@ -49,10 +44,7 @@ def campaigns(request: Request, service: TheService, read: TheBoard, who: Reader
 
 @router.get("/campaigns/{name}")
 def campaign(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: Reader,
+    visit: ReadersVisit,
     name: CampaignPath,
     state: FixState | None = None,
     after: Annotated[int, Query(ge=-1, lt=2**53)] = -1,
@@ -63,59 +55,34 @@ def campaign(
     what was sent just before."""
     template = "campaign_body.html" if part else "campaign.html"
     told = _TOLD.get(done)
-    return _screen(
-        request, service, read, who, name, template=template, state=state, after=after, told=told
-    )
+    return _screen(visit, name, template=template, state=state, after=after, told=told)
 
 
 @router.post("/campaigns/{name}/pause")
-def pause(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: SendingDecider,
-    name: CampaignPath,
-    because: _Text = "",
-) -> Response:
+def pause(visit: SentByDecider, name: CampaignPath, because: _Text = "") -> Response:
     """As ``POST /v1/campaigns/{name}/pause``."""
-    return _steered(request, service, read, who, name, "pause", because)
+    return _steered(visit, name, "pause", because)
 
 
 @router.post("/campaigns/{name}/resume")
-def resume(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: SendingDecider,
-    name: CampaignPath,
-    because: _Text = "",
-) -> Response:
+def resume(visit: SentByDecider, name: CampaignPath, because: _Text = "") -> Response:
     """As ``POST /v1/campaigns/{name}/resume``."""
-    return _steered(request, service, read, who, name, "resume", because)
+    return _steered(visit, name, "resume", because)
 
 
-def _steered(
-    request: Request,
-    service: Service,
-    read: Read,
-    who: SignedIn,
-    name: str,
-    what: str,
-    because: str,
-) -> Response:
+def _steered(visit: Visit, name: str, what: str, because: str) -> Response:
     """By the operation that JSON has; what is wrong is told on the same page."""
-    steer = service.campaigns.pause if what == "pause" else service.campaigns.resume
+    campaigns = visit.service.campaigns
+    steer = campaigns.pause if what == "pause" else campaigns.resume
     try:
-        steer(who.caller, name, _reason(because))
+        steer(visit.who.caller, name, _reason(because))
     except ConflictError as error:
         problem, status = f"{error.problem} Nothing was changed.", 409
     except _NoReasonError as error:
         problem, status = f"{error.problem} {error.next_step}", 422
     else:
         return RedirectResponse(f"{PREFIX}/campaigns/{name}?done={what}", 303)
-    return _screen(
-        request, service, read, who, name, problem=problem, because=because, status=status
-    )
+    return _screen(visit, name, problem=problem, because=because, status=status)
 
 
 class _NoReasonError(InputError):
@@ -133,10 +100,7 @@ def _reason(text: str) -> Because:
 
 
 def _screen(
-    request: Request,
-    service: Service,
-    read: Read,
-    who: SignedIn,
+    visit: Visit,
     name: str,
     *,
     template: str = "campaign.html",
@@ -147,15 +111,14 @@ def _screen(
     because: str = "",
     status: int = 200,
 ) -> Response:
-    view = service.campaigns.show(name)
-    found = service.campaigns.fixes(name, state=state, after=after, limit=ROWS + 1)
+    read, campaigns = visit.read, visit.service.campaigns
+    view = campaigns.show(name)
+    found = campaigns.fixes(name, state=state, after=after, limit=ROWS + 1)
     shown = found[:ROWS]
     named = {fix.fix_id for fix in (*shown, *(one.fix for one in view.stuck))}
     lines = {fix_id: line for fix_id in named if (line := read.board.fixes.get(fix_id))}
-    return page(
+    return visit.page(
         template,
-        request,
-        who,
         status=status,
         read=read,
         view=view,
@@ -170,7 +133,7 @@ def _screen(
         after=after,
         more=shown[-1].number if len(found) > ROWS else None,
         steer="pause" if view.campaign.state is CampaignState.RUNNING else "resume",
-        may_decide=who.caller.may(Role.DECIDE),
+        may_decide=visit.may_decide,
         told=told,
         problem=problem,
         because=because,

@@ -2,16 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from fallback_tier.portal.given import TheBoard
+from fallback_tier.portal.given import Read
 from fallback_tier.portal.lines import ESCALATED, OPEN, PATCHED, REFUSED, VERIFIED, FixLine
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
 from fallback_tier.portal.views.timeline import PAGE, timeline
-from fallback_tier.service.http.given import FixId, TheService
+from fallback_tier.service.http.given import FixId
 from fallback_tier.service.refusals import NotFoundError
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
@@ -29,21 +29,17 @@ _After = Annotated[int, Query(ge=0, lt=2**53)]
 
 @router.get("/fixes")
 def fixes(
-    request: Request,
-    read: TheBoard,
-    who: Reader,
+    visit: ReadersVisit,
     outcome: str = "",
     text: Annotated[str, Query(max_length=200)] = "",
     skip: Annotated[int, Query(ge=0, le=10**9)] = 0,
     part: bool = False,
 ) -> Response:
     """What changed last first. ``text``: in the fix's name, its advisory or its repository."""
-    found = [line for line in read.board.newest() if _is_meant(line, outcome, text.strip())]
-    return page(
+    found = [line for line in visit.read.board.newest() if _is_meant(line, outcome, text.strip())]
+    return visit.page(
         "fixes_rows.html" if part else "fixes.html",
-        request,
-        who,
-        read=read,
+        read=visit.read,
         lines=found[skip : skip + ROWS],
         total=len(found),
         skip=skip,
@@ -60,7 +56,7 @@ def _is_meant(line: FixLine, outcome: str, text: str) -> bool:
     return stands and any(text.lower() in one.lower() for one in messages)
 
 
-def line_of(read: TheBoard, fix_id: str) -> FixLine:
+def line_of(read: Read, fix_id: str) -> FixLine:
     """Raises NotFoundError."""
     line = read.board.fixes.get(fix_id)
     if line is None:
@@ -71,25 +67,15 @@ def line_of(read: TheBoard, fix_id: str) -> FixLine:
 
 
 @router.get("/fixes/{fix_id}")
-def fix(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: Reader,
-    fix_id: FixId,
-    after: _After = 0,
-    part: bool = False,
-) -> Response:
+def fix(visit: ReadersVisit, fix_id: FixId, after: _After = 0, part: bool = False) -> Response:
     """Its events behind number ``after``, a page of them. ``part``: what the page shows of it alone."""
-    line = line_of(read, fix_id)
+    line, service = line_of(visit.read, fix_id), visit.service
     events = service.audits.events(fix_id=fix_id, after=after, limit=PAGE + 1)
     with service.record.reading() as reader:
         chain = chain_state(service.record, reader)
-    return page(
+    return visit.page(
         "fix_body.html" if part else "fix.html",
-        request,
-        who,
-        read=read,
+        read=visit.read,
         line=line,
         chain=chain,
         groups=timeline(events[:PAGE]),
@@ -99,21 +85,17 @@ def fix(
 
 
 @router.get("/fixes/{fix_id}/events/{seq}")
-def event(
-    request: Request, service: TheService, read: TheBoard, who: Reader, fix_id: FixId, seq: int
-) -> Response:
+def event(visit: ReadersVisit, fix_id: FixId, seq: int) -> Response:
     """One event, with every field, and its link of the chain: the address to keep."""
-    line = line_of(read, fix_id)
-    found = service.audits.events(fix_id=fix_id, after=max(0, seq - 1), limit=PAGE)
+    line = line_of(visit.read, fix_id)
+    found = visit.service.audits.events(fix_id=fix_id, after=max(0, seq - 1), limit=PAGE)
     if not found or found[0].seq != seq:
         raise NotFoundError(
             f"Fix {fix_id} has no event {seq}.", next_step="Its timeline lists its events."
         )
     (group,) = timeline(found)[:1]
-    return page(
+    return visit.page(
         "event.html",
-        request,
-        who,
         line=line,
         shown=group.lines[0],
         stored=found[0],

@@ -4,17 +4,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, VERIFIED, FixLine
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
 from fallback_tier.portal.views.charts import Chart, days_to, stacked
-from fallback_tier.service.http.given import TheService
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -34,11 +32,9 @@ class Rate(NamedTuple):
 
 
 @router.get("/")
-def overview(
-    request: Request, service: TheService, read: TheBoard, who: Reader, part: bool = False
-) -> Response:
+def overview(visit: ReadersVisit, part: bool = False) -> Response:
     """The first page. ``part``: its figures alone."""
-    board = read.board
+    board, service = visit.read.board, visit.service
     with service.record.reading() as reader:
         chain = chain_state(service.record, reader)
     with board.lock:
@@ -47,11 +43,9 @@ def overview(
         ecosystems = _rates(dict(board.by_ecosystem), (VERIFIED, PATCHED))
         counted = dict(board.standing)
         total = len(board.fixes)
-    return page(
+    return visit.page(
         "figures.html" if part else "overview.html",
-        request,
-        who,
-        read=read,
+        read=visit.read,
         chain=chain,
         waiting=counted.get("waits", 0),
         running=service.queue.counts(),

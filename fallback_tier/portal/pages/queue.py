@@ -1,12 +1,11 @@
 """Escalated fixes that wait for a person."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import Response
 
 from fallback_audit.vocabulary import EscalationReason
-from fallback_tier.portal.given import TheBoard
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.decided import decision_message
 from fallback_tier.portal.views.explanations import why_escalated
 
@@ -17,16 +16,12 @@ ROWS = 500
 
 
 @router.get("/queue")
-def queue(
-    request: Request, read: TheBoard, who: Reader, part: bool = False, done: str = ""
-) -> Response:
+def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
     """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
-    waiting = read.board.waiting()
-    return page(
+    waiting = visit.read.board.waiting()
+    return visit.page(
         "queue_rows.html" if part else "queue.html",
-        request,
-        who,
-        read=read,
+        read=visit.read,
         lines=waiting[:ROWS],
         total=len(waiting),
         why=lambda reason: why_escalated(EscalationReason(reason)),

@@ -2,56 +2,42 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form
 from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.portal.alike import alike
-from fallback_tier.portal.given import Read, TheBoard
 from fallback_tier.portal.lines import FixLine
 from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.pages.fixes import line_of
-from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import PageRoute, Reader, SendingDecider
+from fallback_tier.portal.rendering import PREFIX
+from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider, Visit
 from fallback_tier.portal.views.chain import chain_state
 from fallback_tier.portal.views.decided import decision_message
 from fallback_tier.portal.views.triage import triage
-from fallback_tier.service.http.given import FixId, TheService
-from fallback_tier.service.http.sessions import SignedIn
-from fallback_tier.service.opening import Service
+from fallback_tier.service.http.given import FixId
 from fallback_tier.service.operations.reviews import Verdict
 from fallback_tier.service.refusals import ConflictError
-from fallback_tier.service.roles import Role
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/fixes/{fix_id}/triage")
-def show(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: Reader,
-    fix_id: FixId,
-    done: str = "",
-) -> Response:
+def show(visit: ReadersVisit, fix_id: FixId, done: str = "") -> Response:
     """The screen. ``done``: the fix that was decided just before, and how."""
-    return _screen(request, service, read, who, fix_id, message=decision_message(done))
+    return _screen(visit, fix_id, message=decision_message(done))
 
 
 @router.get("/fixes/{fix_id}/meanwhile")
-def meanwhile(request: Request, read: TheBoard, who: Reader, fix_id: FixId) -> Response:
+def meanwhile(visit: ReadersVisit, fix_id: FixId) -> Response:
     """For a screen that is open: was the question answered since?"""
-    return page("meanwhile.html", request, who, answer=line_of(read, fix_id).answer)
+    return visit.page("meanwhile.html", answer=line_of(visit.read, fix_id).answer)
 
 
 @router.post("/fixes/{fix_id}/decisions")
 def decide(
-    request: Request,
-    service: TheService,
-    read: TheBoard,
-    who: SendingDecider,
+    visit: SentByDecider,
     fix_id: FixId,
     verdict: Annotated[Verdict, Form()],
     because: Annotated[str, Form(max_length=2_000)] = "",
@@ -59,7 +45,8 @@ def decide(
     tokens_per_fix: Annotated[str, Form(max_length=20)] = "",
 ) -> Response:
     """Record the decision by the operation that JSON has, and go on to the next question."""
-    waiting = read.board.waiting()
+    service, who = visit.service, visit.who
+    waiting = visit.read.board.waiting()
     try:
         decision = read_decision(
             verdict, because, usd_per_fix=usd_per_fix, tokens_per_fix=tokens_per_fix
@@ -67,14 +54,10 @@ def decide(
         decided = service.reviews.decide(who.caller, fix_id, decision)
     except ConflictError as error:
         message = f"{error.problem} Your decision was not recorded."
-        return _screen(
-            request, service, read, who, fix_id, problem=message, because=because, status=409
-        )
+        return _screen(visit, fix_id, problem=message, because=because, status=409)
     except InputError as error:
         message = f"{error.problem} {error.next_step}"
-        return _screen(
-            request, service, read, who, fix_id, problem=message, because=because, status=422
-        )
+        return _screen(visit, fix_id, problem=message, because=because, status=422)
     word = gone_on(service, who, decided)
     following = _after(waiting, fix_id)
     place = f"fixes/{following.fix_id}/triage" if following else "queue"
@@ -89,10 +72,7 @@ def _after(waiting: list[FixLine], fix_id: str) -> FixLine | None:
 
 
 def _screen(
-    request: Request,
-    service: Service,
-    read: Read,
-    who: SignedIn,
+    visit: Visit,
     fix_id: str,
     *,
     message: str | None = None,
@@ -100,6 +80,7 @@ def _screen(
     because: str = "",
     status: int = 200,
 ) -> Response:
+    service, read = visit.service, visit.read
     review = service.reviews.show(fix_id)
     with service.record.reading() as reader:
         seen = triage(review, read_history(reader, fix_id))
@@ -108,10 +89,8 @@ def _screen(
     waiting = read.board.waiting()
     places = [one.fix_id for one in waiting]
     at = places.index(fix_id) if fix_id in places else None
-    return page(
+    return visit.page(
         "triage.html",
-        request,
-        who,
         status=status,
         read=read,
         seen=seen,
@@ -125,7 +104,7 @@ def _screen(
         else 0,
         before=places[at - 1] if at else None,
         behind=places[at + 1] if at is not None and at + 1 < len(places) else None,
-        may_decide=who.caller.may(Role.DECIDE),
+        may_decide=visit.may_decide,
         told=message,
         problem=problem,
         because=because,

@@ -1,7 +1,6 @@
 """One screen, one decision: what a person needs of an escalated fix, in the order in which they need it."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
@@ -14,7 +13,6 @@ from fallback_audit.events import (
     ModelAnswered,
     PatchProposed,
 )
-from fallback_audit.ports import StoredEvent
 from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, GateStatus
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
@@ -22,6 +20,7 @@ from fallback_tier.gates.journal.review import asked_about, carries_failure
 from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.explanations import not_proved, why_escalated
+from fallback_tier.portal.views.spending import Spent, Use, by_cost, total
 from fallback_tier.service.operations.reviews import Verdict
 
 #: A failed gate first, then what could not be judged, then what was left out: what passed comes last.
@@ -44,16 +43,6 @@ class GateLine(NamedTuple):
     milliseconds: int
     evidence: str | None
     asserted: tuple[str, ...] = ()
-
-
-class Spent(NamedTuple):
-    """What calls of one type used. ``usd`` None: a price is not known."""
-
-    call_type: str
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    usd: Decimal | None
 
 
 class Choice(NamedTuple):
@@ -127,7 +116,7 @@ def triage(review: Review, history: History) -> Triage:
         judged_attempt=attempt,
         gates=gates,
         diff=read_diff(review.patch) if review.patch is not None else None,
-        spent=spent_in([event for one in history.transitions for event in one.events]),
+        spent=_spent(history),
         choices=choices(history) if review.question.answer is None else (),
         cap=_cap(current),
         last_seq=current.events[-1].seq,
@@ -211,33 +200,12 @@ def _attempt_of(transition: Transition, asked: str | None) -> int | None:
     return failed.attempt if failed else None
 
 
-def spent_in(events: Sequence[StoredEvent]) -> tuple[Spent, ...]:
-    """By call type, the dearest first."""
-    answers: dict[str, list[ModelAnswered]] = defaultdict(list)
-    for stored in events:
-        if isinstance(stored.payload, ModelAnswered):
-            answers[stored.payload.call_type].append(stored.payload)
-    found = [_spent(kind, some) for kind, some in answers.items()]
-    return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
-
-
-def _spent(kind: str, some: list[ModelAnswered]) -> Spent:
-    prices = [one.cost_usd_estimate for one in some]
-    known = [Decimal(price) for price in prices if price is not None]
-    return Spent(
-        kind,
-        len(some),
-        sum(one.input_tokens for one in some),
-        sum(one.output_tokens for one in some),
-        sum(known, Decimal(0)) if len(known) == len(prices) else None,
-    )
-
-
-def total(spent: Sequence[Spent]) -> Decimal | None:
-    """None: some price is not known."""
-    prices = [one.usd for one in spent]
-    known = [price for price in prices if price is not None]
-    return sum(known, Decimal(0)) if len(known) == len(prices) else None
+def _spent(history: History) -> tuple[Spent, ...]:
+    uses: dict[str, Use] = defaultdict(Use)
+    for transition in history.transitions:
+        for answer in transition.of(ModelAnswered):
+            uses[answer.call_type.value].add(answer)
+    return by_cost(uses)
 
 
 def _cap(current: Transition) -> Cap | None:

@@ -1,0 +1,55 @@
+"""What model calls used, by their type, for a page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+from fallback_audit.events import ModelAnswered
+
+
+class Spent(NamedTuple):
+    """Calls of one type. ``usd`` None: some price is not known."""
+
+    call_type: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+
+
+@dataclass
+class Use:
+    """The same, counted answer by answer. ``unpriced``: those whose price is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def add(self, answer: ModelAnswered) -> None:
+        """One more."""
+        self.calls += 1
+        self.input_tokens += answer.input_tokens
+        self.output_tokens += answer.output_tokens
+        self.unpriced += answer.cost_usd_estimate is None
+        self.usd += Decimal(answer.cost_usd_estimate or 0)
+
+    def spent(self, call_type: str) -> Spent:
+        """For a page."""
+        price = None if self.unpriced else self.usd
+        return Spent(call_type, self.calls, self.input_tokens, self.output_tokens, price)
+
+
+def by_cost(uses: Mapping[str, Use]) -> tuple[Spent, ...]:
+    """By call type, the dearest first."""
+    found = [use.spent(kind) for kind, use in uses.items()]
+    return tuple(sorted(found, key=lambda one: one.usd or Decimal(0), reverse=True))
+
+
+def total(spent: Sequence[Spent]) -> Decimal | None:
+    """None: some price is not known."""
+    prices = [one.usd for one in spent]
+    known = [price for price in prices if price is not None]
+    return sum(known, Decimal(0)) if len(known) == len(prices) else None
