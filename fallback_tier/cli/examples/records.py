@@ -76,7 +76,7 @@ def list_examples(arguments: argparse.Namespace) -> int:
         cwe=arguments.cwe,
         state=None if arguments.state == "all" else State(arguments.state),
     )
-    found = listing(open_store(arguments), selection)
+    found = list(listing(open_store(arguments), selection))
     document = {"examples": [listed.model_dump(mode="json") for listed in found]}
     return print_plain(arguments, document, map(_list_line, found))
 
