@@ -261,6 +261,14 @@ class EcosystemPlugin(Protocol):
         Equal where both are the same. Raises as ``run`` does."""
         ...
 
+    def run_on_another(
+        self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
+    ) -> bool:
+        """From now on all that this fix runs, ``argv`` first, is on the ``number``-th interpreter that the
+        project may run with (0: as before any was chosen). False, and nothing is changed, where there are
+        not so many. Raises as ``run`` does."""
+        ...
+
     def tests_ran(self, output: str) -> int | None:
         """Tests that ran, passed or failed, by what this ecosystem's runners print; None: not told."""
         ...

@@ -119,6 +119,16 @@ class FakeEcosystem:
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         return self.on
 
+    def run_on_another(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        number: int,
+    ) -> bool:
+        """There is one interpreter."""
+        return number == 0
+
     def tests_ran(self, output: str) -> int | None:
         found = re.findall(r"^Ran (\d+) tests? in ", output, re.MULTILINE)
         skipped = re.findall(r"skipped=(\d+)", output)

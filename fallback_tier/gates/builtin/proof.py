@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from fallback_audit.frozen import Frozen
@@ -20,7 +21,7 @@ from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
-from fallback_tier.gates.builtin.proof_faults import fault
+from fallback_tier.gates.builtin.proof_faults import fault, may_start_elsewhere
 from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
 from fallback_tier.gates.trees.worktrees import Worktrees
@@ -138,6 +139,18 @@ class ProofGate:
 
     def _base(self, context: GateContext) -> "_AtBase":
         """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
+        if not (place := self._place(context)).exists():
+            ran = self._run_at_base(context)
+            output = _checked(self.proof, ran).output.encode(errors="replace").decode()
+            base = _AtBase(output=output, installed=ran.installed)
+            place = self._place(context)  # it may have moved to another interpreter
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_suffix(f".{secrets.token_hex(4)}")
+            partial.write_text(base.model_dump_json(), encoding="utf-8")
+            partial.replace(place)
+        return _AtBase.model_validate_json(place.read_bytes())
+
+    def _place(self, context: GateContext) -> Path:
         on = self.plugin.runs_on(context, context.repo, self.proof.command)
         # A failure for want of a network is no flaw outside.
         facts = [
@@ -148,16 +161,26 @@ class ProofGate:
             self.proof.digest,
         ]
         digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
-        place = context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
-        if not place.exists():
+        return context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
+
+    def _run_at_base(self, context: GateContext) -> TargetRun:
+        """On another interpreter where it can't start on the first one, though all is installed (ADR-0085).
+        Where it starts on none, it is as it was on the first."""
+        first = ran = self._run(context, patched=False)
+        for number in count(1):
+            if ran.result is None or ran.result.ok or not may_start_elsewhere(fault(ran.result)):
+                return ran
+            if not self._moved(context, number):
+                break
+            context.report(
+                "The proof can't start at the base commit; another interpreter is tried."
+            )
             ran = self._run(context, patched=False)
-            output = _checked(self.proof, ran).output.encode(errors="replace").decode()
-            base = _AtBase(output=output, installed=ran.installed)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{secrets.token_hex(4)}")
-            partial.write_text(base.model_dump_json(), encoding="utf-8")
-            partial.replace(place)
-        return _AtBase.model_validate_json(place.read_bytes())
+        self._moved(context, 0)
+        return first
+
+    def _moved(self, context: GateContext, number: int) -> bool:
+        return self.plugin.run_on_another(context, context.repo, self.proof.command, number)
 
     def _with_patch(self, base: str, now: str) -> str:
         """Tests of the proof that fail at the base commit and pass now: the patch is on its way.

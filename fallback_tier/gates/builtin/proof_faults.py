@@ -73,6 +73,15 @@ _SENTENCES = {
 }
 
 
+#: What may be otherwise on another interpreter with the same dependencies.
+_RUNTIME = frozenset({_SENTENCES["import"], _SENTENCES["set-up"]})
+
+
+def may_start_elsewhere(why: str | None) -> bool:
+    """Could a proof with this fault start on another interpreter?"""
+    return why in _RUNTIME
+
+
 def fault(result: CommandResult) -> str | None:
     """Why this failure says nothing of the flaw, as a clause; None where it may well be the flaw's."""
     if result.exit_code == _NOT_FOUND:

@@ -98,6 +98,14 @@ class PyPIEcosystem(RecipeEcosystem):
 
         return running.runs_on(context, tree, argv)
 
+    def run_on_another(
+        self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
+    ) -> bool:
+        """Another Python that is installed here."""
+        from fallback_plugins.pypi.installing import running
+
+        return running.run_on_another(context, tree, argv, number)
+
     def tests_ran(self, output: str) -> int | None:
         """By the last lines of pytest and unittest.
 

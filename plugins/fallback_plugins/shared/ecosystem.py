@@ -12,6 +12,7 @@ from fallback_plugins.shared.ladder import next_candidate
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.outcome import Move, NotApplicable, RecipeResult, RecipeSelection, Selected
 from fallback_tier.repo import RepoContext
 
@@ -85,6 +86,16 @@ class RecipeEcosystem(ABC):
     def override(self, package: str, version: str) -> Selected:
         """The selection that forces the transitive ``package`` to ``version``."""
         return self._recipe.override(package, version)
+
+    def run_on_another(
+        self,
+        context: GateContext,  # noqa: ARG002
+        tree: RepoContext,  # noqa: ARG002
+        argv: Sequence[str],  # noqa: ARG002
+        number: int,
+    ) -> bool:
+        """There is one interpreter, unless an ecosystem says otherwise."""
+        return number == 0
 
     def instruction_template(self) -> str:
         """The prompt's text, a jinja2 template."""

@@ -77,6 +77,16 @@ class AlmanacEcosystem:
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         return tree.read_text(LOCK)
 
+    def run_on_another(
+        self,
+        context: GateContext,
+        tree: RepoContext,
+        argv: Sequence[str],
+        number: int,
+    ) -> bool:
+        """There is one interpreter."""
+        return number == 0
+
     def tests_ran(self, output: str) -> int | None:
         reported = re.search(r"^(\d+) sayings hold$", output, re.MULTILINE)
         return int(reported[1]) if reported else None

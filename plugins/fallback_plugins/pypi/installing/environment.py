@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.installing import pythons
+from fallback_plugins.pypi.installing import base_commit, chosen, pythons
 from fallback_plugins.pypi.installing.making import Setting, as_base, distributions_in, make
 from fallback_plugins.pypi.installing.plan import Manifests
 from fallback_plugins.pypi.manifests.metadata import (
@@ -40,9 +40,6 @@ _FORMAT = 12
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
-
-#: git reads its own files.
-_GIT_TIMEOUT_S = 30.0
 
 #: A project whose last commit is older than this was tested with other releases than today's. Where its
 #: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
@@ -231,17 +228,22 @@ class Environment:
         own = self._manifests.own
         if not version_files(own) and not has_dynamic_version(own):
             return ""
-        return self._git("describe", "--tags", "--abbrev=0", self.context.repo.base_commit)
+        return base_commit.newest_tag(self.context)
 
     @cached_property
     def _settings(self) -> Sequence[Setting]:
         """How to make it, in the order in which it is tried: with our Python first."""
         until = self._day
-        suited = pythons.suited(asked_python(self._manifests.own))
+        suited = chosen.of_fix(self.context, self.suited)
         found = [Setting(python, until) for python in suited]
         if not until:
             return found
         return [*found, *(replace(one, but_for=True) for one in found), Setting(suited[0])]
+
+    @cached_property
+    def suited(self) -> tuple[Path, ...]:
+        """The Pythons that the project may run with, ours first."""
+        return pythons.suited(asked_python(self._manifests.own))
 
     @cached_property
     def _base(self) -> "Environment | None":
@@ -287,14 +289,6 @@ class Environment:
             return ""
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
-        message = self._git("show", "-s", "--format=%cs", self.context.repo.base_commit)
-        with suppress(ValueError, OverflowError):  # no date, or one at the end of time
-            old = date.fromisoformat(message) + OF_ITS_DAY_AFTER < datetime.now(UTC).date()
-            return message if old else ""
-        return ""
-
-    def _git(self, *words: str) -> str:
-        """What git says of the repository; empty where it fails."""
-        root = self.context.repo.root
-        reported = self.context.clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
-        return reported.output.strip() if reported.ok else ""
+        day = base_commit.day(self.context)
+        is_old = day is not None and day < datetime.now(UTC).date() - OF_ITS_DAY_AFTER
+        return str(day) if is_old else ""
