@@ -4,9 +4,9 @@ A name stands in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metada
 ``[metadata]`` or in the call of ``setup()``, in this order; nothing else in these files is one.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
 from importlib.metadata import distributions
 from pathlib import PurePosixPath
 
@@ -52,6 +52,9 @@ _ONCE = {
 LINKS_TIMEOUT_S = 20.0
 
 
+_ModulesByFolder = Callable[[], Mapping[str, set[str]]]
+
+
 @dataclass(frozen=True)
 class _Declared:
     """What one file says."""
@@ -71,7 +74,7 @@ def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage,
     for path in repo.tracked_files:
         if kind_of(path) in _KINDS:
             folders[str(PurePosixPath(path).parent)] = None
-    modules = _Modules(repo)
+    modules = cache(partial(_modules, repo))  # read once, when it is needed
     return tuple(
         package for folder in folders for package in _packages(repo, folder, names, modules)
     )
@@ -97,30 +100,20 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
     return ()
 
 
-class _Modules:
-    """Top-level packages and modules by folder, flat or below ``src``: read once, when it is needed."""
-
-    def __init__(self, repo: RepoContext) -> None:
-        self._repo = repo
-
-    @cached_property
-    def _by_folder(self) -> Mapping[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
-        for path in self._repo.tracked_files:
-            pure = PurePosixPath(path)
-            if pure.suffix != ".py":
-                continue
+def _modules(repo: RepoContext) -> Mapping[str, set[str]]:
+    """Top-level packages and modules by folder, flat or below ``src``."""
+    found: dict[str, set[str]] = {}
+    for path in repo.tracked_files:
+        pure = PurePosixPath(path)
+        if pure.suffix == ".py":
             named = pure.parent if pure.name == "__init__.py" else pure
             place = named.parent.parent if named.parent.name == "src" else named.parent
             found.setdefault(str(place), set()).add(canonicalize_name(named.stem or "."))
-        return {folder: frozenset(names) for folder, names in found.items()}
-
-    def of(self, folder: str) -> frozenset[str]:
-        return self._by_folder.get(folder, frozenset())
+    return found
 
 
 def _packages(
-    repo: RepoContext, folder: str, names: Collection[str], modules: _Modules
+    repo: RepoContext, folder: str, names: Collection[str], modules: _ModulesByFolder
 ) -> Iterator[OwnPackage]:
     """What one folder's manifests name, of ``names``."""
     hidden = False
@@ -142,12 +135,12 @@ def _packages(
 
 
 def _by_its_modules(
-    repo: RepoContext, folder: str, names: Collection[str], modules: _Modules
+    repo: RepoContext, folder: str, names: Collection[str], modules: _ModulesByFolder
 ) -> Iterator[OwnPackage]:
     """A distribution whose name can't be read is taken to be called as what it installs; else, where
     nothing but examples or tests ask for the package, nobody can tell whose it is."""
     script = in_folder(folder, "setup.py")
-    called = modules.of(folder).intersection(names)
+    called = modules().get(folder, set()).intersection(names)
     doubt = ASIDE if is_aside(script) else ""
     yield from (OwnPackage(name=name, manifest=script, doubt=doubt) for name in sorted(called))
     if folder == "." and not called:

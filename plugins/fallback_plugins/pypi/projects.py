@@ -12,7 +12,6 @@ from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.foreign_lock import (
     FOREIGN,
-    EmptyLock,
     ForeignLock,
     is_empty_lock,
 )
@@ -53,8 +52,8 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
     found: list[PythonProject] = []
     for path in repo.tracked_files:
         kind = kind_of(path)
-        if kind in LOCKS and is_empty_lock(repo, path):
-            found.append(EmptyLock(repo, path))
+        if kind in FOREIGN or (kind in LOCKS and is_empty_lock(repo, path)):
+            found.append(ForeignLock(repo, path))
         elif kind is Kind.UV_LOCK:
             from fallback_plugins.pypi.uv.project import UvProject
 
@@ -67,8 +66,6 @@ def _locked(repo: RepoContext, clients: ClientRunner, terms: Terms) -> tuple[Pyt
             from fallback_plugins.pypi.pipenv.project import PipenvProject
 
             found.append(PipenvProject(repo, clients, path, terms))
-        elif kind in FOREIGN:
-            found.append(ForeignLock(repo, path))
     return tuple(found)
 
 

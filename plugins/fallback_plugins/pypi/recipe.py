@@ -155,8 +155,7 @@ def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
 
 
 def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject]) -> RecipeError:
-    names = advisory.packages(ECOSYSTEM)
-    what = ", ".join(names)
+    what = ", ".join(advisory.packages(ECOSYSTEM))
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
         return RecipeError(
@@ -164,16 +163,9 @@ def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProjec
             "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
             next_step="Name the folder that holds the Python project, and commit its manifest.",
         )
-    unknown = _unknown(found)
-    return RecipeError(
-        RefusalReason.NOT_AFFECTED,
-        " ".join(
-            [
-                f"No manifest or lock here holds an affected version of {what} ({len(read)} read).",
-                *unknown,
-            ]
-        ),
-        next_step="Nothing needs to be done."
-        if not unknown
-        else "Commit a lock, so that transitive versions are known.",
-    )
+    clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
+    problem, next_step = clean, "Nothing needs to be done."
+    if unknown := _unknown(found):
+        problem = " ".join([clean, *unknown])
+        next_step = "Commit a lock, so that transitive versions are known."
+    return RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step=next_step)

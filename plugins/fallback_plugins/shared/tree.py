@@ -6,7 +6,7 @@ Ecosystem plugins read their locks into this one shape; what the ladder asks of 
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.outcome import ClearedPath
@@ -88,6 +88,11 @@ class DependencyTree:
         """Who asks for the package at ``key``, and how."""
         return self._dependents.get(key, ())
 
+    def highest(self, ecosystem: str, name: str) -> str | None:
+        """The highest version of a package; None: it isn't there."""
+        versions = (node.version for node in self.of(name))
+        return max(versions, key=partial(sort_key, ecosystem), default=None)
+
     def is_root(self, node: Node) -> bool:
         """The project itself, or a workspace member of it."""
         return any(node is root for root in self.roots)
@@ -137,7 +142,7 @@ def cleared_paths(
         now = _in_place_of(node, after)
         if any(is_affected(advisory, ecosystem, node.name, it.version) for it in now):
             continue
-        held = sorted({it.version for it in now}, key=lambda version: sort_key(ecosystem, version))
+        held = sorted({it.version for it in now}, key=partial(sort_key, ecosystem))
         outcome = f"now {node.name} {', '.join(held)}" if held else "no longer installed"
         ids = advisory.ids_affecting(ecosystem, node.name, node.version)
         found += [
@@ -161,11 +166,8 @@ def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
 def downgraded(before: DependencyTree, after: DependencyTree, ecosystem: str) -> str | None:
     """A package whose highest version went down, as a clause; or None. Lost copies are no downgrade."""
     for name, nodes in before.by_name.items():
-        now = after.of(name)
-        if not now:
-            continue
-        highest, held = (_highest(group, ecosystem) for group in (nodes, now))
-        if sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
+        highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
+        if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
             continue
         # A copy that was there before and is the highest now: the other went with who asked for it.
         if held in {node.version for node in nodes} and not _let_down(
@@ -192,7 +194,3 @@ def _let_down(
                 if got and sort_key(ecosystem, got.version) < sort_key(ecosystem, node.version):
                     return True
     return False
-
-
-def _highest(nodes: tuple[Node, ...], ecosystem: str) -> str:
-    return max((node.version for node in nodes), key=lambda version: sort_key(ecosystem, version))

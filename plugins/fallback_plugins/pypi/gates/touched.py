@@ -1,6 +1,5 @@
 """Which Python projects of a repository a patch touches, and which of their modules."""
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.installing.plan import is_test
@@ -53,15 +52,12 @@ def modules(context: GateContext, folder: str) -> tuple[str, ...]:
     """
     repo = gating.patched(context)
     found: dict[str, None] = {}
-    for path in (*context.application.files, *_inits(repo, folder)):
+    own = (f"{package}/__init__.py" for package in own_packages(repo, folder))
+    for path in (*context.application.files, *own):
         name = _module(repo, folder, path)
         if name is not None and repo.tree.find(path) is not None:
             found[name] = None
     return tuple(found)
-
-
-def _inits(repo: RepoContext, folder: str) -> Iterator[str]:
-    return (f"{package}/__init__.py" for package in own_packages(repo, folder))
 
 
 def _module(repo: RepoContext, folder: str, path: str) -> str | None:

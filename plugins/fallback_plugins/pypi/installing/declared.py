@@ -6,6 +6,7 @@ requirements files, tox's dependencies. Lines that lead elsewhere are left out, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -104,6 +105,10 @@ class _Project:
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
 
     @property
+    def setup_cfg(self) -> ConfigParser:
+        return parsed(self.text("setup.cfg"))
+
+    @property
     def name(self) -> str:
         """What it calls itself; empty where that can't be read."""
         own = {name: self.text(name) for name in ("pyproject.toml", "setup.cfg", "setup.py")}
@@ -113,7 +118,8 @@ class _Project:
     def extras(self) -> Mapping[str, Any]:
         """Extras by name, from wherever the project declares them."""
         found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
-        found |= _setup_cfg(self.text("setup.cfg"))[1]
+        extras = items(self.setup_cfg, "options.extras_require")
+        found |= {name: lines_of(value) for name, value in extras}
         reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
         return found | (reported if isinstance(reported, dict) else {})
 
@@ -163,8 +169,9 @@ def _metadata(project: _Project) -> Iterator[Source]:
 
 
 def _setup_files(project: _Project) -> Iterator[Source]:
-    runtime, _, tests = _setup_cfg(project.text("setup.cfg"))
-    yield _source("setup.cfg", runtime)
+    options = dict(items(project.setup_cfg, "options"))
+    yield _source("setup.cfg", lines_of(options.get("install_requires")))
+    tests = lines_of(options.get("tests_require"))
     yield _source("setup.cfg, tests_require", tests, for_tests=True)
     reported = setup_call(project.text("setup.py")).keywords
     yield _source("setup.py", texts(reported.get("install_requires")))
@@ -252,18 +259,6 @@ def _source(
         except RecipeError:
             left.append(line[:80])
     return Source(name, tuple(dict.fromkeys(good)), for_tests, pinned, tuple(left), option)
-
-
-def _setup_cfg(text: str) -> tuple[list[str], dict[str, list[str]], list[str]]:
-    """Runtime requirements, extras, and those of tests."""
-    parser = parsed(text)
-    options = dict(items(parser, "options"))
-    extras = items(parser, "options.extras_require")
-    return (
-        lines_of(options.get("install_requires")),
-        {name: lines_of(value) for name, value in extras},
-        lines_of(options.get("tests_require")),
-    )
 
 
 def _pipfile_pin(name: str, entry: Any) -> str:

@@ -124,7 +124,9 @@ def spliced(old: str, unchanged: str, new: str) -> str:
             table = {key: value for key, value in table.items() if key != "version"}
             block = _OWN_VERSION.sub("", block, count=1)
         before = kept.get(_identity(table))
-        if before is not None and (_is_stub(table) or _is_same(base, table)):
+        if before is not None and (
+            table.get("source", {}).get("registry") == STUBS or _is_same(base, table)
+        ):
             blocks.append(before)
         else:
             blocks.append(_as_detailed_as(old, block))
@@ -196,10 +198,6 @@ def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"Provides-Extra: {extra}"
         for entry in entries:
             yield line(entry, f"extra == '{extra}'")
-
-
-def _is_stub(table: Mapping[str, Any]) -> bool:
-    return bool(table.get("source", {}).get("registry") == STUBS)
 
 
 def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:

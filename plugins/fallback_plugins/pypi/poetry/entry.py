@@ -16,15 +16,11 @@ _FILES_TABLE = "[metadata.files]\n"
 
 
 def with_entry(
-    lock: PoetryLock,
-    name: str,
-    release: Release,
-    metadata: Metadata,
-    extras: Collection[str] = (),
+    lock: PoetryLock, release: Release, metadata: Metadata, extras: Collection[str] = ()
 ) -> PoetryLock:
     """The lock with one more package. Who needs it is left open (``poetry_needs``). Raises RecipeError."""
-    bare = in_plain_lines(lock, lambda plain: _with_bare_entry(plain, name))
-    return with_release(bare, name, release, metadata, extras)
+    bare = in_plain_lines(lock, lambda plain: _with_bare_entry(plain, release.name))
+    return with_release(bare, release, metadata, extras)
 
 
 def _with_bare_entry(lock: PoetryLock, name: str) -> PoetryLock:

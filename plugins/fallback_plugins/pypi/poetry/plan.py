@@ -61,7 +61,7 @@ class Planner:
         """A package moves to a version. Raises RecipeError: it can't."""
         release, metadata = self._release(name, version)
         if not self._is_supported(name, metadata):
-            raise self._other_pythons(name, version, metadata)
+            raise self._other_pythons(release, metadata)
         self.releases[name] = (release, metadata)
 
     def widen(self) -> bool:
@@ -138,10 +138,10 @@ class Planner:
         asking = (it for _, it in self._requirements() if canonicalize_name(it.name) == name)
         return {str(it.marker) if it.marker else "" for it in asking}
 
-    def _other_pythons(self, name: str, version: str, metadata: Metadata) -> RecipeError:
+    def _other_pythons(self, release: Release, metadata: Metadata) -> RecipeError:
         return unsupported(
-            f"{name} {version} is for Python {metadata.requires_python}, and {self._lock.path} for"
-            f" {self._lock.python}."
+            f"{release.name} {release.version} is for Python {metadata.requires_python}, and"
+            f" {self._lock.path} for {self._lock.python}."
         )
 
     def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
@@ -198,7 +198,7 @@ class Planner:
                 return
             below.append(f"{child}<{version}")
             if len(below) >= _MAX_TRIED:
-                raise self._other_pythons(child, version, metadata)
+                raise self._other_pythons(release, metadata)
 
     def _choose(self, parent: str, child: str, below: Sequence[str]) -> str:
         """The version of a new package, by uv, with what is locked held as it is, or else not lowered."""

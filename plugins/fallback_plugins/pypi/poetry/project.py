@@ -120,7 +120,7 @@ class _Resolver(EditResolver[PoetryProject]):
         for name, version in planner.versions.items():
             texts = {**texts, **lock_edit.raised(texts, name, version)}
             edit = with_release if lock.of(name) else with_entry
-            lock = edit(lock, name, *planner.releases[name], planner.extras(name))
+            lock = edit(lock, *planner.releases[name], planner.extras(name))
         old = PoetryLock(path, state.files[path])
         lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
         if texts != self._manifests(state):

@@ -23,20 +23,16 @@ _AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
 
 
 def with_release(
-    lock: PoetryLock,
-    name: str,
-    release: Release,
-    metadata: Metadata,
-    extras: Collection[str] = (),
+    lock: PoetryLock, release: Release, metadata: Metadata, extras: Collection[str] = ()
 ) -> PoetryLock:
     """The lock with a package's entry for another version, or for more extras. Raises RecipeError."""
-    return in_plain_lines(lock, lambda it: _with_release(it, name, release, metadata, extras))
+    return in_plain_lines(lock, lambda it: _with_release(it, release, metadata, extras))
 
 
 def _with_release(
-    lock: PoetryLock, name: str, release: Release, metadata: Metadata, extras: Collection[str]
+    lock: PoetryLock, release: Release, metadata: Metadata, extras: Collection[str]
 ) -> PoetryLock:
-    start, end = lock.block(name)
+    start, end = lock.block(release.name)
     block = lock.text[start:end]
     table = parse_toml(lock.path, block)["package"][0]
     head, sections = _split(block)
@@ -48,7 +44,7 @@ def _with_release(
         old_python = str(table.get("python-versions", "*"))
         head = _python_versions(head, metadata.requires_python, old_python)
         head = _FILES.sub(lambda _: f"files = {files}", head, count=1)
-    asked = applying(lock, name, metadata, extras)
+    asked = applying(lock, release.name, metadata, extras)
     sections["dependencies"] = _dependencies(table.get("dependencies", {}), asked, sections)
     sections["extras"] = _extras(lock, table.get("extras", {}), metadata, sections)
     parts = [head.rstrip("\r\n") + "\n", *(text for text in sections.values() if text)]

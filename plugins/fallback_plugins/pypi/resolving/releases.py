@@ -115,7 +115,10 @@ class Releases:
         """As ``named``, or the next release above it where that one is yanked or unpublished."""
         first = version = self._first(package, current, fits)
         if self.only is not None:
-            return self._not_withdrawn(package, first)
+            fault = self._fault(package, first)
+            if fault is not None:
+                raise unsupported(f"{package} {first}, which was chosen, {fault}.")
+            return first
         for _ in range(MAX_ASKED):
             fault = self._fault(package, version)
             if fault is None:
@@ -128,12 +131,6 @@ class Releases:
             version = following
         if is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version):
             return self.lowest_safe(package, version, fits)
-        return version
-
-    def _not_withdrawn(self, package: str, version: str) -> str:
-        fault = self._fault(package, version)
-        if fault is not None:
-            raise unsupported(f"{package} {version}, which was chosen, {fault}.")
         return version
 
     def _first(self, package: str, current: str, fits: Fits) -> str:

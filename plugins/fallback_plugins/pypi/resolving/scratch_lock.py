@@ -26,6 +26,7 @@ from fallback_plugins.pypi.resolving.resolver import (
     run_uv,
     yanked_in,
 )
+from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner
@@ -80,7 +81,7 @@ class PackageIndex:
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
-        tables, output = self._resolve([package + specifier], python, alone=package)
+        tables, output = self._resolve(Wanted((package + specifier,)), python, alone=package)
         for table in tables:
             if table["name"] == canonicalize_name(package):
                 version = table["version"]
@@ -90,7 +91,7 @@ class PackageIndex:
 
     def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
         """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
-        tables, _ = self._resolve([wanted], python, constraints=[constraint])
+        tables, _ = self._resolve(Wanted((wanted,), (constraint,)), python)
         found = {table["name"]: table["version"] for table in tables}
         if canonicalize_name(Requirement(wanted).name) not in found:
             raise resolver_failed(
@@ -111,33 +112,31 @@ class PackageIndex:
         A package that has to be there in several versions is left out. ``without``: packages that are not
         looked at, whoever asks for them.
         """
+        nowhere = tuple(f"{name}; python_version < '0'" for name in without)
+        wanted = Wanted(tuple(requirements), tuple(constraints), nowhere)
         highest = ("--resolution=highest", "--fork-strategy=fewest")
-        tables, _ = self._resolve(
-            requirements, python, constraints=constraints, options=highest, without=without
-        )
+        tables, _ = self._resolve(wanted, python, options=highest)
         names = [table["name"] for table in tables]
         return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
-        tables, _ = self._resolve(requirements, python)
+        tables, _ = self._resolve(Wanted(tuple(requirements)), python)
         return {table["name"]: table["version"] for table in tables}
 
     def _resolve(
         self,
-        requirements: Sequence[str],
+        wanted: Wanted,
         python: str,
         *,
-        constraints: Sequence[str] = (),
         alone: str | None = None,
         options: Sequence[str] = ("--resolution=lowest-direct",),
-        without: Sequence[str] = (),
     ) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The packages of a scratch lock, and what uv said. ``alone``: the one package, without what it
         requires."""
-        requirements = [requirement_line(it) for it in requirements]
-        constraints = [requirement_line(it) for it in constraints]
-        nowhere = [requirement_line(f"{name}; python_version < '0'") for name in without]
+        requirements = [requirement_line(it) for it in wanted.requirements]
+        constraints = [requirement_line(it) for it in wanted.constraints]
+        overrides = [requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(python):
             raise resolver_failed(f"{python[:_MAX_ASKED]!r} is no version of Python.")
         manifest = (
@@ -146,7 +145,7 @@ class PackageIndex:
             f'requires-python = ">={python}"\n'
             f"dependencies = {json.dumps(requirements)}\n"
             f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
-            f"override-dependencies = {json.dumps(nowhere)}\n"
+            f"override-dependencies = {json.dumps(overrides)}\n"
         )
         command = ["lock", *options]
         if alone is None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.resolving.resolver import (
@@ -126,20 +127,10 @@ class UvClient:
         }
         with scratch_folder("uv") as folder:
             laid_out(folder, texts)
-            result = run_uv(
-                self.clients,
-                folder,
-                [
-                    "pip",
-                    "compile",
-                    *(word for name, option in _FILES.items() for word in (*option, name)),
-                    *options,
-                    "--no-build",
-                    "--no-header",
-                    "--annotation-style=line",
-                ],
-                _QUICK if quick else None,
-            )
+            files = [word for name, option in _FILES.items() for word in (*option, name)]
+            command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
+            command.append("--annotation-style=line")
+            result = run_uv(self.clients, folder, command, _QUICK if quick else None)
             if result.ok and needs.search(result.output):
                 return result.output
             message = "no answer in time" if result.timed_out else own_words(result.output, folder)
@@ -164,7 +155,10 @@ def _tree(source: str, wanted: Wanted, output: str) -> DependencyTree:
         f"{name} {version}": Node(f"{name} {version}", name, version, tuple(asks.get(name, ())))
         for name, (version, _) in versions.items()
     }
-    declared = _declared_specs(wanted)
+    parsed = map(Requirement, wanted.requirements)
+    declared: dict[str, str] = {
+        canonicalize_name(item.name): str(item.specifier) for item in parsed
+    }
     roots = tuple(
         DependencyEdge(ask.name, declared.get(ask.name, ""), ask.to) for ask in asks.get("", ())
     )
@@ -178,10 +172,3 @@ def _dependents(via: str) -> Iterator[str]:
             yield ""
         elif not dependent.startswith("-"):
             yield canonicalize_name(dependent.partition("[")[0])
-
-
-def _declared_specs(wanted: Wanted) -> dict[str, str]:
-    from packaging.requirements import Requirement
-
-    parsed = (Requirement(line) for line in wanted.requirements)
-    return {canonicalize_name(item.name): str(item.specifier) for item in parsed}

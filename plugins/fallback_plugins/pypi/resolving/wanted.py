@@ -1,7 +1,7 @@
 """What the manifests of one project ask for, as lines that uv may read."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -48,8 +48,7 @@ def wanted(texts: Mapping[str, str]) -> Wanted:
             for other, _ in includes(path, text):
                 if other not in texts:
                     raise unresolvable(path, f"an include that is no requirements file ({other})")
-        read = _READERS.get(kind_of(path))
-        part = read(path, text) if read else Wanted(())
+        part = _wanted_in(path, text)
         if path in constraining:
             part = Wanted((), part.requirements)
         found = Wanted(
@@ -150,16 +149,17 @@ def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset((constraining | named) - required)
 
 
-def _from_requirements(path: str, text: str) -> Wanted:
-    return Wanted(tuple(requirement_lines(path, text)))
-
-
-def _from_setup_cfg(path: str, text: str) -> Wanted:
-    return Wanted(tuple(clean(path, line) for line in setup_cfg_requirements(text)))
-
-
-def _from_pipfile(path: str, text: str) -> Wanted:
-    return Wanted(tuple(_from_tables(path, pipfile_entries(parse_toml(path, text)))))
+def _wanted_in(path: str, text: str) -> Wanted:
+    match kind_of(path):
+        case Kind.REQUIREMENTS:
+            return Wanted(tuple(requirement_lines(path, text)))
+        case Kind.SETUP_CFG:
+            return Wanted(tuple(clean(path, line) for line in setup_cfg_requirements(text)))
+        case Kind.PIPFILE:
+            return Wanted(tuple(_from_tables(path, pipfile_entries(parse_toml(path, text)))))
+        case Kind.PYPROJECT:
+            return _from_pyproject(path, text)
+    return Wanted(())
 
 
 def _from_pyproject(path: str, text: str) -> Wanted:
@@ -187,11 +187,3 @@ def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:
         if entry.declaration.refusal:
             raise unresolvable(path, entry.name)
         yield clean(path, entry.requirement)
-
-
-_READERS: dict[Kind | None, Callable[[str, str], Wanted]] = {
-    Kind.REQUIREMENTS: _from_requirements,
-    Kind.PYPROJECT: _from_pyproject,
-    Kind.PIPFILE: _from_pipfile,
-    Kind.SETUP_CFG: _from_setup_cfg,
-}

@@ -1,9 +1,9 @@
 """What every Python project with a lock has in common: its steps are resolved one after the other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
@@ -38,7 +38,8 @@ def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tup
     found: dict[str, dict[str, None]] = {}
     for node in tree.affected(advisory, ECOSYSTEM):
         found.setdefault(node.name, {})[node.version] = None
-    return {name: _sorted(versions) for name, versions in found.items()}
+    order = partial(sort_key, ECOSYSTEM)
+    return {name: tuple(sorted(versions, key=order)) for name, versions in found.items()}
 
 
 def strategy(
@@ -155,20 +156,11 @@ def new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> It
         yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
 
 
-def highest_of(tree: DependencyTree, package: str) -> str | None:
-    """The highest version of a package that a tree holds."""
-    versions = _sorted({node.version: None for node in tree.of(canonicalize_name(package))})
-    return versions[-1] if versions else None
-
-
 def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:
     """Other packages that went up with the fix, asking or asked for, as ``name version``."""
     return tuple(
         f"{name} {now}"
         for name in sorted(before.by_name.keys() - {package})
-        if (now := highest_of(after, name)) is not None and now != highest_of(before, name)
+        if (now := after.highest(ECOSYSTEM, name)) is not None
+        and now != before.highest(ECOSYSTEM, name)
     )
-
-
-def _sorted(versions: Mapping[str, None]) -> tuple[str, ...]:
-    return tuple(sorted(versions, key=lambda version: sort_key(ECOSYSTEM, version)))

@@ -19,7 +19,7 @@ from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, str
 from fallback_plugins.pypi.surveying.out_of_step import LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
-from fallback_plugins.shared.ladder import ProjectFix, Strategy, Tried, left_behind, ordered
+from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -181,16 +181,9 @@ class LockedProject(ABC):
                     raise error
                 target = lowest_safe(advisory, name, versions[-1])
             except RecipeError as refusal:
+                place = self.path
                 left.append(
-                    left_behind(
-                        advisory,
-                        ECOSYSTEM,
-                        package=name,
-                        versions=versions,
-                        manifest=self.path,
-                        error=refusal,
-                        tried=Tried(),
-                    )
+                    left_behind(advisory, ECOSYSTEM, name, versions, manifest=place, error=refusal)
                 )
                 continue
             step = self._first_step(name, target)

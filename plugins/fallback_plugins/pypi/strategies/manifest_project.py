@@ -21,8 +21,9 @@ from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import has_own_index, leaves_transitives_open, wanted
 from fallback_plugins.pypi.strategies.direct import affected_places
+from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.text_bump import TextBump
-from fallback_plugins.pypi.strategies.transitive import Search, State
+from fallback_plugins.pypi.strategies.transitive import Search
 from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump

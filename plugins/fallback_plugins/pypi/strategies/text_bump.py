@@ -78,7 +78,10 @@ class TextBump:
 
     def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
         """Every affected place raised; what can't be is left. Raises RecipeError, ToolError."""
-        done, new = _Done(), Changes()
+        moves: list[Move] = []
+        cleared: list[ClearedPath] = []
+        left: list[Left] = []
+        new = Changes()
         likely = {move.package: move.after or "" for move in self.outline(may_ask=True).moves}
         releases.look_up([it for it in likely.items() if is_orderable(ECOSYSTEM, it[1])])
         for package, places in self.declared():
@@ -89,15 +92,15 @@ class TextBump:
                 # At the places of the texts as they were: those are read once for all packages.
                 new.add(changes(self.texts, package, bump.targets, hashes))
             except RecipeError as error:
-                done.left.append(self._left(package, places, error))
+                left.append(self._left(package, places, error))
             else:
-                done.moves += _moves(bump, bump.version)
-                done.cleared += _cleared(self.advisory, bump)
+                moves += _moves(bump, bump.version)
+                cleared += _cleared(self.advisory, bump)
         return ProjectFix(
-            texts=new.made(self.texts),
-            moves=tuple(done.moves),
-            left=tuple(done.left),
-            cleared=tuple(done.cleared),
+            new.made(self.texts),
+            tuple(moves),
+            tuple(left),
+            cleared=tuple(cleared),
             notes=tuple(releases.notes),
         )
 
@@ -113,7 +116,7 @@ class TextBump:
         except RecipeError:
             return places  # the lock's own project says why
         return tuple(
-            replace(place, decided=True) if place.is_range and _admits(place, chosen) else place
+            replace(place, decided=True) if place.is_range and place.admits(chosen) else place
             for place in places
         )
 
@@ -125,26 +128,11 @@ class TextBump:
         tried = Tried()
         tried.no(LadderStep.DIRECT_BUMP, error)
         affected = affected_places(self.advisory, places, package)
+        held = [place.current for place in affected if place.current]
+        where = affected[0].path if affected else self.path
         return left_behind(
-            self.advisory,
-            ECOSYSTEM,
-            package=package,
-            versions=[place.current for place in affected if place.current],
-            manifest=affected[0].path if affected else self.path,
-            error=error,
-            tried=tried,
+            self.advisory, ECOSYSTEM, package, held, manifest=where, error=error, tried=tried
         )
-
-
-def _admits(place: Place, version: str) -> bool:
-    return place.asked is not None and place.asked.admits(version)
-
-
-@dataclass
-class _Done:
-    moves: list[Move] = field(default_factory=list)
-    cleared: list[ClearedPath] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
 
 
 def _moves(bump: Bump, after: str) -> Iterator[Move]:

@@ -16,13 +16,13 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of, resolver_failed
-from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
+from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import constraints_file, loosened, wanted
 from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
+from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
-    Position,
     Reached,
     ResultRules,
     Strategy,
@@ -35,9 +35,6 @@ from fallback_tier.errors import RecipeError
 
 #: Rounds of one search: each adds the lower bound of a package that the last tree still held affected.
 MAX_ROUNDS = 8
-
-#: The texts so far, and the tree that they resolve to.
-State = Position[Mapping[str, str]]
 
 _Strategy = Strategy[Mapping[str, str]]
 _Reached = Reached[Mapping[str, str]]
@@ -178,7 +175,10 @@ class Search:
         for _ in range(MAX_ROUNDS):
             trial = loosened(asked, floors, held, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
-            found = self._resolve_lowest(trial, bad)
+            try:
+                found = self.uv.resolve(self.path, trial, "--resolution=lowest-direct")
+            except RecipeError as error:
+                raise self._named(error, bad) from None
             again = [
                 node
                 for node in found.affected(self.releases.advisory, ECOSYSTEM)
@@ -192,12 +192,6 @@ class Search:
             f"No clear tree of {self.path} was found in {MAX_ROUNDS} rounds.",
             next_step="Resolve it by hand with uv.",
         )
-
-    def _resolve_lowest(self, trial: Wanted, bad: dict[str, Node]) -> DependencyTree:
-        try:
-            return self.uv.resolve(self.path, trial, "--resolution=lowest-direct")
-        except RecipeError as error:
-            raise self._named(error, bad) from None
 
     def _named(self, error: RecipeError, bad: dict[str, Node]) -> RecipeError:
         """The constraint and the parent that uv's own words name; else uv's words."""

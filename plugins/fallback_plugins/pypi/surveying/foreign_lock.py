@@ -13,7 +13,7 @@ from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_array
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.shared.ladder import ProjectFix, left_behind
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Left, Outline
@@ -34,10 +34,9 @@ class ForeignLock:
 
     @property
     def manifests(self) -> frozenset[str]:
-        """A pdm.lock speaks for the pyproject.toml beside it; a pylock.toml is an export of any."""
-        if kind_of(self.path) is not Kind.PDM_LOCK:
-            return frozenset({self.path})
-        return frozenset({self.path, str(PurePosixPath(self.path).with_name("pyproject.toml"))})
+        """The lock, and the manifests beside it that it speaks for; a pylock.toml is an export of any."""
+        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
+        return frozenset({self.path, *map(str, beside)})
 
     def outline(self, advisory: Advisory) -> Outline:
         """What of it is affected. Raises RecipeError, RepositoryError."""
@@ -56,7 +55,10 @@ class ForeignLock:
 
     @property
     def _step(self) -> LockStep:
-        document = parse_toml(self.path, self.repo.read_text(self.path))
+        text = self.repo.read_text(self.path)
+        if not text.strip():
+            raise empty_lock(self.path)
+        document = parse_toml(self.path, text)
         held: dict[str, list[str]] = {}
         for table in tables(document.get("package")):
             name, version = str(table.get("name", "")), str(table.get("version", ""))
@@ -78,44 +80,12 @@ class ForeignLock:
                 if is_affected(advisory, ECOSYSTEM, package, version)
             ]
             if held and kind in _WRITERS:
-                yield left_behind(
-                    advisory,
-                    ECOSYSTEM,
-                    package=package,
-                    versions=held,
-                    manifest=self.path,
-                    error=unsupported(
-                        f"{self.path} holds {package} {', '.join(held)}, but only"
-                        f" {_WRITERS[kind]} writes it."
-                    ),
-                    tried=Tried(),
+                who, versions = _WRITERS[kind], ", ".join(held)
+                error = unsupported(
+                    f"{self.path} holds {package} {versions}, but only {who} writes it."
                 )
-
-
-@dataclass(frozen=True)
-class EmptyLock:
-    """A lock with nothing in it, as a Project that can't be read: it answers nothing that is asked."""
-
-    repo: RepoContext
-    path: str
-
-    @property
-    def manifests(self) -> frozenset[str]:
-        """The manifest beside it, for which it would speak."""
-        beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
-        return frozenset({self.path, *map(str, beside)})
-
-    def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002 (whatever it is about)
-        """Raises RecipeError."""
-        raise empty_lock(self.path)
-
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:  # noqa: ARG002 (as above)
-        """Raises RecipeError."""
-        raise empty_lock(self.path)
-
-    def doubt(self) -> RecipeError | None:
-        """That it is empty is said before."""
-        return None
+                place = self.path
+                yield left_behind(advisory, ECOSYSTEM, package, held, manifest=place, error=error)
 
 
 def is_empty_lock(repo: RepoContext, path: str) -> bool:

@@ -75,6 +75,10 @@ class Place:
         """Is ``current`` no version that is locked or pinned, but what is asked for at least?"""
         return self.asked is not None and self.asked.pin is None
 
+    def admits(self, version: str) -> bool:
+        """Would what it asks for accept the version?"""
+        return self.asked is not None and self.asked.admits(version)
+
 
 def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tuple[Place, ...]:
     """Every place that holds the package, by path.

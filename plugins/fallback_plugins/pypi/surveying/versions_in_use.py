@@ -56,7 +56,7 @@ def places_in_use(
         ]
         chosen += (installed or {}).get(_project(place), ())
         chosen += _compiled(repo, place, places)
-        return any(place.asked is not None and place.asked.admits(it) for it in chosen if it)
+        return any(place.admits(it) for it in chosen if it)
 
     return tuple(place for place in places if not place.is_range or not is_chosen(place))
 

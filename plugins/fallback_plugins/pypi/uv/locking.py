@@ -28,7 +28,7 @@ from fallback_plugins.pypi.resolving.resolver import (
     uv_lock,
 )
 from fallback_plugins.pypi.strategies import lock_edit
-from fallback_plugins.pypi.strategies.lock_edit import State, highest_of
+from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import blocked
@@ -125,7 +125,7 @@ class UvLocking:
         return {
             name: version
             for name in floors
-            if (version := highest_of(lowest, name)) is not None
+            if (version := lowest.highest(ECOSYSTEM, name)) is not None
             and _is_lower(version, [one.version for one in after.of(name)])
             and not is_affected(self._advisory, ECOSYSTEM, name, version)
         }

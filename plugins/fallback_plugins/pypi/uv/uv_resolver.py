@@ -20,11 +20,11 @@ from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import (
     State,
     admits,
-    highest_of,
     not_admitting,
     strategy,
 )
 from fallback_plugins.pypi.strategies.locked_project import LockedProject, LockResolver
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.locking import UvLocking
 from fallback_plugins.pypi.uv.overrides import with_override
 from fallback_plugins.shared.bumping import unsupported
@@ -136,7 +136,7 @@ class UvResolver(LockResolver[LockedProject]):
 
     def _overridden(self, state: State, package: str, target: str) -> State:
         """``override-dependencies``: the version against a parent's word, within the same major."""
-        held = highest_of(state.tree, package) or target
+        held = state.tree.highest(ECOSYSTEM, package) or target
         if Version(held).major != Version(target).major:
             raise RecipeError(
                 RefusalReason.BLOCKED_BY_CONSTRAINT,
@@ -226,7 +226,7 @@ def _with_room(
     """
     freed = dict(manifests)
     for path, name, string in lock_edit.asked_for(manifests):
-        held = highest_of(tree, name)
+        held = tree.highest(ECOSYSTEM, name)
         if name in but_for or held is None or string.declaration.refusal is not None:
             continue
         try:
@@ -242,7 +242,7 @@ def _followers(manifests: Mapping[str, str], after: DependencyTree) -> dict[str,
     """What a tree has in versions that the manifests do not admit, by name."""
     found = {}
     for _, name, _ in lock_edit.asked_for(manifests):
-        version = highest_of(after, name)
+        version = after.highest(ECOSYSTEM, name)
         if version is not None and not_admitting(manifests, name, version):
             found[name] = version
     return found

@@ -95,7 +95,12 @@ class BaseRuns:
 
     def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
         """Kept ones first, until they are enough: at most BASE_RUNS. Raises what the run raises."""
-        while not self._ended and len(self.made) < BASE_RUNS and not enough(self.made):
+        while (
+            self.absent is None
+            and self.late is None
+            and len(self.made) < BASE_RUNS
+            and not enough(self.made)
+        ):
             base = run_at_base(self._context, self._run)
             if isinstance(base, NotInstalled):
                 self.absent = base
@@ -106,10 +111,6 @@ class BaseRuns:
                 made = TypeAdapter(list[BaseRun]).dump_python(self.made, mode="json")
                 keep(self._place, made)
         return self.made
-
-    @property
-    def _ended(self) -> bool:
-        return self.absent is not None or self.late is not None
 
 
 def digest_of(run: SuiteRun) -> str:

@@ -8,11 +8,12 @@ and never in as many runs of the base commit as tell flaky tests from sound ones
 from collections.abc import Callable, Iterable, Sequence
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
-from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, Run
+from fallback_plugins.shared.gates.base_runs import BaseRun
 from fallback_plugins.shared.gates.gating import failed
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun
+from fallback_plugins.shared.gates.suite_verdict import Suite
 from fallback_plugins.shared.installed import NotInstalled
-from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateVerdict
 
 #: The act of a run whose report is gone, cut or forged: what else it did is not known.
 DAMAGED: Act = "damage"
@@ -35,29 +36,24 @@ _NAMED, _MAX_CHARS = 5, 80
 
 
 def judge_acts(
-    verdict: GateVerdict,
-    context: GateContext,
-    base: BaseRuns,
-    run: Run,
-    ours: SuiteRun,
-    alike: Callable[[], bool],
+    verdict: GateVerdict, suite: Suite, ours: SuiteRun, alike: Callable[[], bool]
 ) -> GateVerdict:
     """The tests' verdict, with what is new in what they did; failed where that had to be declared.
 
     ``alike``: is the same installed as at the base commit? Else another release may be the reason, and what
-    is new is only named. Raises what ``run`` raises.
+    is new is only named. Raises what the suite's ``run`` raises.
     """
     did = ours.acts
     if did is None or verdict.status is GateStatus.FAILED:
         return verdict
-    new = _new(did, base.until(lambda runs: not _new(did, runs)))
+    new = _new(did, suite.base.until(lambda runs: not _new(did, runs)))
     if not new:
         return verdict
-    plan = context.application.plan
+    plan = suite.context.application.plan
     declared = frozenset(plan.capabilities if plan else ())
     asked = [act for act in new if _KINDS[_kind(act)][1] not in {None, *declared}]
     if asked and alike():
-        asked = _again(asked, context, run)
+        asked = _again(asked, suite)
         if asked:
             return _undeclared(verdict, asked, new)
     message = "\n".join(["", "New with the patch, seen while the tests ran:", *map(in_words, new)])
@@ -77,10 +73,9 @@ def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
     return sorted(did.difference(*before)) if before else []
 
 
-def _again(asked: Iterable[Act], context: GateContext, run: Run) -> list[Act]:
+def _again(asked: Iterable[Act], suite: Suite) -> list[Act]:
     """Those that a second run with the patch does too."""
-    with context.worktree.fresh(patched=True) as tree:
-        again = run(context.repo.laid_out(tree))
+    again = suite.again()
     did = None if isinstance(again, NotInstalled) else again.acts
     return [act for act in asked if did is None or act in did]
 

@@ -40,8 +40,7 @@ def judge_tests(
     """
     base = BaseRuns(context, gate, folder, run, on)
     context = replace(context, timeout_s=patience(context.timeout_s, base.until(bool)))
-    run = run if within is None else within(context)
-    suite = Suite(gate, context, base, run)
+    suite = Suite(gate, context, base, run if within is None else within(context))
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
     ours = suite.again()
     if isinstance(ours, NotInstalled):
@@ -52,7 +51,7 @@ def judge_tests(
     verdict = suite.judge(ours)
     if verdict.status is GateStatus.FAILED:
         verdict = _ask_again(suite, ours, verdict, alone)
-    verdict = judge_acts(verdict, context, base, run, ours, alike)
+    verdict = judge_acts(verdict, suite, ours, alike)
     if not ours.installed:
         return verdict
     return verdict.model_copy(update={"detail": f"{verdict.detail}; {ours.installed}"})

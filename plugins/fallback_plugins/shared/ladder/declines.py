@@ -56,14 +56,14 @@ class Tried:
 def left_behind(
     advisory: Advisory,
     ecosystem: str,
-    *,
     package: str,
     versions: Iterable[str],
+    *,
     manifest: str,
     error: RecipeError,
-    tried: Tried,
+    tried: Tried | None = None,
 ) -> Left:
-    """What no step could fix, with the steps that were tried."""
+    """What no step could fix, with the steps that were tried; None: no step was."""
     ids = {
         found: None
         for version in versions
@@ -76,7 +76,7 @@ def left_behind(
         reason=error.reason,
         sentence=error.problem,
         next_step=error.next_step,
-        declined=tried.declined,
+        declined=tried.declined if tried else (),
     )
 
 

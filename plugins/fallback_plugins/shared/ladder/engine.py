@@ -171,18 +171,14 @@ class Resolution(Generic[FilesT]):
         versions: dict[str, dict[str, None]] = {}
         for node in self._judge.affected(self.at.tree):
             versions.setdefault(node.name, {})[node.version] = None
-        return tuple(
-            left_behind(
-                self._judge.advisory,
-                self._judge.ecosystem,
-                package=name,
-                versions=self._sorted(held),
-                manifest=manifest,
-                error=self.tried(name).refusal,
-                tried=self.tried(name),
-            )
-            for name, held in versions.items()
-        )
+        found = []
+        rules = self._judge.advisory, self._judge.ecosystem
+        for name, held in versions.items():
+            tried, affected = self.tried(name), self._sorted(held)
+            error = tried.refusal
+            left = left_behind(*rules, name, affected, manifest=manifest, error=error, tried=tried)
+            found.append(left)
+        return tuple(found)
 
     def _move(
         self, manifest: str, package: str, versions: Sequence[str], after: str | None

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_major_step
 
 #: Installed copies that may change before another way is looked for: what a reviewer looks through at once.
@@ -57,12 +56,7 @@ def major_steps(
     }
     found = []
     for name in sorted(asked):
-        old, new = (_highest(ecosystem, tree, name) for tree in (before, after))
+        old, new = (tree.highest(ecosystem, name) for tree in (before, after))
         if old and new and is_major_step(ecosystem, old, new):
             found.append((name, old, new))
     return tuple(found)
-
-
-def _highest(ecosystem: str, tree: DependencyTree, name: str) -> str | None:
-    versions = (node.version for node in tree.of(name))
-    return max(versions, key=lambda version: sort_key(ecosystem, version), default=None)

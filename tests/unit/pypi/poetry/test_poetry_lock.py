@@ -111,7 +111,7 @@ def test_the_oldest_format_keeps_its_files_at_the_end() -> None:
     )
     files = (ReleaseFile("leaf-1.1.tar.gz", "sha256:3"), ReleaseFile("Leaf-1.1.whl", "sha256:2"))
     new = with_release(
-        PoetryLock("poetry.lock", _OLD_FORMAT), "leaf", Release("leaf", "1.1", files), metadata
+        PoetryLock("poetry.lock", _OLD_FORMAT), Release("leaf", "1.1", files), metadata
     )
     wanted = (
         _OLD_FORMAT.replace('version = "1.0"', 'version = "1.1"', 1)
@@ -135,7 +135,7 @@ def test_conditions_are_written_without_parentheses_that_say_nothing() -> None:
         "Requires-Dist: z ; os_name == 'x' and (os_name == 'y' or os_name == 'z') and extra == 'a_b'\n\n"
     )
     lock = PoetryLock("poetry.lock", text)
-    new = with_release(lock, "leaf", Release("leaf", "1.1", ()), metadata, {"a-b"})
+    new = with_release(lock, Release("leaf", "1.1", ()), metadata, {"a-b"})
     entry = tomllib.loads(new.text)["package"][0]
     assert entry["extras"] == {
         "a-b": [
