@@ -9,12 +9,11 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.gates.drift import InstalledByName, asking, both_trees, differing
 from fallback_plugins.pypi.gates.touched import ASIDE
-from fallback_plugins.pypi.installing.declared import declared
+from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.shared.gates.gating import in_folder
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -61,7 +60,8 @@ def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tu
     """
     sources = declared(repo, folder, changed)
     own = [line for source in sources if not source.pinned for line in source.lines]
-    found = [*_in_tables(repo, folder), *own, *_in_uv_lock(repo, folder)]
+    project = ProjectFiles(repo, folder)
+    found = [*_in_tables(project), *own, *_in_uv_lock(project)]
     lines = found or [line for source in sources for line in source.lines]
     named = (match[1] for line in lines if (match := _NAME.match(line)))
     return tuple(dict.fromkeys(map(canonicalize_name, named)))
@@ -115,24 +115,15 @@ def _needing(installed: InstalledByName, moved: set[str]) -> set[str]:
     return found
 
 
-def _in_tables(repo: RepoContext, folder: str) -> Iterator[str]:
+def _in_tables(project: ProjectFiles) -> Iterator[str]:
     """Poetry's tables and a Pipfile's: beside a lock nobody installs from them."""
     for name, entries in (("pyproject.toml", poetry_entries), ("Pipfile", pipfile_entries)):
-        if text := _text(repo, folder, name):
-            with suppress(RecipeError):
-                yield from [entry.name for entry in entries(parse_toml(name, text))]
+        with suppress(RecipeError):
+            yield from [it.name for it in entries(parse_toml(name, project.text(name)))]
 
 
-def _in_uv_lock(repo: RepoContext, folder: str) -> list[str]:
+def _in_uv_lock(project: ProjectFiles) -> list[str]:
     """What the project and its workspace's members ask for."""
     with suppress(RecipeError):
-        if text := _text(repo, folder, "uv.lock"):
-            return sorted(read_tree("uv.lock", text).asked)
+        return sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
     return []
-
-
-def _text(repo: RepoContext, folder: str, name: str) -> str:
-    with suppress(RepositoryError):
-        if repo.has(path := in_folder(folder, name)):
-            return repo.read_text(path)
-    return ""

@@ -36,9 +36,8 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
         return gating.beside_another_setting(verdict, otherwise)
     if not (messages := drifted(ours, base)):
         return verdict
-    more = f" and {len(messages) - _NAMED} more" if len(messages) > _NAMED else ""
     what = f"{verdict.detail}; and other releases are installed than at the base"
-    what += f" commit, which the patch does not move: {', '.join(messages[:_NAMED])}{more}"
+    what += f" commit, which the patch does not move: {gating.some_of(messages, _NAMED)}"
     return gating.undecided(verdict.gate, what, verdict.log)
 
 

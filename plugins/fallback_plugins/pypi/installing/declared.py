@@ -59,7 +59,7 @@ def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tup
 
     ``changed``: requirements files that count whatever they are called. A file that can't be read has none.
     """
-    project = _Project(repo, folder, changed)
+    project = ProjectFiles(repo, folder, changed)
     found = [source for read in _READERS for source in _readable(read(project))]
     found = [source for source in found if source.lines or source.left_out]
     return tuple(sorted(found, key=lambda source: source.for_tests))
@@ -83,13 +83,14 @@ def is_itself(line: str) -> bool:
     return _ITSELF.match(line.strip()) is not None
 
 
-class _Project:
+class ProjectFiles:
     """One folder's files."""
 
-    def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str]) -> None:
+    def __init__(self, repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> None:
         self.repo, self.folder, self.changed = repo, folder, changed
 
     def text(self, name: str) -> str:
+        """A file's text; empty where there is none that can be read."""
         path = in_folder(self.folder, name)
         return self.read(path) if self.repo.has(path) else ""
 
@@ -102,10 +103,12 @@ class _Project:
 
     @property
     def pyproject(self) -> Mapping[str, Any]:
+        """Its pyproject.toml. Raises RecipeError."""
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
 
     @property
     def setup_cfg(self) -> ConfigParser:
+        """Its setup.cfg, as far as it can be read."""
         return parsed(self.text("setup.cfg"))
 
     @property
@@ -131,7 +134,7 @@ def _readable(sources: Iterator[Source]) -> Iterator[Source]:
         return
 
 
-def _locks(project: _Project) -> Iterator[Source]:
+def _locks(project: ProjectFiles) -> Iterator[Source]:
     for name in ("poetry.lock", "pdm.lock"):
         pins = {
             package: f"{package}=={version}"
@@ -149,7 +152,7 @@ def _locks(project: _Project) -> Iterator[Source]:
             )
 
 
-def _metadata(project: _Project) -> Iterator[Source]:
+def _metadata(project: ProjectFiles) -> Iterator[Source]:
     document = project.pyproject
     own = table_of(document, "project")
     option = ("-r", "pyproject.toml")
@@ -168,7 +171,7 @@ def _metadata(project: _Project) -> Iterator[Source]:
         yield _source("Pipfile", (entry.requirement for entry in pipfile))
 
 
-def _setup_files(project: _Project) -> Iterator[Source]:
+def _setup_files(project: ProjectFiles) -> Iterator[Source]:
     options = dict(items(project.setup_cfg, "options"))
     yield _source("setup.cfg", lines_of(options.get("install_requires")))
     tests = lines_of(options.get("tests_require"))
@@ -178,7 +181,7 @@ def _setup_files(project: _Project) -> Iterator[Source]:
     yield _source("setup.py, tests_require", texts(reported.get("tests_require")), for_tests=True)
 
 
-def _extras(project: _Project) -> Iterator[Source]:
+def _extras(project: ProjectFiles) -> Iterator[Source]:
     extras = project.extras
     readable = table_of(project.pyproject, "project", "optional-dependencies")
     for name in sorted(TEST_GROUPS & extras.keys()):
@@ -187,7 +190,7 @@ def _extras(project: _Project) -> Iterator[Source]:
         yield _source(f"extra {name}", lines, for_tests=True, option=option)
 
 
-def _hatch(project: _Project) -> Iterator[Source]:
+def _hatch(project: ProjectFiles) -> Iterator[Source]:
     """hatch's environments for tests: what they add, and the extras that they take."""
     environments = table_of(project.pyproject, "tool", "hatch", "envs")
     for name in sorted((TEST_GROUPS | {"default", "hatch-test"}) & environments.keys()):
@@ -199,7 +202,7 @@ def _hatch(project: _Project) -> Iterator[Source]:
         yield _source(f"pyproject.toml, hatch environment {name}", plain, for_tests=True)
 
 
-def _requirements(project: _Project) -> Iterator[Source]:
+def _requirements(project: ProjectFiles) -> Iterator[Source]:
     for path in project.repo.tracked_files:
         if not is_wanted(path, project.folder, project.changed):
             continue
@@ -212,7 +215,7 @@ def _requirements(project: _Project) -> Iterator[Source]:
         yield _source(path, lines, for_tests=not runtime, option=option)
 
 
-def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str]:
+def _requirement_lines(project: ProjectFiles, path: str, depth: int) -> Iterator[str]:
     """A file's requirements, with those of the files that it includes."""
     text = project.read(path)
     for line in logical_lines(text):
@@ -231,7 +234,7 @@ def _requirement_lines(project: _Project, path: str, depth: int) -> Iterator[str
             yield f"-r {other}"  # left out, by name
 
 
-def _tox(project: _Project) -> Iterator[Source]:
+def _tox(project: ProjectFiles) -> Iterator[Source]:
     parser = parsed(project.text("tox.ini"))
     plain = lines_of(dict(items(parser, "testenv")).get("deps"))
     # A condition (``py311: name``) and what tox fills in are tox's own words.

@@ -91,11 +91,10 @@ class PipfileLock:
     def held(self) -> Mapping[str, Sequence[str]]:
         """Every entry's versions, by canonical name; none of what comes from elsewhere than an index."""
         found: dict[str, list[str]] = {}
-        for _, entries in self._sections():
-            for name, entry in entries.items():
-                versions = found.setdefault(canonicalize_name(name), [])
-                if isinstance(entry, dict) and isinstance(entry.get("version"), str):
-                    versions.append(entry["version"].lstrip("="))
+        for _, name, entry in self._entries():
+            versions = found.setdefault(canonicalize_name(name), [])
+            if isinstance(entry.get("version"), str):
+                versions.append(entry["version"].lstrip("="))
         return found
 
     def is_of(self, path: str, pipfile: str) -> bool:
@@ -107,16 +106,11 @@ class PipfileLock:
     ) -> "PipfileLock":
         """The lock with a package at another version, in every section that has it. Raises RecipeError."""
         document = deepcopy(dict(self.document))
-        for section, entries in self._sections():
-            for key, entry in entries.items():
-                if (
-                    canonicalize_name(key) == name
-                    and isinstance(entry, dict)
-                    and "version" in entry
-                ):
-                    new = {**entry, "version": f"=={version}", "hashes": sorted(hashes)}
-                    new |= _marker(entry, requires_python)
-                    document[section][key] = {field: new[field] for field in entry} | new
+        for section, key, entry in self._entries():
+            if canonicalize_name(key) == name and "version" in entry:
+                new = {**entry, "version": f"=={version}", "hashes": sorted(hashes)}
+                new |= _marker(entry, requires_python)
+                document[section][key] = {field: new[field] for field in entry} | new
         return self._written(document)
 
     def with_entry(
@@ -196,27 +190,23 @@ class PipfileLock:
                 return PipfileLock(self.path, mark + write(document) + last)
         raise unsupported(f"{self.path} is not written as pipenv writes it.")
 
-    def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Section, name and table of every entry; an entry that is no table has an empty one."""
         for section, entries in self.document.items():
             if section != _META and isinstance(entries, dict):
-                yield section, entries
+                for name, entry in entries.items():
+                    yield section, name, entry if isinstance(entry, dict) else {}
 
     def _pins(self) -> Iterator[Pin]:
-        for section, entries in self._sections():
-            for name, entry in entries.items():
-                version = entry.get("version") if isinstance(entry, dict) else None
-                if not isinstance(version, str):
-                    continue
+        for section, name, entry in self._entries():
+            version = entry.get("version")
+            if isinstance(version, str):
                 extras = ",".join(entry.get("extras", ()))
                 marker = entry.get("markers", "")
                 line = name + (f"[{extras}]" if extras else "") + version
-                yield Pin(
-                    canonicalize_name(name),
-                    version.lstrip("="),
-                    line + (f" ; {marker}" if marker else ""),
-                    section,
-                    entry.get("index"),
-                )
+                line += f" ; {marker}" if marker else ""
+                pinned = version.lstrip("=")
+                yield Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
 
 
 def _json(indent: int | str, ending: str, content: Mapping[str, Any], *, ascii_only: bool) -> str:

@@ -119,10 +119,8 @@ class _Resolver(EditResolver[PipenvProject]):
         moved = {package: self._target(state, package)}
         while True:
             check_raises(texts, moved, may_raise)
-            blame = self._clash(lock, moved)
-            if blame is None:
+            if not self._widen(lock, moved):
                 break
-            self._add_parent(lock, moved, *blame)
         python = lock.python or _SOME_PYTHON
         for name, version in moved.items():
             texts = {**texts, **lock_edit.raised(texts, name, version)}
@@ -159,31 +157,26 @@ class _Resolver(EditResolver[PipenvProject]):
             lock = lock.with_entry(name, pin.release.version, hashes, python_of, pin.sections)
         return lock
 
-    def _clash(
-        self, lock: PipfileLock, moved: Mapping[str, str]
-    ) -> tuple[str, str, RecipeError] | None:
-        """Who stands in the way of the new pins, by uv's word, and by which constraint; None: nobody.
+    def _widen(self, lock: PipfileLock, moved: dict[str, str]) -> bool:
+        """Move one more pin, if it stands in the way of the new ones by uv's word; False: none does.
 
-        Raises RecipeError: uv blames nobody.
+        Raises RecipeError: uv blames none, or that one can't move.
         """
         before = self._held_together
         self._gains = False
         if before is None:
-            return None
+            return False
         try:
             after = self._resolved(lock, moved)
         except RecipeError as error:
             for name in moved:
                 blame = blocker_of(error, name)
                 if blame:
-                    spec = blame[1]
-                    refusal = blocked(
-                        name, moved[name], parent=blame[0], spec=spec, where=lock.path
-                    )
-                    return blame[0], name, refusal
+                    self._add_parent(lock, moved, name, blame)
+                    return True
             raise
         self._gains = bool(after.keys() - before)
-        return None
+        return False
 
     @cached_property
     def _held_together(self) -> frozenset[str] | None:
@@ -211,13 +204,10 @@ class _Resolver(EditResolver[PipenvProject]):
         ]
 
     def _add_parent(
-        self,
-        lock: PipfileLock,
-        moved: dict[str, str],
-        parent: str,
-        name: str,
-        refusal: RecipeError,
+        self, lock: PipfileLock, moved: dict[str, str], name: str, blame: tuple[str, str]
     ) -> None:
+        parent, spec = blame
+        refusal = blocked(name, moved[name], parent=parent, spec=spec, where=lock.path)
         held = next((pin.version for pin in lock.pins if pin.name == parent), None)
         if held is None or parent in moved or len(moved) >= MAX_MOVED:
             raise refusal

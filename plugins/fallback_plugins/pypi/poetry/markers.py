@@ -33,7 +33,6 @@ _COMPARED = re.compile(
     r"""(?P<name>[a-z_]+) (?:not in|in|[<>=!~]+) "(?P<value>[^"]*)"|"""
     r""""(?P<part>[^"]*)" (?:not in|in|[<>=!~]+) (?P<whole>[a-z_]+)"""
 )
-_PYTHON = frozenset({"python_version", "python_full_version"})
 #: Variables that are compared as versions: an environment without a value has a version all the same.
 _VERSIONS = frozenset({"platform_release", "platform_version", "implementation_version"})
 _EXTRA = re.compile(r"""^extra == ["'][^"']*["']$""")

@@ -24,7 +24,6 @@ from fallback_plugins.pypi.resolving.resolver import (
     requirement_line,
     resolver_failed,
     run_uv,
-    yanked_in,
 )
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
@@ -67,7 +66,6 @@ class Release:
     name: str
     version: str
     files: tuple[ReleaseFile, ...]
-    yanked: bool = False
 
 
 class PackageIndex:
@@ -81,17 +79,14 @@ class PackageIndex:
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
-        tables, output = self._resolve(Wanted((package + specifier,)), python, alone=package)
-        for table in tables:
+        for table in self._resolve(Wanted((package + specifier,)), python, alone=package):
             if table["name"] == canonicalize_name(package):
-                version = table["version"]
-                yanked = (table["name"], version) in yanked_in(output)
-                return Release(table["name"], version, tuple(_files(table)), yanked)
+                return Release(table["name"], table["version"], tuple(_files(table)))
         raise resolver_failed(f"uv locked no {package}{specifier}.")
 
     def lowest_with(self, wanted: str, constraint: str, python: str) -> dict[str, str]:
         """The versions that uv takes where ``wanted`` is as low as ``constraint`` lets it be."""
-        tables, _ = self._resolve(Wanted((wanted,), (constraint,)), python)
+        tables = self._resolve(Wanted((wanted,), (constraint,)), python)
         found = {table["name"]: table["version"] for table in tables}
         if canonicalize_name(Requirement(wanted).name) not in found:
             raise resolver_failed(
@@ -115,13 +110,13 @@ class PackageIndex:
         nowhere = tuple(f"{name}; python_version < '0'" for name in without)
         wanted = Wanted(tuple(requirements), tuple(constraints), nowhere)
         highest = ("--resolution=highest", "--fork-strategy=fewest")
-        tables, _ = self._resolve(wanted, python, options=highest)
+        tables = self._resolve(wanted, python, options=highest)
         names = [table["name"] for table in tables]
         return {it["name"]: it["version"] for it in tables if names.count(it["name"]) == 1}
 
     def resolved(self, requirements: Sequence[str], python: str) -> dict[str, str]:
         """The versions that a set of requirements becomes, for every platform."""
-        tables, _ = self._resolve(Wanted(tuple(requirements)), python)
+        tables = self._resolve(Wanted(tuple(requirements)), python)
         return {table["name"]: table["version"] for table in tables}
 
     def _resolve(
@@ -131,9 +126,8 @@ class PackageIndex:
         *,
         alone: str | None = None,
         options: Sequence[str] = ("--resolution=lowest-direct",),
-    ) -> tuple[Sequence[Mapping[str, Any]], str]:
-        """The packages of a scratch lock, and what uv said. ``alone``: the one package, without what it
-        requires."""
+    ) -> Sequence[Mapping[str, Any]]:
+        """The packages of a scratch lock. ``alone``: the one package, without what it requires."""
         requirements = [requirement_line(it) for it in wanted.requirements]
         constraints = [requirement_line(it) for it in wanted.constraints]
         overrides = [requirement_line(it) for it in wanted.overrides]
@@ -166,7 +160,8 @@ class PackageIndex:
                     f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {message}.", result.output
                 )
             lock = parse_toml("uv.lock", (root / "uv.lock").read_bytes().decode())
-            return lock.get("package", ()), result.output
+            packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
+            return packages
 
     def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
         """A release with every file that supports a Python which the package itself supports.

@@ -90,11 +90,8 @@ def of_own_code(
     except (RecipeError, RepositoryError) as error:
         return skipped(gate, f"{what}; which copies of it are here is unknown: {error.problem}")
     if held:
-        message = ", ".join(
-            f"{place} ({version})" for place, version in list(held.items())[:_NAMED]
-        )
-        more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
-        what += f"; not a part of it, and not changed: {message}{more}"
+        places = [f"{place} ({version})" for place, version in held.items()]
+        what += f"; not a part of it, and not changed: {some_of(places, _NAMED)}"
     return skipped(gate, what)
 
 
@@ -192,6 +189,12 @@ def in_short(output: str) -> str:
     return " ".join(output.split())[-_QUOTED_CHARS:]
 
 
+def some_of(names: Sequence[str], most: int) -> str:
+    """So many names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def content_key(*parts: object) -> str:
     """A file name for what these parts decide."""
     return sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
@@ -219,9 +222,8 @@ def check_reachable(
     if result.timed_out or _UNREACHABLE.search(result.output):
         where = ", ".join(sorted(unreached(result.output)))
         names = [*dict.fromkeys(asked())]
-        more = f" and {len(names) - _ASKED} more" if len(names) > _ASKED else ""
         what = f" {where}" if where else ""
-        what += f", asked for {', '.join(names[:_ASKED])}{more}" if names else ""
+        what += f", asked for {some_of(names, _ASKED)}" if names else ""
         raise ToolFailedError(
             f"{tool} could not reach its registry{what}: {in_short(result.output) or 'no answer'}",
             next_step="Check the network, the proxy and the registry settings, and run it again.",

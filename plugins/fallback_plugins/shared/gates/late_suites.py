@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fallback_audit.vocabulary import FailureKind
 from fallback_plugins.shared.gates.base_runs import BaseRun
-from fallback_plugins.shared.gates.gating import failed, passed, skipped, undecided
+from fallback_plugins.shared.gates.gating import failed, passed, skipped, some_of, undecided
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -21,8 +21,7 @@ _NOTHING = Report(frozenset())
 
 def named(names: Sequence[str]) -> str:
     """So many names as a sentence has room for."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return some_of(names, _NAMED)
 
 
 def in_words(run: SuiteRun) -> str:

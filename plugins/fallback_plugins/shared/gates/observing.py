@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
 from fallback_plugins.shared.gates.base_runs import BaseRun
-from fallback_plugins.shared.gates.gating import failed
+from fallback_plugins.shared.gates.gating import failed, some_of
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun
 from fallback_plugins.shared.gates.suite_verdict import Suite
 from fallback_plugins.shared.installed import NotInstalled
@@ -92,8 +92,7 @@ def _undeclared(verdict: GateVerdict, asked: Sequence[Act], new: Sequence[Act]) 
 
 
 def _some(acts: Sequence[Act]) -> str:
-    named = ", ".join(in_words(act)[:_MAX_CHARS] for act in acts[:_NAMED])
-    return named + (f" and {len(acts) - _NAMED} more" if len(acts) > _NAMED else "")
+    return some_of([in_words(act)[:_MAX_CHARS] for act in acts], _NAMED)
 
 
 def _kind(act: Act) -> str:
