@@ -10,7 +10,7 @@ from typing import Any
 from fallback_plugins.npm.clients.registry import is_package_name
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, may_name
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.npm.surveying.projects import members_of_root
 from fallback_plugins.shared.identity import (
     ASIDE,
@@ -102,9 +102,8 @@ def source_links(package: str, clients: ClientRunner) -> tuple[str, ...]:
 
 def _asks_for_itself(manifest: Mapping[str, Any], name: str) -> bool:
     for section in _AT_RUN_TIME:
-        asked = manifest.get(section)
-        spec = asked.get(name) if isinstance(asked, dict) else None
-        if isinstance(spec, str) and not _FROM_ELSEWHERE.match(spec):
+        spec = dict(entries(manifest.get(section))).get(name)
+        if spec is not None and not _FROM_ELSEWHERE.match(spec):
             return True
     return False
 

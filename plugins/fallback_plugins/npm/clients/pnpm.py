@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.pnpm_force import (
     OVERRIDES,
@@ -14,13 +13,12 @@ from fallback_plugins.npm.clients.pnpm_force import (
     strings_at,
 )
 from fallback_plugins.npm.clients.pnpm_settings import settings_texts
-from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
 #: The last pnpm of each lock format (its major number). pnpm 6 and older do not run on today's Node.
@@ -50,9 +48,6 @@ PNPM = {
 
 #: Seconds for one run; pnpm asks the registry about every package of the lock.
 PNPM_TIMEOUT_S = 600.0
-
-#: How much of pnpm's own words a refusal repeats.
-_MAX_WORDS = 600
 
 #: pnpm heeds yarn's key, too.
 _RESOLUTIONS = ("resolutions",)
@@ -159,10 +154,7 @@ class PnpmClient:
                 env=_ENVIRONMENT,
             )
             if not result.ok:
-                ending = f"no answer in {PNPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
-                raise _failed(
-                    f"{client.label} could not resolve; {ending}: {_words(result.output)}."
-                )
+                raise unresolved(client, result, PNPM_TIMEOUT_S, _told(result.output))
             made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
         return files.with_lock(_as_found(shape or files.lock_text, made))
 
@@ -194,18 +186,8 @@ def _as_found(before: str, made: str) -> str:
     return _FORMAT_LINE.sub(line.group(), made, count=1) if line else made
 
 
-def _words(output: str) -> str:
-    """pnpm's errors on one line, bounded."""
+def _told(output: str) -> list[str]:
+    """pnpm's errors; where it names none, all that it said."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
     errors = [line for line in lines if "ERR_PNPM" in line or line.startswith("ERR")]
-    return (
-        "; ".join(errors or [line for line in lines if line])[:_MAX_WORDS].strip(" ;.") or "nothing"
-    )
-
-
-def _failed(problem: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        problem,
-        next_step="Resolve it by hand with pnpm, or check that the registry is reachable.",
-    )
+    return errors or [line for line in lines if line]

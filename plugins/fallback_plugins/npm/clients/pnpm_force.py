@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fallback_plugins.npm.client import Files, WantedVersions
-from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import SECTIONS, entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.shared.tree import DependencyTree, Node
 
@@ -98,5 +98,4 @@ def strings_at(manifest: Mapping[str, Any], *keys: str) -> dict[str, str]:
     value: Any = manifest
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {key: spec for key, spec in pairs if isinstance(spec, str)}
+    return dict(entries(value))

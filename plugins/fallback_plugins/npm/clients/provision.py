@@ -10,19 +10,21 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.errors import RecipeError, ToolMissingError
-from fallback_tier.execution import ClientRunner
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import users_folder
 
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0
 
-#: How much of npm's own words a refusal repeats.
+#: How much of npm's own words a refusal repeats, and of a client's that could not resolve.
 _MAX_WORDS = 300
+_MAX_TOLD = 600
 
 #: Files that node may run.
 _CODE = frozenset({".js", ".cjs", ".mjs", ".node"})
@@ -109,6 +111,19 @@ class ClientStore:
             words = " ".join(result.output.replace("npm error", "").split())[:_MAX_WORDS]
             what = f"no answer in {_FETCH_TIMEOUT_S:.0f} s" if result.timed_out else f"npm: {words}"
             raise _missing(client, what)
+
+
+def unresolved(
+    client: PinnedClient, result: CommandResult, timeout_s: float, words: Iterable[str]
+) -> RecipeError:
+    """The typed refusal of a client that could not resolve, with its own words on one line, bounded."""
+    ending = f"no answer in {timeout_s:.0f} s" if result.timed_out else "it said"
+    told = "; ".join(words)[:_MAX_TOLD].strip(" ;.") or "nothing"
+    return RecipeError(
+        RefusalReason.RESOLVER_FAILED,
+        f"{client.label} could not resolve; {ending}: {told}.",
+        next_step=f"Resolve it by hand with {client.name}, or check that the registry is reachable.",
+    )
 
 
 def _check(client: PinnedClient, place: Path) -> None:

@@ -8,9 +8,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
 from fallback_plugins.npm.clients.yarn_project import (
@@ -21,9 +20,8 @@ from fallback_plugins.npm.clients.yarn_project import (
 )
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.jsontext import set_value
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
 YARN = PinnedClient(
@@ -38,9 +36,6 @@ YARN = PinnedClient(
 YARN_TIMEOUT_S = 300.0
 
 _LOCK, _MANIFEST, _RESOLUTIONS = "yarn.lock", "package.json", "resolutions"
-
-#: How much of yarn's own words a refusal repeats.
-_MAX_WORDS = 600
 
 #: Every step of an installation but the first.
 _HOOKS = """const nothing = async () => {};
@@ -92,11 +87,10 @@ class YarnClient:
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
         """The root manifest's ``resolutions`` whose last part is the package."""
         path = files.root_manifest
-        entries = parse_manifest(path, files.manifests[path]).get(_RESOLUTIONS)
         return tuple(
             OverridePlace((_RESOLUTIONS, key), package, spec)
-            for key, spec in (entries.items() if isinstance(entries, dict) else ())
-            if isinstance(spec, str) and resolution_target(key) == package
+            for key, spec in entries(parse_manifest(path, files.manifests[path]).get(_RESOLUTIONS))
+            if resolution_target(key) == package
         )
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
@@ -161,21 +155,11 @@ class YarnClient:
                 env=_ENVIRONMENT,
             )
             if not result.ok:
-                ending = f"no answer in {YARN_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
-                raise _failed(f"{YARN.label} could not resolve; {ending}: {_words(result.output)}.")
+                raise unresolved(YARN, result, YARN_TIMEOUT_S, _told(result.output))
             return parse_yarn_lock((scratch / _LOCK).read_bytes().decode())
 
 
-def _words(output: str) -> str:
-    """Yarn's errors on one line, bounded."""
+def _told(output: str) -> list[str]:
+    """Yarn's errors; where it names none, all that it said."""
     lines = output.splitlines()
-    errors = [line.removeprefix("error ") for line in lines if line.startswith("error ")]
-    return "; ".join(errors or lines)[:_MAX_WORDS].strip(" ;.") or "nothing"
-
-
-def _failed(problem: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        problem,
-        next_step="Resolve it by hand with yarn, or check that the registry is reachable.",
-    )
+    return [it.removeprefix("error ") for it in lines if it.startswith("error ")] or lines

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, real_name, split_pattern
-from fallback_plugins.npm.manifests.manifest import SECTIONS
+from fallback_plugins.npm.manifests.manifest import SECTIONS, entries
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -86,10 +86,8 @@ def plain_range(pattern: str) -> str:
 def asked(manifest: Manifest) -> Iterator[str]:
     """The patterns that a manifest asks for (peers are not installed)."""
     for section in SECTIONS:
-        entries = manifest.get(section)
-        for name, spec in entries.items() if isinstance(entries, dict) else ():
-            if isinstance(spec, str):
-                yield f"{name}@{spec}"
+        for name, spec in entries(manifest.get(section)):
+            yield f"{name}@{spec}"
 
 
 def asked_by(block: Block) -> Iterator[str]:

@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
-from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, entries, parse_manifest
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
@@ -70,9 +70,10 @@ def yarn_tree(files: Files, lock: YarnLock) -> DependencyTree:
         asks = []
         for section in SECTIONS:
             optional = section == "optionalDependencies"
-            asks += [ask(n, spec, optional=optional) for n, spec in _entries(manifest, section)]
+            asks += [ask(n, spec, optional=optional) for n, spec in entries(manifest.get(section))]
         asks += [
-            DependencyEdge(n, spec, None, peer=True) for n, spec in _entries(manifest, PEER_SECTION)
+            DependencyEdge(n, spec, None, peer=True)
+            for n, spec in entries(manifest.get(PEER_SECTION))
         ]
         name, version = manifest.get("name"), manifest.get("version")
         label = name if isinstance(name, str) else path
@@ -83,7 +84,7 @@ def yarn_tree(files: Files, lock: YarnLock) -> DependencyTree:
 def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
     """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
     root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
-    forced = (f"{resolution_target(k)}@{spec}" for k, spec in _entries(root, "resolutions"))
+    forced = (f"{resolution_target(k)}@{spec}" for k, spec in entries(root.get("resolutions")))
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
     return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
 
@@ -116,7 +117,7 @@ def resolution_target(key: str) -> str:
 def _forced(root: Mapping[str, Any], lock: YarnLock) -> dict[str, Block]:
     """What ``resolutions`` put in the place of ranges that no block answers."""
     found = {}
-    for key, spec in _entries(root, "resolutions"):
+    for key, spec in entries(root.get("resolutions")):
         name = resolution_target(key)
         if block := lock.by_pattern.get(f"{name}@{spec}"):
             found[name] = block
@@ -160,9 +161,3 @@ def _workspaces(root: Mapping[str, Any]) -> list[str]:
     declared = root.get("workspaces")
     listed = declared.get("packages") if isinstance(declared, dict) else declared
     return [place for place in listed if isinstance(place, str)] if isinstance(listed, list) else []
-
-
-def _entries(manifest: Mapping[str, Any], section: str) -> list[tuple[str, str]]:
-    entries = manifest.get(section)
-    pairs = entries.items() if isinstance(entries, dict) else ()
-    return [(name, spec) for name, spec in pairs if isinstance(spec, str)]

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fallback_audit.vocabulary import ProofLevel
-from fallback_plugins.npm.gates.beside import beside_base
 from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.gates.imports import ImportsGate
+from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base
 from fallback_plugins.npm.gates.testing import run_tests
-from fallback_plugins.npm.gates.touched import NpmGate
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.locks.lockfile import installed_versions
 from fallback_plugins.npm.manifests.specs import floor

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from fallback_plugins.npm.gates.beside import beside_base
-from fallback_plugins.npm.gates.touched import NpmGate
+from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.shared.gates import gating

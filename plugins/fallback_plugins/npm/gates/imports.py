@@ -9,12 +9,11 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.gates.beside import beside_base
-from fallback_plugins.npm.gates.touched import NpmGate
+from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests import tsconfig
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
-from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import SECTIONS, entries, parse_manifest
 from fallback_plugins.npm.usage import is_source, mentions, requires
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.loading import Loading, Rewriting, judge_loading, limits
@@ -98,11 +97,10 @@ def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:
 
 
 def _in_section(root: str, path: str, facts: Mapping[str, Any], section: str) -> Iterator[_Asked]:
-    entries = facts.get(section)
     folder = str(PurePosixPath(path).parent)
     way = "import" if facts.get("type") == "module" else "require"
-    for name, spec in entries.items() if isinstance(entries, dict) else ():
-        if isinstance(spec, str) and not name.startswith(_TYPES):
+    for name, spec in entries(facts.get(section)):
+        if not name.startswith(_TYPES):
             label = name if folder == root else f"{name} (in {folder})"
             yield _Asked(name, spec, folder, way, label)
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from fallback_plugins.npm.gates.reporting import Reporting, reporting, reporting_part
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.reports import Report, ReportFile, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun, steady_lines
@@ -80,6 +80,4 @@ class _Suite:
 
 
 def _scripts(tree: RepoContext, manifest: str) -> dict[str, str]:
-    scripts = parse_manifest(manifest, tree.read_text(manifest)).get("scripts")
-    named = scripts.items() if isinstance(scripts, dict) else ()
-    return {name: script for name, script in named if isinstance(script, str)}
+    return dict(entries(parse_manifest(manifest, tree.read_text(manifest)).get("scripts")))

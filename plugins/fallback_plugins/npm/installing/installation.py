@@ -20,7 +20,7 @@ from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_plugins.npm.installing.modules_layer import layered
 from fallback_plugins.npm.installing.steps import client_name
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Installed, Level
@@ -76,9 +76,7 @@ class Installation:
         return bool(self._script("build"))
 
     def _script(self, name: str) -> str:
-        scripts = self._facts.get("scripts")
-        script = scripts.get(name) if isinstance(scripts, dict) else None
-        return script.strip() if isinstance(script, str) else ""
+        return dict(entries(self._facts.get("scripts"))).get(name, "").strip()
 
     def install(self) -> Installed:
         """Install it, once for these manifests: as much of it as can be had.

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
 
@@ -83,9 +83,8 @@ def _local(text: str) -> Iterator[tuple[str, str]]:
     except RecipeError:  # a fixture's
         return
     for section in MEMBER_SECTIONS:
-        entries = facts.get(section)
-        for name, spec in entries.items() if isinstance(entries, dict) else ():
-            if isinstance(spec, str) and spec.startswith(_LOCAL):
+        for name, spec in entries(facts.get(section)):
+            if spec.startswith(_LOCAL):
                 yield name, spec.partition(":")[2]
 
 

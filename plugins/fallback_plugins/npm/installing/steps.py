@@ -75,10 +75,9 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]
 
 
 def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
-    texts = inputs.texts(locked=True)
-    yield from _npm("npm ci", Level.EVERYTHING, texts, inputs, commands, ["ci"])
-    name = f"npm install, {inputs.lock_name} beside it"
-    yield from _npm(name, Level.IN_PART, texts, inputs, commands, ["install"])
+    npm = _Npm(inputs, commands, locked=True)
+    yield from npm.steps("npm ci", Level.EVERYTHING, "ci")
+    yield from npm.steps(f"npm install, {inputs.lock_name} beside it", Level.IN_PART, "install")
     yield from _for_tests(inputs, commands, locked=True)
     # The lock can name what is nowhere to be had any more.
     yield from _from_manifests(inputs, commands, Level.IN_PART)
@@ -86,16 +85,13 @@ def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
 
 def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
     """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
-    joined = inputs.with_bootstrapped()
-    name = f"npm install with the packages of {LERNA}"
-    texts = joined.texts(locked=True)
-    yield from _npm(name, Level.EVERYTHING, texts, joined, commands, ["install"])
+    npm = _Npm(inputs.with_bootstrapped(), commands, locked=True)
+    yield from npm.steps(f"npm install with the packages of {LERNA}", Level.EVERYTHING, "install")
 
 
 def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterator[Step]:
-    texts = inputs.texts(locked=False)
     name = "npm install" if level is Level.EVERYTHING else "npm install without a lock"
-    yield from _npm(name, level, texts, inputs, commands, ["install"])
+    yield from _Npm(inputs, commands, locked=False).steps(name, level, "install")
     yield from _for_tests(inputs, commands, locked=False)
 
 
@@ -107,36 +103,31 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     reported = tuple((what, _few(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
-    texts = fewer.texts(locked=locked)
-    step = _one(name, Level.IN_PART, texts, fewer, commands, ["install", _PEERS])
+    step = _Npm(fewer, commands, locked).step(name, Level.IN_PART, ["install", _PEERS])
     yield replace(step, left_out=reported)
 
 
-def _npm(
-    name: str,
-    level: Level,
-    texts: Mapping[str, str],
-    inputs: Inputs,
-    commands: Commands,
-    words: list[str],
-) -> Iterator[Step]:
-    yield _one(name, level, texts, inputs, commands, words)
-    if not peer_options(inputs.files):
-        again = _one(f"{name} {_PEERS}", level, texts, inputs, commands, [*words, _PEERS])
-        # A lock that was made by the older rule looks incomplete by the newer one.
-        yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
+@dataclass(frozen=True)
+class _Npm:
+    """npm over a project's texts; ``locked``: its lock beside them."""
 
+    inputs: Inputs
+    commands: Commands
+    locked: bool
 
-def _one(
-    name: str,
-    level: Level,
-    texts: Mapping[str, str],
-    inputs: Inputs,
-    commands: Commands,
-    words: list[str],
-) -> Step:
-    lock = "--package-lock" if inputs.lock in texts else "--no-package-lock"
-    return Step(name, level, texts, lambda folder: commands.npm(inputs, folder, [*words, lock]))
+    def step(self, name: str, level: Level, words: Sequence[str]) -> Step:
+        texts = self.inputs.texts(locked=self.locked)
+        lock = "--package-lock" if self.inputs.lock in texts else "--no-package-lock"
+        command = [*words, lock]
+        return Step(name, level, texts, lambda at: self.commands.npm(self.inputs, at, command))
+
+    def steps(self, name: str, level: Level, *words: str) -> Iterator[Step]:
+        """And by the older rule for peers, where the project does not ask for that itself."""
+        yield self.step(name, level, words)
+        if not peer_options(self.inputs.files):
+            again = self.step(f"{name} {_PEERS}", level, [*words, _PEERS])
+            # A lock that was made by the older rule looks incomplete by the newer one.
+            yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
 
 
 def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fallback_plugins.npm.manifests.manifest import entries
+
 #: A package with one of these words in its name runs tests, measures them, or is for use in them.
 _WORDS = frozenset(
     {
@@ -39,12 +41,8 @@ def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
     asked = manifest.get("devDependencies")
     if not isinstance(asked, dict):
         return frozenset()
-    scripts = manifest.get("scripts")
-    messages = [
-        text
-        for name, text in (scripts.items() if isinstance(scripts, dict) else ())
-        if _SCRIPT.fullmatch(name) and isinstance(text, str)
-    ]
+    scripts = entries(manifest.get("scripts"))
+    messages = (text for name, text in scripts if _SCRIPT.fullmatch(name))
     words = {word for text in messages for word in re.split(r"[\s;&|=]+", text)}
     return frozenset(name for name in asked if _is_known(name) or name in words)
 

@@ -50,7 +50,7 @@ def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
     return tuple(
         Declared(section, key, spec)
         for section in MEMBER_SECTIONS
-        for key, spec in _entries(manifest.get(section))
+        for key, spec in entries(manifest.get(section))
         if key == package or re.match(rf"npm:{re.escape(package)}(@|$)", spec)
     )
 
@@ -59,7 +59,7 @@ def referred(manifest: Mapping[str, Any], spec: str) -> str:
     """What an override's ``$name`` stands for: the project's own declaration; any other spec as it is."""
     if spec.startswith("$"):
         for section in _REFERRED:
-            if (own := dict(_entries(manifest.get(section))).get(spec[1:])) is not None:
+            if (own := dict(entries(manifest.get(section))).get(spec[1:])) is not None:
                 return own
     return spec
 
@@ -98,9 +98,10 @@ def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
     )
 
 
-def _entries(section: Any) -> list[tuple[str, str]]:
-    entries = section.items() if isinstance(section, dict) else ()
-    return [(key, spec) for key, spec in entries if isinstance(spec, str)]
+def entries(section: Any) -> list[tuple[str, str]]:
+    """The plain entries of an object of a manifest; none of what is no object."""
+    pairs = section.items() if isinstance(section, dict) else ()
+    return [(key, spec) for key, spec in pairs if isinstance(spec, str)]
 
 
 def _unreadable(path: str, why: str) -> RecipeError:

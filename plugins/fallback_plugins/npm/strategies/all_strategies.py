@@ -50,7 +50,7 @@ class Strategies:
 
     def forced(self, version: str) -> Strategy[Files]:
         """An override to the version that a model chose."""
-        forced = Forced(self.resolver, self.judge, version)
+        forced = Forced(self.resolver, self.targets, self.judge, version)
         return Strategy(LadderStep.OVERRIDE, forced.attempt, together=False)
 
     def pruned(self, at: NpmPosition, originals: Mapping[str, str]) -> NpmPosition:

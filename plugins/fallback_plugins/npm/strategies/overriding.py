@@ -10,10 +10,9 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, asked_by_root
-from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
 from fallback_plugins.shared.bumping import no_override, use_bump
-from fallback_plugins.shared.ladder import Reached, ResultRules, blocked
+from fallback_plugins.shared.ladder import Reached, blocked
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_orderable
@@ -21,24 +20,20 @@ from fallback_tier.errors import RecipeError
 
 
 @dataclass(frozen=True)
-class Override:
+class Override(NpmStep):
     """Each affected copy of one package at the lowest safe version compatible with it, below each parent
     whose ask excludes that; where there is none, a parent at a compatible version that lets go of it."""
 
-    resolver: Resolver
-    targets: Targets
-    judge: ResultRules[Files]
-
     def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
         """What the project asks for itself is raised, never overridden."""
-        if not any(asked_by_root(at, node) for node in self._nodes(at, package)):
+        if not any(asked_by_root(at, node) for node in self.affected(at, package)):
             return None
         return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
         (package,) = packages
-        client, nodes = self.resolver.client, self._nodes(at, package)
+        client, nodes = self.resolver.client, self.affected(at, package)
         forced = [pair for node in nodes for pair in self._forced(at.tree, node)]
         others = {f"{it.name} {version}": None for it, version in forced if it.name != package}
         files, held = at.files, False
@@ -48,7 +43,7 @@ class Override:
         wanted_versions = {(copy.name, copy.version): version for copy, version in forced}
         if held:  # what the project forces already may be enough
             after = self.resolver.resolve(files, wanted_versions)
-            if not self._nodes(after, package):
+            if not self.affected(after, package):
                 step = LadderStep.LOCK_REFRESH if files is at.files else None
                 return Reached(after, {package: tuple(others)}, step=step)
         for copy, version in forced:
@@ -61,7 +56,7 @@ class Override:
             return Reached(at, declined={package: unsupported(message)})
         after = self.resolver.resolve(files, {})
         # Who admits the version gets no override, and keeps a copy that isn't shared.
-        if self._nodes(after, package):
+        if self.affected(after, package):
             after = self.resolver.resolve(after.files, wanted_versions)
         return Reached(after, {package: tuple(others)})
 
@@ -83,9 +78,6 @@ class Override:
             found.append((dependent, version))
         return found
 
-    def _nodes(self, at: NpmPosition, package: str) -> list[Node]:
-        return [node for node in self.judge.affected(at.tree) if node.name == package]
-
     def _no_target(self, tree: DependencyTree, node: Node) -> RecipeError:
         lowest = self.targets.lowest(node, lambda _version: True)
         if lowest is None:
@@ -100,21 +92,19 @@ class Override:
 
 
 @dataclass(frozen=True)
-class Forced:
+class Forced(NpmStep):
     """A model's override: one version for all affected copies of a package, within their major.
 
     An override that is there already is raised; else each parent that asks for an affected copy gets one.
     """
 
-    resolver: Resolver
-    judge: ResultRules[Files]
     version: str
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run. Raises RecipeError: a direct dependency, another major, a downgrade, or it did
         not serve."""
         (package,) = packages
-        nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
+        nodes = self.affected(at, package)
         for node in nodes:
             refuse_bundled(at.tree, node)
             self._check(at, node)

@@ -10,12 +10,11 @@ from fallback_plugins.npm.manifests.declaring import declare, forced, holding, n
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver
+from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import (
     Reached,
     Resolution,
-    ResultRules,
     Strategy,
     blocked,
     does_not_serve,
@@ -135,20 +134,16 @@ def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class ParentBump:
+class ParentBump(NpmStep):
     """Predicted by ``ParentWalk``, tried with the client; ``refresh_or_bump`` then takes what the new
     asks admit."""
 
-    resolver: Resolver
-    targets: Targets
-    judge: ResultRules[Files]
     refresh_or_bump: Sequence[Strategy[Files]]
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One trial for several packages: a parent often clears them all. Raises RecipeError."""
-        for node in self.judge.affected(at.tree):
-            if node.name in packages:
-                self._refuse_overruled(at, node)
+        for node in self.affected(at, *packages):
+            self._refuse_overruled(at, node)
         failed: dict[str, str] = {}
         error: RecipeError | None = None
         for _ in range(MAX_TRIALS if len(packages) == 1 else 1):
@@ -183,13 +178,10 @@ class ParentBump:
     def _wanted(
         self, at: NpmPosition, packages: tuple[str, ...], failed: dict[str, str]
     ) -> dict[str, Changes]:
-        walk, wanted = (
-            ParentWalk(at.tree, self.targets, failed),
-            {name: Changes() for name in packages},
-        )
-        for node in self.judge.affected(at.tree):
-            if node.name in packages:
-                wanted[node.name].add(walk.changes(node))
+        walk = ParentWalk(at.tree, self.targets, failed)
+        wanted = {name: Changes() for name in packages}
+        for node in self.affected(at, *packages):
+            wanted[node.name].add(walk.changes(node))
         return wanted
 
     def _tried(self, at: NpmPosition, packages: tuple[str, ...], changes: Changes) -> NpmPosition:
@@ -206,7 +198,7 @@ class ParentBump:
             self.refresh_or_bump
         )  # an ask that was widened now admits a refresh of the copy itself
         reached = self._lowered(at, after.at, packages)
-        aimed = {(n.name, n.version) for n in self.judge.affected(at.tree) if n.name in packages}
+        aimed = {(node.name, node.version) for node in self.affected(at, *packages)}
         for node in self.judge.affected(reached.tree):
             if (node.name, node.version) in aimed:
                 problem = self.judge.problem(at, reached)
@@ -219,8 +211,8 @@ class ParentBump:
         """Copies that came in new, no higher than serves: a client takes the highest that an ask admits."""
         was = {node.label for node in at.tree.nodes.values()}
         wanted_versions: dict[tuple[str, str], str] = {}
-        for floor in self.judge.affected(at.tree):
-            for node in after.tree.of(floor.name) if floor.name in packages else ():
+        for floor in self.affected(at, *packages):
+            for node in after.tree.of(floor.name):
                 if node.label not in was and not node.bundled:
                     version = self._lowest(after, node, floor)
                     if version is not None:

@@ -16,9 +16,8 @@ from fallback_plugins.npm.manifests.declaring import (
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, asked_by_root
-from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import Reached, ResultRules, blocked, does_not_serve
+from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, asked_by_root
+from fallback_plugins.shared.ladder import Reached, blocked, does_not_serve
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
@@ -43,12 +42,8 @@ _Aim = Callable[[_Changes, NpmPosition, Node], _Changes]
 
 
 @dataclass(frozen=True)
-class RefreshOrBump:
+class RefreshOrBump(NpmStep):
     """One client run for all packages: each affected copy to the lowest safe version that it can have."""
-
-    resolver: Resolver
-    targets: Targets
-    judge: ResultRules[Files]
 
     def refresh(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """Only the lock changes: versions that everyone who asks for a copy admits."""
@@ -60,7 +55,7 @@ class RefreshOrBump:
 
     def not_declared(self, at: NpmPosition, package: str) -> RecipeError | None:
         """Why there is nothing that a direct bump could raise; None: there is."""
-        nodes = [node for node in self.judge.affected(at.tree) if node.name == package]
+        nodes = self.affected(at, package)
         if any(asked_by_root(at, node) for node in nodes):
             return None
         if any(holding(self.resolver.client, at.files, node) for node in nodes):
@@ -162,12 +157,11 @@ class RefreshOrBump:
 
     def _planned(self, at: NpmPosition, packages: tuple[str, ...], aim: _Aim) -> _Changes:
         plan = _Changes(at.files)
-        for node in self.judge.affected(at.tree):
-            if node.name in packages:
-                try:
-                    plan = aim(plan, at, node)
-                except RecipeError as error:
-                    plan = replace(plan, declined={**plan.declined, node.name: error})
+        for node in self.affected(at, *packages):
+            try:
+                plan = aim(plan, at, node)
+            except RecipeError as error:
+                plan = replace(plan, declined={**plan.declined, node.name: error})
         return plan
 
     # --- what the client makes of it ----------------------------------------------------------------

@@ -8,6 +8,7 @@ from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
 from fallback_plugins.npm.strategies.bundles import bundler_of
+from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import Position, ResultRules
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
@@ -39,6 +40,19 @@ class Resolver:
     def update(self, files: Files, packages: Sequence[str]) -> NpmPosition:
         """The lock with these packages as high as the ranges allow."""
         return self.position(self.client.update(files, packages))
+
+
+@dataclass(frozen=True)
+class NpmStep:
+    """What each step of the ladder works with."""
+
+    resolver: Resolver
+    targets: Targets
+    judge: ResultRules[Files]
+
+    def affected(self, at: NpmPosition, *packages: str) -> list[Node]:
+        """The affected copies of these packages."""
+        return [node for node in self.judge.affected(at.tree) if node.name in packages]
 
 
 def judge_of(advisory: Advisory) -> ResultRules[Files]:

@@ -8,7 +8,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
-from fallback_plugins.npm.manifests.manifest import Declared, parse_manifest
+from fallback_plugins.npm.manifests.manifest import Declared, entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, AdvisoryBundle
@@ -112,9 +112,8 @@ def _declared(path: str, text: str) -> Iterator[Declared]:
     manifest = parse_manifest(path, text)
     optional = manifest.get("optionalDependencies")
     for section in ANSWERED:
-        entries = manifest.get(section)
-        for key, spec in entries.items() if isinstance(entries, dict) else ():
-            if isinstance(spec, str) and not (isinstance(optional, dict) and key in optional):
+        for key, spec in entries(manifest.get(section)):
+            if not (isinstance(optional, dict) and key in optional):
                 yield Declared(section, key, spec)
 
 

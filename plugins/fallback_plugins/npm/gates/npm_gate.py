@@ -1,0 +1,38 @@
+"""What npm's gates have in common: which projects a patch touches, and when a failure is its doing."""
+
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.project_gates import ProjectGate
+from fallback_tier.gate_ports import GateContext, GateVerdict
+
+
+class NpmGate(ProjectGate):
+    """A gate on each touched project of npm. One with a lock stands for its workspaces."""
+
+    def _touched(self, context: GateContext) -> tuple[str, ...]:
+        has = context.repo.has
+
+        def is_project(folder: str) -> bool:
+            return has(in_folder(folder, MANIFEST))
+
+        def is_locked(folder: str) -> bool:
+            return is_project(folder) and any(
+                has(in_folder(folder, lock)) for lock in (*LOCKS, *FOREIGN_LOCKS)
+            )
+
+        return gating.project_folders(context, is_locked, is_project)
+
+
+def beside_base(context: GateContext, folder: str, verdict: GateVerdict) -> GateVerdict:
+    """A failure in a tree that another step of the ladder installed than the base commit's is undecided
+    (ADR-0077); any other verdict as it is. Raises as ``Installation.install`` does."""
+    if verdict.status is not GateStatus.FAILED:
+        return verdict
+    here, there = (
+        Installation(context, tree, folder).install()
+        for tree in (gating.patched(context), context.repo)
+    )
+    return gating.beside_another_setting(verdict, here.otherwise_than(there))
