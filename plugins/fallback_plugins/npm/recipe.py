@@ -1,10 +1,11 @@
 """The npm ladder over a repository: is there something to fix, and fixing it."""
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.manifests.declaring import no_fix, unsupported
+from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.project import NpmProject, declared_in
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import Site, discover

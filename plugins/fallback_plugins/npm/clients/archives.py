@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.disk_errors import blamed
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -80,8 +80,7 @@ def _read(archive: Path) -> Iterator[Bundled]:
 
 
 def _unreadable_archive(package: str, version: str, why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
+    return unresolved(
         f"What {package} {version} bundles could not be read: {why.rstrip('.')}.",
-        next_step=scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
+        scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
     )

@@ -2,9 +2,8 @@
 
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client
-from fallback_tier.errors import RecipeError
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.execution import ClientRunner
 
 YARN_LOCK = "yarn.lock"
@@ -23,10 +22,9 @@ def client_for(lock: str | None, clients: ClientRunner) -> Client:
 
         return PnpmClient(clients)
     if name.startswith("bun."):
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        raise unsupported(
             f"{lock} decides what is installed, and no client of ours resolves it.",
-            next_step="Update the dependency with bun, or let a model propose the change.",
+            "Update the dependency with bun, or let a model propose the change.",
         )
     from fallback_plugins.npm.clients.npm_client import NpmClient
 

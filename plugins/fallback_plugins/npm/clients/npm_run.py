@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.locks.lockfile import lockfile_version
+from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
 
@@ -91,9 +91,7 @@ class NpmRunner:
 def resolver_failed(problem: str) -> RecipeError:
     """The typed refusal for what npm could not, or should not, resolve."""
     usual = "Resolve it by hand with npm, or check that the registry is reachable."
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED, problem, next_step=scope_notes(problem) or usual
-    )
+    return unresolved(problem, scope_notes(problem) or usual)
 
 
 def own_words(output: str) -> str:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scratch import is_outside
 from fallback_plugins.npm.locks.pnpm_lock import has_aliases
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -70,8 +70,6 @@ def carried_text(content: dict[str, Any]) -> dict[str, str]:
 
 
 def _unsupported(why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"{FILE} {why}.",
-        next_step="Update the lock with the project's own pnpm: `pnpm update <package>`.",
+    return unsupported(
+        f"{FILE} {why}.", "Update the lock with the project's own pnpm: `pnpm update <package>`."
     )

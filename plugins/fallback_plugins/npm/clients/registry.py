@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.archives import Bundled, bundled_in
 from fallback_plugins.npm.clients.npm_run import NpmRunner, own_words
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -129,10 +129,9 @@ def is_package_name(text: str) -> bool:
 
 
 def _unknown_versions(package: str, why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
+    return unresolved(
         f"npm could not list the versions of {package}: {why}.",
-        next_step=scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
+        scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
     )
 
 

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import foreign
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 
@@ -139,8 +139,6 @@ def _is_outside(path: str) -> bool:
 
 
 def _unsupported(problem: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"{problem}.",
-        next_step="Update the dependency by hand with the project's own client.",
+    return unsupported(
+        f"{problem}.", "Update the dependency by hand with the project's own client."
     )

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, entries, parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.errors import RecipeError
 
 #: Where the members stand that ask for what unseen ones must ask for.
 _MEMBERS = ".members"
@@ -101,10 +100,9 @@ def _manifests(files: Files) -> dict[str, Mapping[str, Any]]:
 def _refuse_berry(root: Mapping[str, Any]) -> None:
     wanted = root.get("packageManager")
     if isinstance(wanted, str) and _BERRY.match(wanted):
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            next_step="Update it with the project's own yarn: `yarn up -R <package>`.",
+            "Update it with the project's own yarn: `yarn up -R <package>`.",
         )
 
 

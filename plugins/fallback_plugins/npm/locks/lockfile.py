@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
 #: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
@@ -58,10 +58,9 @@ def version_of(lock: Mapping[str, Any], source: str = _UNNAMED) -> int:
     version = lock.get("lockfileVersion")
     if type(version) is not int or version not in KNOWN_VERSIONS:
         known = ", ".join(map(str, KNOWN_VERSIONS))
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        raise unsupported(
             f"{source} has lockfileVersion {version!r}, and read are {known}.",
-            next_step=f"Run `{_ANEW} --lockfile-version={KNOWN_VERSIONS[-1]}` and commit the lock.",
+            f"Run `{_ANEW} --lockfile-version={KNOWN_VERSIONS[-1]}` and commit the lock.",
         )
     return version
 
@@ -115,8 +114,4 @@ def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"{source} {why}.",
-        next_step=f"Make a new one with `{_ANEW}`.",
-    )
+    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.")

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, Node
 from fallback_tier.errors import RecipeError
 
@@ -212,10 +212,8 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _unsupported(why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"pnpm-lock.yaml {why}.",
-        next_step="Update it with the project's own pnpm: `pnpm update <package>`.",
+    return unsupported(
+        f"pnpm-lock.yaml {why}.", "Update it with the project's own pnpm: `pnpm update <package>`."
     )
 
 

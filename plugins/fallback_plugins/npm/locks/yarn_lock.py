@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.locks.addresses import Addresses
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
 #: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
@@ -162,10 +162,9 @@ def is_berry(text: str) -> bool:
 def parse_yarn_lock(text: str) -> YarnLock:
     """Raises RecipeError: yarn 2 or later wrote it, or a line that the format doesn't have."""
     if is_berry(text):
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        raise unsupported(
             "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-            next_step="Update it with the project's own yarn: `yarn up -R <package>`.",
+            "Update it with the project's own yarn: `yarn up -R <package>`.",
         )
     chunks = list(_chunks(text.splitlines(keepends=True)))
     prologue = chunks[0][1] if chunks and not chunks[0][0] else ""
@@ -261,8 +260,4 @@ def _quoted(word: str) -> str:
 
 
 def _unreadable(why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"yarn.lock {why}.",
-        next_step="Repair it with `yarn install`.",
-    )
+    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.")

@@ -14,6 +14,7 @@ from fallback_plugins.npm.manifests.manifest import (
     with_value,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
@@ -92,12 +93,3 @@ def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
     new = raised(place.spec, target) if floor(place.spec) is not None else target
     text = with_value(path, files.manifests[path], place.keys, new or target)
     return files.with_manifest(path, text)
-
-
-def unsupported(problem: str) -> RecipeError:
-    """The typed refusal for a declaration that no recipe changes."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        problem,
-        next_step="Change it by hand, or let a model propose the change.",
-    )

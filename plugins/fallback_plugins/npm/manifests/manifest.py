@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.jsontext import set_value
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
 #: Sections that a direct bump edits.
@@ -91,10 +91,8 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
 
 
 def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
-        next_step="Change it by hand.",
+    return unsupported(
+        f"{'.'.join(keys)} of {path!r} is not written as a plain string.", "Change it by hand."
     )
 
 
@@ -105,6 +103,4 @@ def entries(section: Any) -> list[tuple[str, str]]:
 
 
 def _unreadable(path: str, why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED, f"{path!r} {why}.", next_step="Repair the file first."
-    )
+    return unsupported(f"{path!r} {why}.", "Repair the file first.")

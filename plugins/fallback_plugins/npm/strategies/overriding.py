@@ -5,9 +5,10 @@ from functools import partial
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.manifests.declaring import holding, no_fix, raise_overrides, unsupported
+from fallback_plugins.npm.manifests.declaring import holding, no_fix, raise_overrides
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root

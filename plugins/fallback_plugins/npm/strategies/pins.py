@@ -2,10 +2,11 @@
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.manifests.declaring import no_fix, raise_place, unsupported
+from fallback_plugins.npm.manifests.declaring import no_fix, raise_place
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, Declared, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.shared.tree import Node

@@ -11,10 +11,10 @@ from fallback_plugins.npm.manifests.declaring import (
     holding,
     no_fix,
     raise_overrides,
-    unsupported,
 )
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, foreign
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, asked_by_root
 from fallback_plugins.shared.ladder import Reached, blocked, does_not_serve

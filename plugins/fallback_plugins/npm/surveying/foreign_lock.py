@@ -2,13 +2,12 @@
 
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_tier.errors import RecipeError
 
 #: Locks of other clients that can be read.
 READABLE = frozenset({YARN_LOCK, PNPM_LOCK})
@@ -26,10 +25,9 @@ def foreign_versions(files: Files, package: str) -> dict[str, str]:
             if place.section != PEER_SECTION and (
                 held is None or not _answers(files, place.spec, held.version)
             ):
-                raise RecipeError(
-                    RefusalReason.RECIPE_UNSUPPORTED,
+                raise unsupported(
                     f"{files.lock} does not answer {place.key} {place.spec} of {path}",
-                    next_step="Bring the lock up to date with its own client.",
+                    "Bring the lock up to date with its own client.",
                 )
     return {node.key: node.version for node in tree.of(package)}
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import Declared, entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
@@ -100,11 +100,10 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
     name = PurePosixPath(lock).name
     folder = str(PurePosixPath(lock).parent)
     where = "" if folder == "." else f" in {folder}"
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
+    return unsupported(
         f"{lock} is out of step with {first.manifest}: that asks for {first.key} {first.spec}{more}, and"
         f" the lock holds {held}.",
-        next_step=f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
+        f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
     )
 
 

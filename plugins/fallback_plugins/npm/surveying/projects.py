@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
 from fallback_plugins.npm.manifests.layout import (
@@ -18,6 +17,7 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -54,10 +54,9 @@ class Site:
         """Two locks: nobody can tell which one decides."""
         if not self.others:
             return None
-        return RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        return unsupported(
             f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one is used.",
-            next_step="Remove the lock that isn't used.",
+            "Remove the lock that isn't used.",
         )
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:

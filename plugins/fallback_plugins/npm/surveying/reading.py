@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
@@ -16,6 +15,7 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError
@@ -66,8 +66,4 @@ def _parse(path: str, text: str) -> None:
 
 
 def _broken(path: str, why: str) -> RecipeError:
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        f"{path!r} {why}.",
-        next_step="Make a new one with its client, or remove it.",
-    )
+    return unsupported(f"{path!r} {why}.", "Make a new one with its client, or remove it.")
