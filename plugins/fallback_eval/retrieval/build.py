@@ -20,6 +20,7 @@ from fallback_eval.retrieval.stores import Stores
 from fallback_eval.retrieval.tried.corrective import search
 from fallback_eval.retrieval.tried.cross_encoder import CrossEncoder
 from fallback_eval.retrieval.tried.late_interaction import LateInteraction
+from fallback_eval.retrieval.tried.reciprocal_rank import by_rank
 from fallback_eval.retrieval.variants import (
     DEFAULT,
     FLOOR_COMPONENT,
@@ -87,6 +88,8 @@ class VariantBuilder:
                 index = self._index(spec, LinearRanker(coefficients or shipped(mode)))
             question = self.task.question(query, distilled=spec.distilled)
             ranking = search(index, question, spec.settings, spec.max_rewrites)
+            if spec.fusion == "reciprocal_rank":
+                ranking = by_rank(ranking, spec.settings)
             return _ranked(spec, judged_by(ranking, coefficients), wide)
 
         facts = VariantFacts(

@@ -23,7 +23,7 @@ from fallback_eval.retrieval.variants import (
     alternatives,
     variants,
 )
-from fallback_plugins.solved_examples.chunking import StructureChunker
+from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.embedding import load_embedder
 from fallback_plugins.solved_examples.store.manifest import Manifest, manifest
 from fallback_tier.errors import InputError

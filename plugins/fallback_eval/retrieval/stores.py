@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 from fallback_audit.events import Digest
 from fallback_eval.retrieval.tried.fixed_size import FixedSizeSplitter
 from fallback_eval.retrieval.variants import Chunking
-from fallback_plugins.solved_examples.chunking import StructureChunker
+from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.interfaces import Chunk, Chunker, ChunkKind, Embedder
 from fallback_plugins.solved_examples.store.example_store import ExampleStore

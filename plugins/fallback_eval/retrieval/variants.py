@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Literal
 
+from fallback_eval.retrieval.tried.reciprocal_rank import RECIPROCAL_RANK_K
 from fallback_plugins.solved_examples.chunking.chunker import MAX_TOKENS, OVERLAP_TOKENS
-from fallback_plugins.solved_examples.search import fusion, lexical
+from fallback_plugins.solved_examples.search import lexical
 from fallback_plugins.solved_examples.search.settings import (
     Aggregation,
     EcosystemUse,
-    Fusion,
     RetrievalSettings,
     Weights,
 )
@@ -45,6 +45,7 @@ class VariantSpec:
     #: The question is the advisory's words about the flaw (``question.flaw_text``), not its text.
     distilled: bool = True
     reranker: Literal["none", "late_interaction", "learned", "cross_encoder"] = "none"
+    fusion: Literal["weighted", "reciprocal_rank"] = "weighted"
     #: Rounds of the corrective loop at most.
     max_rewrites: int = 0
 
@@ -58,6 +59,7 @@ def flat(spec: VariantSpec) -> dict[str, Value]:
     """Every setting of a variant by its dotted name, constants of the code among them."""
     settings: dict[str, Any] = spec.settings.model_dump(mode="json", exclude={"weights", "floors"})
     found = {f"retrieval.{name}": value for name, value in settings.items()}
+    found["retrieval.fusion"] = spec.fusion
     found["retrieval.max_rewrites"] = spec.max_rewrites
     for name, weight in spec.settings.weights:
         found[f"retrieval.weights.{name}"] = weight
@@ -67,7 +69,7 @@ def flat(spec: VariantSpec) -> dict[str, Value]:
         found[f"retrieval.floors.{floor}.{mode}.score"] = given.score if given else None
     return found | {
         "retrieval.reranker": spec.reranker,
-        "retrieval.reciprocal_rank_k": fusion.RECIPROCAL_RANK_K,
+        "retrieval.reciprocal_rank_k": RECIPROCAL_RANK_K,
         "retrieval.coefficients": _digest("rerank/linear.json"),
         "retrieval.weakness_lexicon": _digest("weaknesses.toml"),
         "question.distilled": spec.distilled,
@@ -161,20 +163,19 @@ def _channels() -> Iterator[VariantSpec]:
         "Both, weighted, without weakness family and language.",
         weights=_only(bm25=1.0, cosine=1.0),
     )
-    yield _with(
+    textbook = _with(
         "bm25-and-embeddings-rrf",
         "channels",
         "Both by reciprocal rank: the textbook's hybrid.",
         weights=_only(bm25=1.0, cosine=1.0),
-        fusion=Fusion.RECIPROCAL_RANK,
     )
+    yield replace(textbook, fusion="reciprocal_rank")
 
 
 def _fusion() -> Iterator[VariantSpec]:
-    for fused in Fusion:
-        if fused is not DEFAULT.settings.fusion:
-            name = fused.value.replace("_", "-")
-            yield _with(name, "fusion", f"Fusion by {name} in place of the default.", fusion=fused)
+    name = "reciprocal-rank"
+    by_rank = _with(name, "fusion", f"Fusion by {name} in place of the default.")
+    yield replace(by_rank, fusion="reciprocal_rank")
     for how in Aggregation:
         if how is not DEFAULT.settings.aggregation:
             name = f"cosine-{how.value}".replace("_", "-")

@@ -73,22 +73,14 @@ def load_script(path: Path) -> ScriptedModel:
     try:
         answers = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        unreadable = ConfigurationError(
-            f"The script {path} can't be read: {error.strerror}.", next_step=_FIX_SCRIPT
-        )
-        raise blamed(error, f"The script {path}", unreadable) from error
+        why = f"can't be read: {error.strerror}"
+        raise blamed(error, f"The script {path}", _unusable(path, why)) from error
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"The script {path} is not JSON: {error}.", next_step=_FIX_SCRIPT
-        ) from error
+        raise _unusable(path, f"is not JSON: {error}") from error
     if not isinstance(answers, list) or not all(isinstance(one, dict | str) for one in answers):
-        raise ConfigurationError(
-            f"The script {path} is not a list of objects and strings.", next_step=_FIX_SCRIPT
-        )
+        raise _unusable(path, "is not a list of objects and strings")
     if len(answers) > MAX_ANSWERS:
-        raise ConfigurationError(
-            f"The script {path} has more than {MAX_ANSWERS:,} answers.", next_step=_FIX_SCRIPT
-        )
+        raise _unusable(path, f"has more than {MAX_ANSWERS:,} answers")
     try:
         return ScriptedModel(answers)
     except ValidationError as error:
@@ -96,6 +88,10 @@ def load_script(path: Path) -> ScriptedModel:
             f"The script {path} has an answer with no valid usage: {first_fault(error, 'usage')}.",
             next_step='Write {"answer": …, "usage": {"input_tokens": 1, "output_tokens": 1}}.',
         ) from error
+
+
+def _unusable(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(f"The script {path} {why}.", next_step=_FIX_SCRIPT)
 
 
 def _read(answer: Any) -> ModelAnswer:

@@ -11,9 +11,7 @@ from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
 from fallback_tier.gate_ports import Gate, GateContext, TargetRun
-from fallback_tier.outcome import (
-    Outline,
-)
+from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
 #: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.

@@ -10,8 +10,9 @@ from fallback_eval.retrieval.tried.fixed_size import (
     cut_units,
     record_texts,
 )
-from fallback_plugins.solved_examples.chunking import StructureChunker, count_tokens
+from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
+from fallback_plugins.solved_examples.chunking.tokens import count_tokens
 from fallback_plugins.solved_examples.chunking.units import UnitKind, one_line_end
 from fallback_tier.errors import ConfigurationError
 from tests.unit.solved_examples.chunking.texts import ANY_TEXT, edit, example

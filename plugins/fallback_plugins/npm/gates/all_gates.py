@@ -9,16 +9,12 @@ from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base
 from fallback_plugins.npm.gates.testing import run_tests
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.locks.lockfile import installed_versions
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, in_folder
 from fallback_plugins.npm.manifests.specs import floor
 from fallback_plugins.npm.surveying.reading import left_out
-from fallback_plugins.npm.surveying.survey import (
-    ECOSYSTEM,
-    Project,
-    survey,
-)
+from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
 from fallback_plugins.shared.gates.staying import may_stay

@@ -2,9 +2,8 @@
 
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
+from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_tier.gate_ports import GateContext, GateVerdict
 

@@ -19,10 +19,9 @@ from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_plugins.npm.installing.modules_layer import layered
 from fallback_plugins.npm.installing.steps import client_name
-from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import interpreters, version_of

@@ -20,9 +20,8 @@ from fallback_plugins.npm.installing.inputs import LERNA, Inputs
 from fallback_plugins.npm.locks.addresses import registry_prefixes
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Level
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult

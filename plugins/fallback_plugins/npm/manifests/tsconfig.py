@@ -4,10 +4,9 @@ import posixpath
 import re
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.shared.gates.comparing import Finding
-from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.repo import RepoContext

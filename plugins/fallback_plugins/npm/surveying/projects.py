@@ -91,13 +91,19 @@ def discover(repo: RepoContext) -> tuple[Site, ...]:
 
     Nothing is raised: what can't be read says so when it is needed.
     """
-    paths = [path for path in repo.tracked_files if is_manifest(path)]
-    folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+    folders = manifest_folders(repo)
     member_of = {member: folder for folder in folders for member in _members(repo, folder, folders)}
     return tuple(
         _site(repo, folder, [member for member in folders if member_of.get(member) == folder])
         for folder in folders
         if member_of.get(folder) is None
+    )
+
+
+def manifest_folders(repo: RepoContext) -> list[str]:
+    """Folders with a manifest or a lock."""
+    return sorted(
+        {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
     )
 
 
@@ -111,10 +117,7 @@ def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
 
 def members_of_root(repo: RepoContext) -> frozenset[str]:
     """Folders of the members of the workspace at the root; none where its manifest can't be read."""
-    folders = sorted(
-        {str(PurePosixPath(path).parent) for path in repo.tracked_files if is_manifest(path)}
-    )
-    return frozenset(_members(repo, ".", folders))
+    return frozenset(_members(repo, ".", manifest_folders(repo)))
 
 
 def locked_members(sites: Iterable[Site]) -> frozenset[str]:
@@ -144,9 +147,7 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
 
 def matching(repo: RepoContext, root: str, globs: Sequence[str]) -> Iterator[str]:
     """Folders with a manifest, below ``root``, that workspace globs name."""
-    paths = [path for path in repo.tracked_files if is_manifest(path)]
-    folders = {str(PurePosixPath(path).parent) for path in paths}
-    yield from _matching(root, globs, sorted(folders))
+    return _matching(root, globs, manifest_folders(repo))
 
 
 def _members(repo: RepoContext, root: str, folders: Sequence[str]) -> Iterator[str]:

@@ -6,18 +6,16 @@ from pathlib import PurePosixPath
 from fallback_plugins.npm.locks.lockfile import installed_versions
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
-    ECOSYSTEM,
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
     in_folder,
-    is_manifest,
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_manifest
 from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
 from fallback_plugins.npm.surveying.out_of_step import ANSWERED
-from fallback_plugins.npm.surveying.projects import Site, discover, locked_members
+from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut
@@ -53,14 +51,12 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
     Files that don't name the package are not parsed: a broken one elsewhere blocks nothing.
     """
     unread = unread or left_out((package,), repo)
-    manifests = [path for path in repo.tracked_files if is_manifest(path)]
-    folders = sorted({str(PurePosixPath(path).parent) for path in manifests})
     sites = {site.folder: site for site in discover(repo)}
     # A member's dependencies stand in the lock of its workspace.
     members = locked_members(sites.values())
     projects = (
         _project_or_none(repo, folder, package, sites.get(folder), unread)
-        for folder in folders
+        for folder in manifest_folders(repo)
         if folder not in members
     )
     return tuple(project for project in projects if project is not None)
@@ -117,15 +113,3 @@ def _unread_lock(repo: RepoContext, folder: str, package: str, *, declared: bool
         if repo.has(path) and (declared or name in BINARY_LOCKS or _naming(repo, path, package)):
             return f"{path} says what is installed, and can't be read"
     return None
-
-
-__all__ = [
-    "ECOSYSTEM",
-    "FOREIGN_LOCKS",
-    "LOCKS",
-    "MANIFEST",
-    "Project",
-    "in_folder",
-    "is_manifest",
-    "survey",
-]

@@ -1,7 +1,7 @@
 """One question, one order of the memory's records: pool, components, fusion, reranker."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.events import Digest
@@ -20,7 +20,7 @@ from fallback_plugins.solved_examples.interfaces import (
 from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search import fusion
 from fallback_plugins.solved_examples.search.rerank.linear import LinearRanker, shipped
-from fallback_plugins.solved_examples.search.settings import Fusion, Mode, RetrievalSettings
+from fallback_plugins.solved_examples.search.settings import Mode, RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses
 from fallback_plugins.solved_examples.store import manifest
 from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
@@ -181,21 +181,33 @@ def _scored(
     ]
 
 
-def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
-    """By the fused score of all components; among equals by id, so that an answer is repeatable."""
+def weighed(
+    found: Sequence[Candidate], settings: RetrievalSettings
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """The scores that every candidate has and that count, by component; and what they count."""
     weights = {name: weight for name, weight in settings.weights if weight > 0}
     components = {
         name: [candidate.scores[name] for candidate in found]
         for name in weights
         if all(name in candidate.scores for candidate in found)
     }
-    fuse = fusion.weighted if settings.fusion is Fusion.WEIGHTED else fusion.reciprocal_rank
-    scores = fuse(components, weights)
+    return components, weights
+
+
+def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Candidate]:
+    """By the fused score of all components."""
+    components, weights = weighed(found, settings)
+    scores = fusion.weighted(components, weights)
     scored = [
         pool.with_scores(candidate, {ORDER: score})
         for candidate, score in zip(found, scores, strict=bool(components))
     ]
-    return sorted(scored, key=lambda c: (-c.scores[ORDER], c.example.example_id))
+    return best_first(scored)
+
+
+def best_first(found: Iterable[Candidate]) -> list[Candidate]:
+    """By the fused score; among equals by id, so that an answer is repeatable."""
+    return sorted(found, key=lambda one: (-one.scores[ORDER], one.example.example_id))
 
 
 def _reranked(
@@ -215,4 +227,4 @@ def _reranked(
         pool.with_scores(candidate, {reranker.name: score, ORDER: total})
         for candidate, score, total in zip(head, scores, fused, strict=True)
     ]
-    return [*sorted(again, key=lambda c: (-c.scores[ORDER], c.example.example_id)), *tail]
+    return [*best_first(again), *tail]

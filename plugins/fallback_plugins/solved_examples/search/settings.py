@@ -14,13 +14,6 @@ Mode = Literal["hybrid", "lexical"]
 Weight = Annotated[float, Field(ge=0)]
 
 
-class Fusion(StrEnum):
-    """How components' scores become one."""
-
-    WEIGHTED = "weighted"
-    RECIPROCAL_RANK = "reciprocal_rank"
-
-
 class Aggregation(StrEnum):
     """How the cosines of a record's chunks become the record's."""
 
@@ -70,7 +63,6 @@ class RetrievalSettings(Frozen):
     pool: Annotated[int, Field(ge=1, le=1_000)] = 50
     #: Records of the pool, best first, that a reranker looks at.
     rerank: Annotated[int, Field(ge=1, le=1_000)] = 20
-    fusion: Fusion = Fusion.WEIGHTED
     weights: Weights = Weights()
     aggregation: Aggregation = Aggregation.MAX
     ecosystem: EcosystemUse = EcosystemUse.IGNORE

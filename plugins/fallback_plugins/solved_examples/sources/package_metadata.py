@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.parser import HeaderParser
 from typing import Any
 
@@ -18,22 +18,26 @@ MANIFESTS = ("package.json", "pyproject.toml", "METADATA", "PKG-INFO")
 
 def declared_licence(files: Mapping[str, bytes]) -> str | None:
     """What ``files`` (content by path) declare, the manifest nearest the root first; None: nothing."""
-    for name in MANIFESTS:
-        for path in sorted(files, key=lambda path: (path.count("/"), path)):
-            if path.rpartition("/")[2] == name and (found := _declared(name, files[path])):
-                return found
-    return None
+    found = (_declared(name, content) for name, content in _nearest_first(files, MANIFESTS))
+    return next(filter(None, found), None)
 
 
 def declared_release(files: Mapping[str, bytes]) -> tuple[str, str] | None:
     """Name and version of the package whose files these are; None: they don't say."""
-    for name in ("package.json", "METADATA", "PKG-INFO"):
-        for path in sorted(files, key=lambda path: (path.count("/"), path)):
-            if path.rpartition("/")[2] == name:
-                reported = _named(name, files[path])
-                if all(isinstance(part, str) and part for part in reported):
-                    return reported
+    for name, content in _nearest_first(files, ("package.json", "METADATA", "PKG-INFO")):
+        reported = _named(name, content)
+        if all(isinstance(part, str) and part for part in reported):
+            return reported
     return None
+
+
+def _nearest_first(
+    files: Mapping[str, bytes], names: tuple[str, ...]
+) -> Iterator[tuple[str, bytes]]:
+    """The files of these names, in the order of the names, those nearest the root first."""
+    paths = sorted(files, key=lambda path: (path.count("/"), path))
+    for name in names:
+        yield from ((name, files[path]) for path in paths if path.rpartition("/")[2] == name)
 
 
 def _named(name: str, content: bytes) -> tuple[Any, Any]:

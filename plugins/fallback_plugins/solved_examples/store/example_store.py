@@ -69,7 +69,7 @@ class ExampleStore:
     def chunker(self) -> Chunker:
         """What cuts the records. The product's loads its parsers here, and not before."""
         if self._chunker is None:
-            from fallback_plugins.solved_examples.chunking import StructureChunker
+            from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 
             self._chunker = StructureChunker()
         return self._chunker

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.solved_examples.chunking import StructureChunker, count_tokens
+from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
+from fallback_plugins.solved_examples.chunking.tokens import count_tokens
 from fallback_plugins.solved_examples.interfaces import Chunk, ChunkKind
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import SearchReplace
