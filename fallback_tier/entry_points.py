@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ParamSpec, TypeVar
 
-from fallback_tier.errors import FallbackError, PluginError
+from fallback_tier.errors import FallbackError, PluginError, place_of
 
 #: A plugin that ends the process would end a fix, with exit code 0 as if it had gone well.
 _ITS_OWN = (Exception, SystemExit)
@@ -154,9 +154,5 @@ def hooks_of(protocol: type) -> tuple[str, ...]:
 
 def _described(error: BaseException) -> str:
     """Its kind, its place and the first line of its words."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    where = f" in {at.tb_frame.f_globals.get('__name__')}, line {at.tb_lineno}" if at else ""
     first = str(error).partition("\n")[0][:_QUOTED]
-    return f"{type(error).__name__}{where}: {first}" if first else f"{type(error).__name__}{where}"
+    return f"{place_of(error)}: {first}" if first else place_of(error)

@@ -91,6 +91,7 @@ __all__ = [
     "UnansweredError",
     "WithdrawnError",
     "first_fault",
+    "place_of",
 ]
 
 
@@ -226,6 +227,15 @@ class SandboxError(FallbackError):
     """No sandbox can be had here, and none was waived."""
 
     code = "sandbox"
+
+
+def place_of(error: BaseException) -> str:
+    """Its kind, and where it was raised: a traceback tells a user nothing."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" in {at.tb_frame.f_globals.get('__name__')}, line {at.tb_lineno}" if at else ""
+    return f"{type(error).__name__}{where}"
 
 
 def first_fault(error: "ValidationError", whole: str) -> str:

@@ -5,6 +5,7 @@ import os
 from fallback_audit.disk_errors import failure_of
 from fallback_audit.errors import DiskError, FallbackError
 from fallback_tier.cli.output import notes_of
+from fallback_tier.errors import place_of
 
 #: In the environment: a defect is shown as Python shows it.
 TRACEBACK = "FALLBACK_TIER_TRACEBACK"
@@ -39,13 +40,9 @@ def _system_error(error: Exception) -> FallbackError:
 
 
 def _defect(error: Exception) -> FallbackError:
-    """Said plainly, with its place: a traceback tells a user nothing."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    where = f" in {at.tb_frame.f_globals.get('__name__')}, line {at.tb_lineno}" if at else ""
+    """Said plainly, with its place."""
     first = str(error).partition("\n")[0][:_QUOTED]
     return FallbackError(
-        f"A defect of fallback-tier itself: {type(error).__name__}{where}: {first}.",
+        f"A defect of fallback-tier itself: {place_of(error)}: {first}.",
         next_step=f"Report it, please, with the command; {TRACEBACK}=1 in the environment shows all of it.",
     )

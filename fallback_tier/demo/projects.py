@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.gates.builtin.proof_given import Proof
 
 #: A registry download or a lock refresh; slow links exist.
 CLIENT_TIMEOUT_S = 300.0
@@ -39,6 +40,12 @@ _AUTHOR = {
         "DATE": "2026-01-01T00:00:00Z",
     }.items()
 }
+
+
+def flaw_test(name: str) -> Proof:
+    """A test of the flaw, one of ours, laid over the project for its own run only."""
+    with shipped(f"proofs/{name}") as path:
+        return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
 
 
 def fetch_rc(place: Path, clients: ClientRunner) -> None:

@@ -18,8 +18,7 @@ from fallback_tier.advisory import load_advisory
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.serve.command import check_extra
 from fallback_tier.cli.serve.command import run as serve
-from fallback_tier.demo.projects import copy_project, shipped
-from fallback_tier.gates.builtin.proof_given import Proof
+from fallback_tier.demo.projects import copy_project, flaw_test, shipped
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import RecordSettings
@@ -114,17 +113,12 @@ def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
         state_dir=state,
         record=RecordSettings(keys=keys),
         budget=case.budget,
-        proof=_proof() if case.proof else None,
+        proof=flaw_test("retry.py") if case.proof else None,
     )
     with open_services(configuration, author=ScriptedModel(case.answers)) as services:
         inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
         runner = services.gate_runner(advisory, lambda _: None, repo=inputs.repo_ctx)
         runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
-
-
-def _proof() -> Proof:
-    with shipped("proofs/retry.py") as path:
-        return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
 
 
 def _say(line: str) -> None:

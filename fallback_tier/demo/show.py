@@ -4,7 +4,9 @@ import argparse
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -21,10 +23,9 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.report import report
 from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
-from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, shipped
+from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, flaw_test, shipped
 from fallback_tier.execution import ClientRunner
 from fallback_tier.fix.delivery import DeliveryOutcome
-from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.result import Verified
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
@@ -71,7 +72,7 @@ REPLAY = Scene(
     "content. The example's edit is replayed; the gates are real, a test of the flaw among them. No model.",
     "demo-replay",
     "DEMO-2026-0001",
-    lambda place, clients: copy_project("replay", place, clients),
+    partial(copy_project, "replay"),
     "replay.py",
 )
 RETRY = Scene(
@@ -82,17 +83,9 @@ RETRY = Scene(
     "recorded from a real local model (the file says which).[/] Everything else is real.",
     RETRY_FIX,
     "DEMO-2026-0002",
-    lambda place, clients: copy_project("retry", place, clients),
+    partial(copy_project, "retry"),
     "retry.py",
 )
-
-
-def _proof(scene: Scene) -> Proof | None:
-    """A test of the flaw, laid over the project for its own run only."""
-    if scene.proof is None:
-        return None
-    with shipped(f"proofs/{scene.proof}") as path:
-        return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -147,7 +140,10 @@ class Demo:
         with shipped(f"advisories/{scene.advisory}.json") as path:
             advisory = load_advisory(path)
         configuration = Configuration(
-            state_dir=self._state, record=self._record, examples=examples, proof=_proof(scene)
+            state_dir=self._state,
+            record=self._record,
+            examples=examples,
+            proof=flaw_test(scene.proof) if scene.proof else None,
         )
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
@@ -190,16 +186,13 @@ class Demo:
                 title_align="left",
             )
         )
-        reader = open_readonly(audit_db(self._state))
-        try:
+        with closing(open_readonly(audit_db(self._state))) as reader:
             evidence = open_evidence(self._state, self._record)
             Renderer(self._console).render_fix(reader.events(RETRY_FIX), evidence)
             checked = verify(
                 reader, checkpoints=read_checkpoints(self._state, self._record), evidence=evidence
             )
             render_report(checked, self._console)
-        finally:
-            reader.close()
         self._console.print()
         return checked.ok
 
@@ -210,11 +203,8 @@ class Demo:
         old, new = b'"failure_kind":"tests_failed"', b'"failure_kind":"tests_fai1ed"'
         at = data.rfind(old)
         copy.write_bytes(data[:at] + new + data[at + len(old) :])
-        reader = open_readonly(copy)
-        try:
+        with closing(open_readonly(copy)) as reader:
             checked = verify(reader, checkpoints=read_checkpoints(self._state, self._record))
-        finally:
-            reader.close()
         first = checked.first_bad
         self._console.print(
             Panel(

@@ -18,13 +18,7 @@ from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.segment import open_segment
 from fallback_audit.verifying.covering import MAX_RANGES
-from fallback_audit.verifying.report import (
-    COVER,
-    Listed,
-    Problem,
-    VerificationReport,
-    first_bad,
-)
+from fallback_audit.verifying.report import COVER, Listed, Problem, VerificationReport
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.trails import EvidenceCheck, Trails
 from fallback_audit.verifying.uncovered import uncovered_fixes
@@ -79,35 +73,18 @@ def verify_fix(
     base = _sealed_to(spool, verifiers, integrity)
     trails = Trails(integrity, base=base, verifiers=verifiers, evidence=evidence)
     trails.judge(spool.rows_by_trail())
-    found = Listed[Problem]() if evidence is None else evidence.problems
-    return VerificationReport(
+    return trails.report(
+        signed_problems,
         events=events,
-        gate_transitions=trails.transitions,
         tip=last.leaf or GENESIS if last is not None else GENESIS,
         root=None,
         since=0,
         sealed_events=base,
-        redacted_events=trails.redacted,
-        first_bad=first_bad(integrity, signed_problems, found, trails.contract),
-        integrity_problems=tuple(integrity.items),
-        integrity_problem_count=integrity.count,
-        checkpoint_problems=tuple(signed_problems.items),
-        checkpoint_problem_count=signed_problems.count,
         checkpoints_checked=len(trees),
         covered_to=covered_to,
         uncovered_events=len(uncovered),
         uncovered_fixes=unsigned,
         contract_judged=True,
-        contract_violations=tuple(trails.contract.items),
-        contract_violation_count=trails.contract.count,
-        evidence_problems=tuple(found.items),
-        evidence_problem_count=found.count,
-        evidence_checked=None if evidence is None else evidence.checked,
-        evidence_removed=0,
-        flags=tuple(trails.flags.items),
-        flag_count=trails.flags.count,
-        open_fixes=tuple(trails.open.items),
-        open_fix_count=trails.open.count,
         notes=(_ONE_FIX, *_who_wrote(covered, trees.values()), *spool.remarks()),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import contains
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -35,7 +35,7 @@ from fallback_audit.evidence.collected import collected_in
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE, Scope
-from fallback_audit.verifying.report import Flag, Listed, Problem
+from fallback_audit.verifying.report import Flag, Listed, Problem, VerificationReport, first_bad
 from fallback_audit.verifying.state import OpenFix
 from fallback_audit.verifying.walk import fix_id_of
 
@@ -156,6 +156,31 @@ class Trails:
             else:
                 fix.whole = False
         self._links(fix)
+
+    def report(self, checkpoints: Listed[Problem], **more: Any) -> VerificationReport:
+        """What was found here, and of ``checkpoints``; ``more``: every other field."""
+        evidence = self._evidence
+        found = Listed[Problem]() if evidence is None else evidence.problems
+        return VerificationReport(
+            gate_transitions=self.transitions,
+            redacted_events=self.redacted,
+            first_bad=first_bad(self._problems, checkpoints, found, self.contract),
+            integrity_problems=tuple(self._problems.items),
+            integrity_problem_count=self._problems.count,
+            checkpoint_problems=tuple(checkpoints.items),
+            checkpoint_problem_count=checkpoints.count,
+            contract_violations=tuple(self.contract.items),
+            contract_violation_count=self.contract.count,
+            evidence_problems=tuple(found.items),
+            evidence_problem_count=found.count,
+            evidence_checked=None if evidence is None else evidence.checked,
+            evidence_removed=0 if evidence is None else evidence.removed,
+            flags=tuple(self.flags.items),
+            flag_count=self.flags.count,
+            open_fixes=tuple(self.open.items),
+            open_fix_count=self.open.count,
+            **more,
+        )
 
     def _links(self, fix: FixLinks) -> None:
         for violation in link_violations(fix.fix_id, fix.links) if fix.whole else ():

@@ -28,7 +28,6 @@ from fallback_audit.verifying.report import (
     Problem,
     UncoveredFix,
     VerificationReport,
-    first_bad,
 )
 from fallback_audit.verifying.segments import Sealed
 from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
@@ -179,38 +178,20 @@ class _Check:
 
     def report(self) -> VerificationReport:
         """Everything found."""
-        trails, evidence, covering = self._trails, self._evidence, self._covering
-        found = Listed[Problem]() if evidence is None else evidence.problems
-        frontier = self._at.frontier
-        report = VerificationReport(
+        covering, frontier = self._covering, self._at.frontier
+        report = self._trails.report(
+            self._checkpoints,
             events=self._at.seq,
-            gate_transitions=trails.transitions,
             tip=self._at.tip,
             root=frontier.root().hex() if frontier is not None else None,
             since=self._since.size if self._since is not None else 0,
             sealed_events=self._sealed.last_seq if self._sealed else 0,
-            redacted_events=trails.redacted,
-            first_bad=first_bad(self.integrity, self._checkpoints, found, trails.contract),
-            integrity_problems=tuple(self.integrity.items),
-            integrity_problem_count=self.integrity.count,
-            checkpoint_problems=tuple(self._checkpoints.items),
-            checkpoint_problem_count=self._checkpoints.count,
             checkpoints_checked=covering.checked if covering else 0,
             covered_to=covering.covered_to if covering else None,
             end_known=self._source.end_known() if self._source else None,
             uncovered_events=self._at.seq - (covering.covered_to if covering else 0),
             uncovered_fixes=self._uncovered,
             contract_judged=self._judged,
-            contract_violations=tuple(trails.contract.items),
-            contract_violation_count=trails.contract.count,
-            evidence_problems=tuple(found.items),
-            evidence_problem_count=found.count,
-            evidence_checked=None if evidence is None else evidence.checked,
-            evidence_removed=0 if evidence is None else evidence.removed,
-            flags=tuple(trails.flags.items),
-            flag_count=trails.flags.count,
-            open_fixes=tuple(trails.open.items),
-            open_fix_count=trails.open.count,
             notes=tuple(self._notes()),
         )
         return report.model_copy(update={"state": self._state() if report.ok else None})

@@ -1,6 +1,6 @@
-"""Why a fix was escalated and what is not proved, each in one sentence; the vocabulary in words."""
+"""Why a fix was escalated and what is not proved, each in one sentence."""
 
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus
+from fallback_audit.vocabulary import EscalationReason, GateStatus
 
 #: What each reason says to who has not followed the fix.
 _WHY = {
@@ -32,34 +32,10 @@ _OPEN = {
     "proof": "that the flaw is gone",
 }
 
-_FAILED = {
-    FailureKind.PATCH_DOES_NOT_APPLY: "the patch does not apply",
-    FailureKind.UNDECLARED_CHANGE: "it changed what it did not declare",
-    FailureKind.POLICY_VIOLATION: "it touches what no patch may",
-    FailureKind.RESOLUTION_FAILED: "dependencies could not be resolved",
-    FailureKind.STILL_VULNERABLE: "an affected version is still there",
-    FailureKind.BUILD_FAILED: "the build failed",
-    FailureKind.TESTS_FAILED: "tests failed",
-    FailureKind.TESTS_MISSING: "fewer tests ran than before",
-    FailureKind.PROOF_FAILED: "the flaw is still there",
-    FailureKind.CUSTOM_GATE_FAILED: "a gate of the repository's own failed",
-    FailureKind.UNDECLARED_CAPABILITY: "new code reaches for what was not declared",
-    FailureKind.GATE_TIMEOUT: "a gate took too long",
-    FailureKind.PLAN_INVALID: "the plan was not valid",
-    FailureKind.REPEATED_PATCH: "it was an earlier patch again",
-}
-
 
 def why_escalated(reason: EscalationReason) -> str:
     """One sentence."""
     return _WHY[reason]
-
-
-def failure_words(kind: FailureKind | str | None) -> str:
-    """What went wrong, in a few words."""
-    if kind is None:
-        return ""
-    return _FAILED.get(FailureKind(kind), str(kind))
 
 
 def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_patch: bool) -> str:

@@ -133,36 +133,25 @@ class OrderQueue:
 
     def begin_at(self, fix_id: str, base_commit: str) -> None:
         """Which commit it is about: decided once, so that it is resumed there."""
-        with self._database.writing() as db:
-            db.execute(
-                "UPDATE orders SET base_commit = ? WHERE fix_id = ? AND base_commit IS NULL",
-                (base_commit, fix_id),
-            )
+        self._changed(
+            "base_commit = ? WHERE fix_id = ? AND base_commit IS NULL", base_commit, fix_id
+        )
 
     def end(self, fix_id: str, outcome: str, document: str) -> bool:
         """A worker has come to the end. ``document``: JSON. False: it does not run any more."""
-        return self._over(fix_id, OrderState.ENDED, outcome=outcome, ended=document)
+        return self._over(fix_id, OrderState.ENDED, outcome, document, None)
 
     def fail(self, fix_id: str, problem: Problem) -> bool:
         """A worker gave up, or died. False: it does not run any more."""
-        return self._over(fix_id, OrderState.FAILED, problem=problem.model_dump_json())
+        return self._over(fix_id, OrderState.FAILED, None, None, problem.model_dump_json())
 
-    def _over(
-        self,
-        fix_id: str,
-        state: OrderState,
-        *,
-        outcome: str | None = None,
-        ended: str | None = None,
-        problem: str | None = None,
-    ) -> bool:
-        with self._database.writing() as db:
-            done = db.execute(
-                "UPDATE orders SET state = ?, ended_at = ?, outcome = ?, ended = ?, problem = ?,"
-                " cancelling = 0 WHERE fix_id = ? AND state = ?",
-                (state, self._now(), outcome, ended, problem, fix_id, OrderState.RUNNING),
-            )
-        return done.rowcount == 1
+    def _over(self, fix_id: str, state: OrderState, *came: str | None) -> bool:
+        """``came``: outcome, document and problem."""
+        return self._changed(
+            "state = ?, ended_at = ?, outcome = ?, ended = ?, problem = ?, cancelling = 0"
+            " WHERE fix_id = ? AND state = ?",
+            *(state, self._now(), *came, fix_id, OrderState.RUNNING),
+        )
 
     def cancel(self, fix_id: str, by: str) -> Order:
         """One that waits is cancelled; one that runs is to be (``cancelling``).
@@ -191,13 +180,10 @@ class OrderQueue:
 
     def cancelled_if_wanted(self, fix_id: str) -> bool:
         """The worker of this one has gone. True: it was to be cancelled, and is now."""
-        with self._database.writing() as db:
-            done = db.execute(
-                "UPDATE orders SET state = ?, ended_at = ?, cancelling = 0"
-                " WHERE fix_id = ? AND state = ? AND cancelling",
-                (OrderState.CANCELLED, self._now(), fix_id, OrderState.RUNNING),
-            )
-        return done.rowcount == 1
+        return self._changed(
+            "state = ?, ended_at = ?, cancelling = 0 WHERE fix_id = ? AND state = ? AND cancelling",
+            *(OrderState.CANCELLED, self._now(), fix_id, OrderState.RUNNING),
+        )
 
     def queue_again(self, fix_id: str, by: str | None) -> Order:
         """It goes on by what is on record. ``by``: who resumes it; None: it ran when the service died.
@@ -233,12 +219,15 @@ class OrderQueue:
     def give_back(self, fix_id: str) -> bool:
         """Its worker ended in good order with the service, so this take does not count. False: it does not
         run any more."""
+        return self._changed(
+            "state = ?, takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?",
+            *(OrderState.QUEUED, fix_id, OrderState.RUNNING),
+        )
+
+    def _changed(self, change: str, *values: str | None) -> bool:
+        """In one transaction. False: there is no such fix, or it does not stand where it had to."""
         with self._database.writing() as db:
-            done = db.execute(
-                "UPDATE orders SET state = ?, takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?",
-                (OrderState.QUEUED, fix_id, OrderState.RUNNING),
-            )
-        return done.rowcount == 1
+            return db.execute(f"UPDATE orders SET {change}", values).rowcount == 1  # noqa: S608 (ours)
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
