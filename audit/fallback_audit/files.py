@@ -4,8 +4,12 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -74,6 +78,24 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def made_whole(
+    path: Path, prefix: str, put: Callable[[str, Path], None] = os.replace
+) -> Iterator[BinaryIO]:
+    """What is written stands at ``path``, mode 0600, once it is whole and durable; else nothing of it
+    stays. ``prefix``: what it is called until then. ``put`` gives it its name. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        put(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -1,6 +1,5 @@
 """A fix as it happens, for people: one line an event, a spinner for the step in hand."""
 
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -58,12 +57,7 @@ class Shown:
         self._display.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._display.stop()
 
 

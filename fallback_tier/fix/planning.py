@@ -8,7 +8,7 @@ from fallback_tier.advisory import AdvisorySet
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, tags_of
-from fallback_tier.planning import RemediationPlan, parts, plan
+from fallback_tier.planning import RemediationPlan, divisible_plan, parts
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.wiring.places import check_caches
@@ -32,7 +32,8 @@ def plan_fixes(
     if resolve and not repo.settings.offline:  # else a client may not be needed at all
         check_clients(given, repo, clients, plugins)
     tags = tags_of(repo, clients)
-    return plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe)
+    planned = divisible_plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe)
+    return planned.plan
 
 
 def check_clients(

@@ -30,7 +30,6 @@ __all__ = [
     "RemediationPlan",
     "divisible_plan",
     "parts",
-    "plan",
     "selected",
     "whose_code",
 ]
@@ -51,24 +50,6 @@ class DivisiblePlan:
         return self._planners[ecosystem].only(advisory_ids)
 
 
-def plan(
-    given: AdvisorySet,
-    repo: RepoContext,
-    plugins: Mapping[str, EcosystemPlugin],
-    *,
-    resolve: bool = True,
-    tags: Tags = no_tags,
-    observe: Callable[[str], None] = lambda _step: None,
-) -> RemediationPlan:
-    """Plan all advisories of a set for one repository; nothing is written.
-
-    ``resolve`` False: no client runs, the plugins' outlines stand for what would be done. ``tags``: those
-    that the base commit contains. ``observe`` is told each step in words. Never raises for an advisory or a
-    project that can't be fixed: each is in ``left`` with its reason.
-    """
-    return divisible_plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe).plan
-
-
 def divisible_plan(
     given: AdvisorySet,
     repo: RepoContext,
@@ -78,7 +59,12 @@ def divisible_plan(
     tags: Tags = no_tags,
     observe: Callable[[str], None] = lambda _step: None,
 ) -> DivisiblePlan:
-    """As ``plan``, for who may need less of it."""
+    """Plan all advisories of a set for one repository; nothing is written.
+
+    ``resolve`` False: no client runs, the plugins' outlines stand for what would be done. ``tags``: those
+    that the base commit contains. ``observe`` is told each step in words. Never raises for an advisory or a
+    project that can't be fixed: each is in ``left`` with its reason.
+    """
     # 1. Sort by ecosystem; what no plugin serves is left, by name.
     served: dict[str, list[Advisory]] = {}
     left = []

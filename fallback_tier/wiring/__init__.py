@@ -4,12 +4,12 @@ Everything else gets what it needs passed in. Imports that cost time (the SDK, t
 gates) are made when the part is first needed: an attempt by recipe pays for neither model nor gates.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from fallback_audit.contract.fence import WriterFence
 from fallback_audit.model_events import BudgetRaised
@@ -64,6 +64,8 @@ __all__ = [
     "random_nonce",
     "wire",
 ]
+
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True)
@@ -272,26 +274,11 @@ def wire(
     return Services(configuration, clients, plugins, audit, evidence, tier, models, fence)
 
 
-@contextmanager
-def open_services(
-    configuration: Configuration,
-    *,
-    nonces: NonceSource = random_nonce,
-    author: LanguageModel | None = None,
-    asks: bool = True,
-    ecosystems: Collection[str] = (),
-    limiter: "CallLimiter | None" = None,
-) -> Iterator[Services]:
-    """``wire``, and release everything at the end."""
-    services = wire(
-        configuration,
-        nonces=nonces,
-        author=author,
-        asks=asks,
-        ecosystems=ecosystems,
-        limiter=limiter,
-    )
-    try:
-        yield services
-    finally:
-        services.close()
+def _closed_at_its_end(
+    wire: Callable[_P, Services],
+) -> Callable[_P, AbstractContextManager[Services]]:
+    return lambda *given, **named: closing(wire(*given, **named))
+
+
+#: ``wire``, and release everything at the end.
+open_services = _closed_at_its_end(wire)

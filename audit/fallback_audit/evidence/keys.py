@@ -10,14 +10,13 @@ import hashlib
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import FallbackError, KeyringError
-from fallback_audit.files import make_private_directory, sync_directory
+from fallback_audit.files import made_whole, make_private_directory
 
 #: AES-256 and HKDF-SHA-256: 256 bits each.
 KEY_BYTES = 32
@@ -115,16 +114,8 @@ class EvidenceKeys:
         key = EvidenceKey.of(secrets.token_bytes(KEY_BYTES))
         try:
             make_private_directory(path.parent)
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(_text(key))
-                    file.flush()
-                    os.fsync(descriptor)
-                path.hardlink_to(name)
-            finally:
-                Path(name).unlink()
-            sync_directory(path.parent)
+            with made_whole(path, ".tmp-", put=os.link) as file:
+                file.write(_text(key))
         except FileExistsError:
             return _read(path)  # another process was faster
         except OSError as error:

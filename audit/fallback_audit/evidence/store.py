@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from fallback_audit.errors import DiskError, EvidenceError, FallbackError, Unrea
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
 from fallback_audit.evidence.keys import KeySource
-from fallback_audit.files import lock, make_private_directory, sync_directory
+from fallback_audit.files import lock, made_whole, make_private_directory, sync_directory
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
@@ -82,7 +81,8 @@ class FileEvidenceStore:
             with self._locked(fcntl.LOCK_SH):
                 if not path.exists() or (private and not self.is_private(digest)):
                     stored = encrypt(content, digest, self._keys) if private else content
-                    _write_durably(path, stored)
+                    with made_whole(path, PART_PREFIX) as file:
+                        file.write(stored)
                 else:
                     self.get(digest)
                     os.utime(path)
@@ -235,19 +235,3 @@ def _files(folder: "os.DirEntry[str]") -> Iterator[StoredFile]:
         except FileNotFoundError:  # removed, or made whole, since the directory was read
             continue
         yield StoredFile(Path(entry.path), name if whole else None, found.st_size, found.st_mtime)
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    """Write beside, sync, rename, sync the directory: a crash leaves the whole file or none."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=PART_PREFIX)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import NamedTuple, Protocol
 
+from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import Link, make_link
+from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import Digest
 from fallback_audit.ports import AppendGuard, Record, StoredEvent, TrailReader
 
@@ -32,6 +34,20 @@ class Transaction(TrailReader, Protocol):
     def insert(self, links: Sequence[Link]) -> None:
         """Add these links behind the tip, in this order."""
         ...
+
+
+def tip_of(
+    rows: Sequence[tuple[int, Digest]], segments: Callable[[], list[bytes]]
+) -> tuple[int, Digest]:
+    """The row of the last event; (0, GENESIS) where there never was one. Raises AuditIntegrityError."""
+    if rows:
+        return rows[0]
+    if segments():  # a segment never takes the last event
+        raise AuditIntegrityError(
+            "The audit trail has sealed segments, and none of the events after them.",
+            next_step="Keep this store for analysis and restore a copy.",
+        )
+    return 0, GENESIS
 
 
 class Appended(NamedTuple):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from psycopg.rows import TupleRow
 
-from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, read_row
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import Digest
 from fallback_audit.ports import HeaderRow, StoredEvent
+from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.postgres_connection import Connection, Session, connect
 from fallback_audit.stores.postgres_errors import explained
 from fallback_audit.stores.postgres_location import PostgresLocation
@@ -225,19 +225,6 @@ class _Dates:
         )
         found = self._read(sql, after, moment)
         return found[0][0] if found else None
-
-
-def tip_of(rows: list[TupleRow], segments: Callable[[], list[bytes]]) -> tuple[int, Digest]:
-    """The row of ``TIP``; (0, GENESIS) where there never was an event. Raises AuditIntegrityError."""
-    if rows:
-        seq, leaf = rows[0]
-        return seq, leaf
-    if segments():  # a segment never takes the last event
-        raise AuditIntegrityError(
-            "The audit trail has sealed segments, and none of the events after them.",
-            next_step="Keep this store for analysis and restore a copy.",
-        )
-    return 0, GENESIS
 
 
 def open_readonly(

@@ -10,8 +10,9 @@ from fallback_audit.chain import Link, StoredRow, read_row
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import Digest
 from fallback_audit.ports import StoredEvent
+from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.postgres_connection import Session
-from fallback_audit.stores.postgres_reading import SEGMENTS, TIP, TRAIL, tip_of
+from fallback_audit.stores.postgres_reading import SEGMENTS, TIP, TRAIL
 from fallback_audit.stores.postgres_schema import lock_key
 
 if TYPE_CHECKING:

@@ -6,14 +6,15 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, read_row
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError
 from fallback_audit.events import Digest
 from fallback_audit.ports import HeaderRow, StoredEvent
+from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.since import last_before
 from fallback_audit.stores.sqlite_errors import explained
 from fallback_audit.stores.sqlite_opening import connect, uri_of
@@ -146,13 +147,7 @@ class SqliteAuditReader:
 def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
     """Number and leaf of the last event; (0, GENESIS) where there never was one."""
     sql = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
-    last: tuple[int, Digest] | None = connection.execute(sql).fetchone()
-    if last is None and segments(connection):  # a segment never takes the last event
-        raise AuditIntegrityError(
-            "The audit trail has sealed segments, and none of the events after them.",
-            next_step="Keep this store for analysis and restore a copy.",
-        )
-    return last or (0, GENESIS)
+    return tip_of(connection.execute(sql).fetchall(), partial(segments, connection))
 
 
 def trail(

@@ -9,8 +9,6 @@ nor an open fix that was open before; nor damage of the database's own index, th
 to have fewer events. A full run, from time to time, notices all of it.
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.disk_errors import blamed
 from fallback_audit.errors import AuditIntegrityError, AuditStoreError, FallbackError
 from fallback_audit.event_types import Digest
-from fallback_audit.files import sync_directory
+from fallback_audit.files import made_whole
 from fallback_audit.frozen import Frozen
 
 #: Readers refuse another one: a state is cheap to make again.
@@ -73,17 +71,8 @@ def read_state(path: Path) -> VerifiedState | None:
 def write_state(path: Path, state: VerifiedState) -> None:
     """Put it there whole, or leave what is there. Raises AuditStoreError."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=".state-")
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(state.model_dump_json() + "\n")
-                file.flush()
-                os.fsync(descriptor)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        sync_directory(path.absolute().parent)
+        with made_whole(path.absolute(), ".state-") as file:
+            file.write(f"{state.model_dump_json()}\n".encode())
     except OSError as error:
         raise _unwritable(path, error) from error
 

@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from fallback_audit.disk_errors import blamed
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
 from fallback_audit.exporting.writing import Written
-from fallback_audit.files import sync_directory
+from fallback_audit.files import made_whole
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.verify import counting, trusted, unpacked
 from fallback_tier.cli.options import record, state_dir
@@ -105,16 +104,9 @@ def _output(name: str | None) -> Iterator[BinaryIO]:
     if path.exists():
         raise there
     try:
-        descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(descriptor)
-            os.link(part, path)  # not where there is one: it may be an export that is kept
-            sync_directory(path.parent)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        # Not where there is one: it may be an export that is kept.
+        with made_whole(path, f".{path.name}.", put=os.link) as file:
+            yield file
     except FileExistsError as error:
         raise there from error
     except OSError as error:

@@ -1,6 +1,5 @@
 """A plan and a campaign as they stand, for a terminal and for machines."""
 
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -204,11 +203,6 @@ class Watching:
         self.refresh()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()

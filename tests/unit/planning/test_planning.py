@@ -11,7 +11,7 @@ from fallback_tier.advisory import Advisory, AdvisorySet, Skipped, lets_stay, pa
 from fallback_tier.cli.remediation import how
 from fallback_tier.errors import FallbackError, RecipeError, ToolFailedError, ToolMissingError
 from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
-from fallback_tier.planning import RemediationPlan, divisible_plan, plan
+from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.planning.ecosystem import MAX_ALONE
 from fallback_tier.repo import RepoContext
 from tests.e2e.command import osv
@@ -55,7 +55,8 @@ def planned(
 ) -> RemediationPlan:
     repo = context(root, dict(files or {"pypi.txt": PINS}))
     plugins = {"PyPI": pypi or LadderEcosystem(), "npm": npm or LadderEcosystem(name="npm")}
-    return plan(AdvisorySet(advisories=advisories), repo, plugins, resolve=resolve)
+    given = AdvisorySet(advisories=advisories)
+    return divisible_plan(given, repo, plugins, resolve=resolve).plan
 
 
 def moves(result: RemediationPlan) -> dict[str, str | None]:
@@ -347,7 +348,8 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
         advisories=(advisory("A", "left"),),
         skipped=(Skipped(source="x.json", reason="It was withdrawn."),),
     )
-    document = plan(given, repo, {"PyPI": LadderEcosystem()}).model_dump(mode="json")
+    divisible = divisible_plan(given, repo, {"PyPI": LadderEcosystem()})
+    document = divisible.plan.model_dump(mode="json")
     assert list(document) == [
         *("repository", "base_commit", "resolved", "offline"),
         *("fixes", "left", "not_affected", "undecided", "skipped", "findings"),

@@ -15,7 +15,7 @@ from fallback_tier.outcome import (
     RecipeSelection,
     Selected,
 )
-from fallback_tier.planning import plan, selected, whose_code
+from fallback_tier.planning import divisible_plan, selected, whose_code
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.repository import context
@@ -121,5 +121,6 @@ class Unlocked(LadderEcosystem):
 
 def test_a_resolution_that_concerns_no_advisory_is_no_fix(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 3.0.0\n"})
-    result = plan(AdvisorySet(advisories=(advisory("A", "left"),)), repo, {"PyPI": Unlocked()})
+    given = AdvisorySet(advisories=(advisory("A", "left"),))
+    result = divisible_plan(given, repo, {"PyPI": Unlocked()}).plan
     assert (result.fixes, result.left, result.not_affected) == ((), (), ("A",))

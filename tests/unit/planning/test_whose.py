@@ -12,7 +12,7 @@ from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.affected import Affected
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
-from fallback_tier.planning import plan, selected, whose_code
+from fallback_tier.planning import divisible_plan, selected, whose_code
 from fallback_tier.planning.whose import settled
 from fallback_tier.repo import Settings
 from tests.unit.shared.recipes import FakeClients, advisory, repository
@@ -186,9 +186,9 @@ def test_offline_and_where_no_client_is_to_run_no_registry_is_asked(tmp_path: Pa
     assert whose_code(plugin, RECORD, offline).code is AffectedCode.OWN
     assert whose_code(plugin, RECORD, repo, ask_registry=False).code is AffectedCode.OWN
     given = AdvisorySet(advisories=(RECORD,))
-    plan(given, repo, {"npm": plugin}, resolve=False)
+    divisible_plan(given, repo, {"npm": plugin}, resolve=False)
     assert plugin.asked == []
-    plan(given, repo, {"npm": plugin})
+    divisible_plan(given, repo, {"npm": plugin})
     assert plugin.asked == ["lib"]
 
 
