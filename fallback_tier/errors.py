@@ -91,7 +91,6 @@ __all__ = [
     "UnansweredError",
     "WithdrawnError",
     "first_fault",
-    "place_of",
 ]
 
 

@@ -13,7 +13,8 @@ from pydantic import Field, ValidationError, field_validator
 from fallback_audit.disk_errors import blamed
 from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.advisory.osv_affected import Affected, OsvModel
-from fallback_tier.advisory.versions import base_ecosystem, canonical_name
+from fallback_tier.advisory.versions import canonical_name
+from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 

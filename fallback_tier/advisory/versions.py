@@ -6,21 +6,8 @@ Ranges are core's (``ranges``), whatever orders the versions in them.
 from functools import lru_cache
 from typing import Any
 
-from fallback_tier.ecosystem_rules import EcosystemRules, base_ecosystem, ecosystems, rules_of
+from fallback_tier.ecosystem_rules import EcosystemRules, ecosystems, rules_of
 from fallback_tier.errors import AdvisoryError
-
-__all__ = [
-    "SortKey",
-    "base_ecosystem",
-    "canonical_name",
-    "compare_versions",
-    "is_major_step",
-    "is_orderable",
-    "is_prerelease",
-    "next_line",
-    "sort_key",
-    "successor",
-]
 
 #: (0, text): not a version of the ecosystem, below all that are. (1, key): the plugin's own key.
 SortKey = tuple[int, Any]

@@ -5,8 +5,7 @@ from collections.abc import Set as AbstractSet
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, bundle, canonical_name
-from fallback_tier.advisory.versions import base_ecosystem
-from fallback_tier.ecosystem_rules import rules_of
+from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Move, NotApplicable, RecipeSelection
 from fallback_tier.ports import EcosystemPlugin

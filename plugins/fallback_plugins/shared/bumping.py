@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory, canonical_name, compare_versions, is_affected
-from fallback_tier.advisory.versions import base_ecosystem, is_orderable
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Selected
 
