@@ -4,7 +4,7 @@ Each call counts at what the server reported; a call without an end (in flight, 
 at its pre-charge; one that failed at nothing, unless the server may have worked for it.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, Self
 
@@ -60,30 +60,24 @@ class Booked:
     reported: bool = False
 
 
+@dataclass(eq=False)
 class Tally:
     """Calls in chain order, read once and then only what is new. Not safe to share between threads."""
 
-    def __init__(
-        self,
-        audit: AuditReader,
-        prices: Prices,
-        *,
-        fix_id: str | None = None,
-        since: str | None = None,
-    ) -> None:
-        self._audit = audit
-        self._prices = prices
-        self._fix_id = fix_id
-        self._since = since
-        self._read = 0
-        self._open: dict[_Key, Booked] = {}
-        self.calls: list[Booked] = []
-        self.raised: tuple[BudgetRaised, ...] = ()
+    audit: AuditReader
+    prices: Prices
+    _: KW_ONLY
+    fix_id: str | None = None
+    since: str | None = None
+    _read: int = field(default=0, init=False)
+    _open: dict[_Key, Booked] = field(default_factory=dict, init=False)
+    calls: list[Booked] = field(default_factory=list, init=False)
+    raised: tuple[BudgetRaised, ...] = field(default=(), init=False)
 
     def refresh(self) -> None:
         """Read what was recorded since the last time."""
-        since = None if self._read else self._since
-        found = self._audit.events(self._fix_id, kinds=KINDS, since=since, after=self._read)
+        since = None if self._read else self.since
+        found = self.audit.events(self.fix_id, kinds=KINDS, since=since, after=self._read)
         for stored in found:
             self._fold(stored)
             self._read = stored.seq
@@ -132,7 +126,7 @@ class Tally:
 
     def _reported(self, answered: ModelAnswered, model: str) -> Amount:
         usage, cost = usage_of(answered), answered.cost_usd_estimate
-        known = self._prices.cost(model, usage) if cost is None else Decimal(cost)
+        known = self.prices.cost(model, usage) if cost is None else Decimal(cost)
         tokens = (
             usage.input_tokens
             + usage.output_tokens

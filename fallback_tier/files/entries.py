@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,26 +44,19 @@ def say_nothing(_what: str) -> None:
     """Nobody listens."""
 
 
+@dataclass(frozen=True)
 class Entries:
     """The entries of one folder. ``what``: one of them, in messages to ``report``.
 
     At most ``most`` entries and ``most_bytes`` are kept, the last used; one in use stays, whatever its age.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        what: str,
-        *,
-        most: int,
-        most_bytes: float = math.inf,
-        report: Callable[[str], None] = say_nothing,
-    ) -> None:
-        self.folder = folder
-        self._what = what
-        self.most = most
-        self.most_bytes = most_bytes
-        self._report = report
+    folder: Path
+    what: str
+    _: KW_ONLY
+    most: int
+    most_bytes: float = math.inf
+    report: Callable[[str], None] = say_nothing
 
     @contextmanager
     def turn(self, key: str) -> Iterator[Path]:
@@ -74,7 +67,7 @@ class Entries:
         self.folder.mkdir(parents=True, exist_ok=True)
 
         def say() -> None:
-            self._report(f"another run is busy with {self._what}: waiting for it")
+            self.report(f"another run is busy with {self.what}: waiting for it")
 
         with hold(self._turn_of(key), waiting=say, limit_s=MAX_WAIT_S):
             yield self.folder / key

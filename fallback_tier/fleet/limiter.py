@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from secrets import token_hex
 
 from fallback_audit.vocabulary import ModelFailureKind
@@ -42,21 +42,15 @@ _TOKEN_BYTES = 8
 _SPREAD = 0.2
 
 
+@dataclass(frozen=True)
 class StoreLimiter:
     """Implements CallLimiter."""
 
-    def __init__(
-        self,
-        tables: Tables,
-        limits: ProviderLimits,
-        *,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._tables = tables
-        self._limits = limits
-        self._clock = clock
-        self._sleep = sleep
+    tables: Tables
+    limits: ProviderLimits
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
 
     def take(self, tokens: int) -> None:
         """One request of at most this many tokens."""
@@ -65,29 +59,27 @@ class StoreLimiter:
             while wait := self._try(tokens, place):
                 if waited >= MAX_WAIT_S:
                     raise ModelError(
-                        f"The provider {self._limits.name!r} has had no room for this call for "
+                        f"The provider {self.limits.name!r} has had no room for this call for "
                         f"{waited / 60:.0f} minutes.",
                         next_step="Raise the campaign's limits of a minute, or run fewer fixes at once.",
                         failure=ModelFailureKind.WITHHELD,
                     )
                 spread = 1 + random.random() * _SPREAD  # noqa: S311 (a pause)
                 pause = min(wait, MAX_LOOK_S) * spread
-                self._sleep(pause)
+                self.sleep(pause)
                 waited += pause
         finally:
             if place.number is not None:
-                with suppress(FallbackError), self._tables.writing() as session:
+                with suppress(FallbackError), self.tables.writing() as session:
                     self._leave(session, place)
 
     def _try(self, tokens: int, place: "_Place") -> float:
         """0: it was taken; else how long it is to wait, at its place."""
-        with self._tables.writing() as session:
-            bucket = refill(self._bucket(session), self._limits, self._clock())
+        with self.tables.writing() as session:
+            bucket = refill(self._bucket(session), self.limits, self.clock())
             self._find(session, place, bucket.at)
             ahead = self._ahead(session, place, bucket.at)
-            taken = take(
-                bucket, self._limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead
-            )
+            taken = take(bucket, self.limits, requests=1, tokens=tokens, now=bucket.at, ahead=ahead)
             self._keep(session, taken.bucket)
             if taken.wait_s:
                 self._queue(session, place, tokens, bucket.at)
@@ -100,13 +92,13 @@ class StoreLimiter:
         before = "provider = ? AND seen >= ?" + ("" if place.number is None else " AND number < ?")
         (row,) = session.rows(
             f"SELECT COUNT(*) AS calls, COALESCE(SUM(tokens), 0) AS tokens FROM turns WHERE {before}",  # noqa: S608 (ours)
-            (self._limits.name, now - GONE_S, *place.number_if_any),
+            (self.limits.name, now - GONE_S, *place.number_if_any),
         )
         return Ahead(int(row["calls"]), int(row["tokens"]))
 
     def _find(self, session: Session, place: "_Place", now: float) -> None:
         """Keep the place, unless it is lost: then its number may be another call's by now."""
-        mine = (self._limits.name, place.number, place.token)
+        mine = (self.limits.name, place.number, place.token)
         if place.number is not None and not session.change(
             "UPDATE turns SET seen = ? WHERE provider = ? AND number = ? AND token = ?",
             (now, *mine),
@@ -115,7 +107,7 @@ class StoreLimiter:
 
     def _queue(self, session: Session, place: "_Place", tokens: int, now: float) -> None:
         """Take the last place, where it has none."""
-        name = self._limits.name
+        name = self.limits.name
         if place.number is not None:
             return
         (last,) = session.rows(
@@ -133,7 +125,7 @@ class StoreLimiter:
         if place.number is not None:
             session.change(
                 "DELETE FROM turns WHERE provider = ? AND number = ? AND token = ?",
-                (self._limits.name, place.number, place.token),
+                (self.limits.name, place.number, place.token),
             )
             place.number = None
 
@@ -142,7 +134,7 @@ class StoreLimiter:
         with suppress(FallbackError):
             self._change(
                 lambda bucket, now: settle(
-                    bucket, self._limits, reserved=reserved, used=used, now=now
+                    bucket, self.limits, reserved=reserved, used=used, now=now
                 )
             )
 
@@ -152,17 +144,17 @@ class StoreLimiter:
             self._change(overloaded)
 
     def _change(self, change: Callable[[Bucket, float], Bucket]) -> None:
-        with self._tables.writing() as session:
-            self._keep(session, change(self._bucket(session), self._clock()))
+        with self.tables.writing() as session:
+            self._keep(session, change(self._bucket(session), self.clock()))
 
     def _bucket(self, session: Session) -> Bucket:
-        found = session.rows("SELECT bucket FROM buckets WHERE name = ?", (self._limits.name,))
+        found = session.rows("SELECT bucket FROM buckets WHERE name = ?", (self.limits.name,))
         if found:
             return Bucket.model_validate_json(found[0]["bucket"])
-        return Bucket.full(self._limits, self._clock())
+        return Bucket.full(self.limits, self.clock())
 
     def _keep(self, session: Session, bucket: Bucket) -> None:
-        name, kept = self._limits.name, bucket.model_dump_json()
+        name, kept = self.limits.name, bucket.model_dump_json()
         if not session.change("UPDATE buckets SET bucket = ? WHERE name = ?", (kept, name)):
             session.change("INSERT INTO buckets VALUES (?, ?)", (name, kept))
 

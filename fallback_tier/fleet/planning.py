@@ -6,6 +6,7 @@ left out only where no manifest or lock names any of the advisory's packages.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -49,18 +50,13 @@ class CampaignPlan(Frozen):
         return self.planned.left_out
 
 
+@dataclass(frozen=True)
 class Planner:
     """Plans campaigns with these clients and plugins. ``report`` is told what is looked at."""
 
-    def __init__(
-        self,
-        checkouts: Checkouts,
-        plugins: Mapping[str, EcosystemPlugin],
-        report: Callable[[str], None] = say_nothing,
-    ) -> None:
-        self._checkouts = checkouts
-        self._plugins = plugins
-        self._report = report
+    checkouts: Checkouts
+    plugins: Mapping[str, EcosystemPlugin]
+    report: Callable[[str], None] = say_nothing
 
     def plan(self, campaign: Campaign) -> CampaignPlan:
         """Look at everything that the file names. What can't be read of one repository leaves that one
@@ -72,10 +68,10 @@ class Planner:
         common = self._advisories(campaign.advisories, left_out)
         repositories: list[PlannedRepository] = []
         found: dict[Candidate, Advisory] = {}
-        look = Look(self._checkouts, self._plugins, campaign.limits.manifests_per_repository)
+        look = Look(self.checkouts, self.plugins, campaign.limits.manifests_per_repository)
         unnamed = 0
         for name, repository in _repositories(campaign, left_out):
-            self._report(f"looking at {name}")
+            self.report(f"looking at {name}")
             try:
                 own = self._advisories(repository.advisories, left_out)
                 looked = look.at(name, repository, [*common, *own])
@@ -111,7 +107,7 @@ class Planner:
         left_out += [LeftOut(what=it.source, why=it.reason) for it in given.skipped]
         left_out += [LeftOut(what=it.path, why=it.sentence) for it in given.findings]
         for advisory in given.advisories:
-            if not any(name in self._plugins for name in advisory.ecosystems):
+            if not any(name in self.plugins for name in advisory.ecosystems):
                 names = ", ".join(advisory.ecosystems)
                 left_out.append(LeftOut(what=advisory.id, why=f"No plugin serves {names}."))
         return given.advisories

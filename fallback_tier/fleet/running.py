@@ -6,6 +6,7 @@ finds its fixes in the store, their workers by the engine, and how they ended in
 
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.fleet.campaign import Campaign
@@ -35,60 +36,50 @@ MAX_TAKES = 5
 PAUSE_S = 30.0
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs one campaign with one engine. ``holder``: who this is, the same for who follows it."""
 
-    def __init__(
-        self,
-        store: FleetStore,
-        campaign: Campaign,
-        engine: FleetEngine,
-        facts: Facts,
-        *,
-        holder: str,
-        decided: Decided = anybody,
-        sleep: Callable[[float], None] = time.sleep,
-        on_change: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._store = store
-        self._campaign = campaign
-        self._engine = engine
-        self._facts = facts
-        self._holder = holder
-        self._decided = decided
-        self._sleep = sleep
-        self._on_change = on_change
-        self._decisions_at = 0.0
-        self._progress_at = 0.0
-        self._renew_at = 0.0
-        self._claimed_at = 0.0
-        self._ordered: set[str] = set()
+    store: FleetStore
+    campaign: Campaign
+    engine: FleetEngine
+    facts: Facts
+    _: KW_ONLY
+    holder: str
+    decided: Decided = anybody
+    sleep: Callable[[float], None] = time.sleep
+    on_change: Callable[[], None] = lambda: None
+    _decisions_at: float = field(default=0.0, init=False)
+    _progress_at: float = field(default=0.0, init=False)
+    _renew_at: float = field(default=0.0, init=False)
+    _claimed_at: float = field(default=0.0, init=False)
+    _ordered: set[str] = field(default_factory=set, init=False)
 
     def run(self) -> CampaignState:
         """Until nothing waits and nothing runs, nothing more can be paid for, or it is cancelled. However
         it is left, its own workers end in good order. Raises FallbackError."""
         try:
             while not self.step():
-                self._on_change()
-                self._sleep(min(RENEW_S, max(TICK_S, TICK_OF_ONE_S * len(self._running()))))
+                self.on_change()
+                self.sleep(min(RENEW_S, max(TICK_S, TICK_OF_ONE_S * len(self._running()))))
         finally:
             self._leave()
-            self._on_change()
-        return self._store.campaign(self._campaign.name).state
+            self.on_change()
+        return self.store.campaign(self.campaign.name).state
 
     def step(self) -> bool:
         """One look. True: there is nothing left to do."""
-        name, store = self._campaign.name, self._store
+        name, store = self.campaign.name, self.store
         self._renew_at = 0.0
         self._keep_lease()
-        store.take_over(name, self._holder)
+        store.take_over(name, self.holder)
         state = store.campaign(name).state
         running = self._running()
         closely = store.clock() >= self._progress_at
         if closely:
             self._progress_at = store.clock() + PROGRESS_S
         for fix in running:
-            if fix.holder == self._holder:
+            if fix.holder == self.holder:
                 self._keep_lease()
                 self._renew_order(fix)
                 self._look(fix, closely, cancelling=state is CampaignState.CANCELLED)
@@ -98,21 +89,21 @@ class Runner:
 
     def _keep_lease(self) -> None:
         """A look at thousands takes longer than a lease."""
-        now = self._store.clock()
+        now = self.store.clock()
         if now >= self._renew_at:
-            self._store.renew(self._campaign.name, self._holder)
+            self.store.renew(self.campaign.name, self.holder)
             self._renew_at = now + RENEW_S
 
     def _read(self, fix_id: str) -> FixFacts | None:
         self._keep_lease()
-        return self._facts(fix_id)
+        return self.facts(fix_id)
 
     def _is_over(self) -> bool:
-        line = self._store.campaign(self._campaign.name)
+        line = self.store.campaign(self.campaign.name)
         if line.is_over and line.state is CampaignState.RUNNING:
             came_from = [CampaignState.RUNNING]
-            self._store.set_state(line.campaign, CampaignState.FINISHED, came_from=came_from)
-        own = any(fix.holder == self._holder for fix in self._running())
+            self.store.set_state(line.campaign, CampaignState.FINISHED, came_from=came_from)
+        own = any(fix.holder == self.holder for fix in self._running())
         if own:
             return False
         match line.state:
@@ -128,30 +119,30 @@ class Runner:
         not come may need none: it is proved, and its patch is to be delivered."""
         if self._running():
             return False
-        limits = self._campaign.start_limits()
+        limits = self.campaign.start_limits()
         if limits.cap is None:
             return False
-        return not self._store.starts_later(self._campaign.name, self._claimed_at)
+        return not self.store.starts_later(self.campaign.name, self._claimed_at)
 
     def _running(self) -> tuple[FleetFix, ...]:
-        return tuple(self._store.every(self._campaign.name, FixState.RUNNING))
+        return tuple(self.store.every(self.campaign.name, FixState.RUNNING))
 
     # --- Starting ---------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        room = self._engine.room
+        room = self.engine.room
         if room is not None and room <= 0:
             return
-        limits = self._campaign.start_limits(room)
-        self._claimed_at = self._store.clock()
-        for fix in self._store.claim(self._campaign.name, self._holder, limits):
+        limits = self.campaign.start_limits(room)
+        self._claimed_at = self.store.clock()
+        for fix in self.store.claim(self.campaign.name, self.holder, limits):
             self._keep_lease()
             try:
-                waits = self._engine.state(fix.fix_id).phase is Phase.WAITING
-                self._engine.submit(self._order(fix))
+                waits = self.engine.state(fix.fix_id).phase is Phase.WAITING
+                self.engine.submit(self._order(fix))
                 self._ordered.add(fix.fix_id)
                 if waits:  # for a person, who has decided; now it may run
-                    self._engine.wake(fix.fix_id)
+                    self.engine.wake(fix.fix_id)
             except FallbackError as error:
                 self._again(fix, problem_of(error))
                 raise
@@ -159,31 +150,31 @@ class Runner:
     def _renew_order(self, fix: FleetFix) -> None:
         """Once: a runner before this one may have submitted it under other settings."""
         if fix.fix_id not in self._ordered:
-            self._engine.renew(self._order(fix))
+            self.engine.renew(self._order(fix))
             self._ordered.add(fix.fix_id)
 
     def _order(self, fix: FleetFix) -> FixOrder:
-        return order_of(self._store.ordered(fix.fix_id), self._campaign)
+        return order_of(self.store.ordered(fix.fix_id), self.campaign)
 
     # --- Looking ----------------------------------------------------------------------------------
 
     def _look(self, fix: FleetFix, closely: bool, *, cancelling: bool) -> None:
         if cancelling:
-            self._engine.cancel(fix.fix_id)
-        found = self._engine.state(fix.fix_id)
+            self.engine.cancel(fix.fix_id)
+        found = self.engine.state(fix.fix_id)
         if found.phase is Phase.ACTIVE and not closely:
             return
-        facts = self._facts(fix.fix_id) or FixFacts()
+        facts = self.facts(fix.fix_id) or FixFacts()
         match found.phase:
             case Phase.ACTIVE:
                 if (facts.cost, facts.attempts) != (fix.cost, fix.attempts):
-                    self._store.progress(fix.fix_id, facts)
+                    self.store.progress(fix.fix_id, facts)
             case _ if facts.state is not None:
                 self._has_ended(fix, found, facts, cancelling=cancelling)
             case Phase.CANCELLED:
                 self._end(fix, facts, FixState.CANCELLED)
             case Phase.FAILED if found.problem is not None and found.problem.code in PASSING:
-                self._again(fix, found.problem, not_before=self._store.clock() + PAUSE_S)
+                self._again(fix, found.problem, not_before=self.store.clock() + PAUSE_S)
             case Phase.FAILED:
                 self._end(fix, facts, FixState.FAILED, found.problem)
             case _ if cancelling:
@@ -193,7 +184,7 @@ class Runner:
             case _ if fix.takes >= MAX_TAKES:
                 self._end(fix, facts, FixState.FAILED, _died(fix.takes))
             case _:
-                self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
+                self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=fix.takes)
 
     def _has_ended(
         self, fix: FleetFix, found: EngineState, facts: FixFacts, *, cancelling: bool
@@ -202,23 +193,23 @@ class Runner:
         was done is not done again."""
         problem = found.problem
         if found.phase is Phase.ENDED or not self._is_to_deliver(facts):
-            self._store.end(fix.fix_id, self._holder, facts)
+            self.store.end(fix.fix_id, self.holder, facts)
         elif found.phase is Phase.FAILED and problem is not None and problem.code in PASSING:
-            self._again(fix, problem, not_before=self._store.clock() + PAUSE_S)
+            self._again(fix, problem, not_before=self.store.clock() + PAUSE_S)
         elif found.phase is Phase.WAITING and not cancelling:  # woken: it has not looked yet
-            self._again(fix, CUT_OFF, not_before=self._store.clock() + PAUSE_S)
+            self._again(fix, CUT_OFF, not_before=self.store.clock() + PAUSE_S)
         elif found.phase is Phase.FAILED:
-            self._store.end(fix.fix_id, self._holder, undelivered(facts, problem))
+            self.store.end(fix.fix_id, self.holder, undelivered(facts, problem))
         elif fix.takes >= MAX_TAKES:
-            self._store.end(fix.fix_id, self._holder, undelivered(facts, _died(fix.takes)))
+            self.store.end(fix.fix_id, self.holder, undelivered(facts, _died(fix.takes)))
         elif cancelling:
-            self._store.end(fix.fix_id, self._holder, undelivered(facts, CANCELLED))
+            self.store.end(fix.fix_id, self.holder, undelivered(facts, CANCELLED))
         else:
             facts = undelivered(facts, CUT_OFF)
-            self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=fix.takes)
+            self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=fix.takes)
 
     def _is_to_deliver(self, facts: FixFacts) -> bool:
-        asked = self._campaign.delivery
+        asked = self.campaign.delivery
         has_patch = facts.state is not None and facts.state.has_patch
         is_done = facts.delivered and asked.reports is None  # a report comes behind the branch
         return has_patch and asked.is_asked and not is_done
@@ -229,57 +220,57 @@ class Runner:
         update: dict[str, object] = {"state": state, "why": None, "sentence": None}
         if why is not None:
             update |= {"why": why.code, "sentence": f"{why.problem} {why.next_step}"}
-        self._store.end(fix.fix_id, self._holder, facts.model_copy(update=update))
+        self.store.end(fix.fix_id, self.holder, facts.model_copy(update=update))
 
     def _again(self, fix: FleetFix, why: Problem, *, not_before: float = 0.0) -> None:
         """It can't go on now, which is not its fault: this take does not count. That nobody has its patch
         yet stays in the list, whatever comes of the campaign."""
-        facts = self._facts(fix.fix_id) or FixFacts()
+        facts = self.facts(fix.fix_id) or FixFacts()
         code = NOT_DELIVERED if self._is_to_deliver(facts) else why.code
         facts = facts.model_copy(update={"why": code, "sentence": why.problem})
-        self._store.queue_again(
+        self.store.queue_again(
             fix.fix_id,
             facts,
             not_before=not_before,
-            holder=self._holder,
+            holder=self.holder,
             takes=max(0, fix.takes - 1),
         )
 
     def _look_at_decisions(self) -> None:
         """An escalated fix that a person has decided: it goes on, or is over for good."""
-        now = self._store.clock()
+        now = self.store.clock()
         if now < self._decisions_at:
             return
         self._decisions_at = now + DECISIONS_S
-        name, only = self._campaign.name, self._decided()
-        refresh(self._store, name, self._read, only=only)
+        name, only = self.campaign.name, self.decided()
+        refresh(self.store, name, self._read, only=only)
 
     def _leave(self) -> None:
         """Workers of this process have ended: their fixes wait for the next runner, and their take does
         not count."""
         try:
-            self._engine.close()
+            self.engine.close()
             for fix in self._running():
-                if fix.holder == self._holder:
+                if fix.holder == self.holder:
                     self._hand_back(fix)
         finally:
-            self._store.release(self._campaign.name, self._holder)
+            self.store.release(self.campaign.name, self.holder)
 
     def _hand_back(self, fix: FleetFix) -> None:
-        facts = self._facts(fix.fix_id) or FixFacts()
+        facts = self.facts(fix.fix_id) or FixFacts()
         if facts.state is not None and not self._is_to_deliver(facts):
-            self._store.end(fix.fix_id, self._holder, facts)
+            self.store.end(fix.fix_id, self.holder, facts)
             return
         try:
-            found = self._engine.state(fix.fix_id)
+            found = self.engine.state(fix.fix_id)
         except FallbackError:  # closed, or away: it runs elsewhere, and whoever comes next looks
             return
         if found.phase is Phase.ENDED and facts.state is not None:
-            self._store.end(fix.fix_id, self._holder, facts)
+            self.store.end(fix.fix_id, self.holder, facts)
         elif found.phase is Phase.UNKNOWN:
             takes = max(0, fix.takes - 1)
             facts = facts if facts.state is None else undelivered(facts, CUT_OFF)
-            self._store.queue_again(fix.fix_id, facts, holder=self._holder, takes=takes)
+            self.store.queue_again(fix.fix_id, facts, holder=self.holder, takes=takes)
 
 
 def _died(takes: int) -> Problem:

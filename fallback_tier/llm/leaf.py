@@ -6,7 +6,7 @@ more under the strict instruction, and if that doesn't fix it, passed on with a 
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fallback_audit.events import GroundingNotEvaluated
@@ -57,32 +57,22 @@ if TYPE_CHECKING:
 _NO_JUDGE = "no judge is configured"
 
 
+@dataclass(frozen=True)
 class LlmLeaf:
     """Asks the author, checks the answer, and turns the plan into file changes.
 
     ``judge`` None: grounding is not evaluated, and that is on record.
     """
 
-    def __init__(
-        self,
-        author: LanguageModel,
-        prompts: PromptBuilder,
-        *,
-        evidence: EvidenceStore,
-        judge: PlanJudge | None = None,
-        meter: Meter | None = None,
-        journal: Journal | None = None,
-        self_rag: "SelfRag | None" = None,
-        keep_prompts: bool = False,
-    ) -> None:
-        self._author = author
-        self._prompts = prompts
-        self._evidence = evidence
-        self._judge = judge
-        self._meter = meter
-        self._journal = journal
-        self._self_rag = self_rag
-        self._keep_prompts = keep_prompts
+    author: LanguageModel
+    prompts: PromptBuilder
+    _: KW_ONLY
+    evidence: EvidenceStore
+    judge: PlanJudge | None = None
+    meter: Meter | None = None
+    journal: Journal | None = None
+    self_rag: "SelfRag | None" = None
+    keep_prompts: bool = False
 
     def write(
         self, task: AttemptTask, examples: Sequence[FewShot], record: Recorder
@@ -95,10 +85,10 @@ class LlmLeaf:
         caller = Caller(
             task,
             record,
-            self._evidence,
-            meter=self._meter,
-            journal=self._journal,
-            keep_prompts=self._keep_prompts,
+            self.evidence,
+            meter=self.meter,
+            journal=self.journal,
+            keep_prompts=self.keep_prompts,
         )
         try:
             attempt = ModelAttempt(task, self._prompt(task, examples), record, caller)
@@ -138,7 +128,7 @@ class LlmLeaf:
                 invalid = verdict
                 yield record(verdict.event)
                 yield _discarded(draft, task, verdict.problems)
-                conversation = self._prompts.repair(
+                conversation = self.prompts.repair(
                     prompt, draft.text, verdict.problems, strict=strict
                 )
                 continue
@@ -152,13 +142,13 @@ class LlmLeaf:
             if strict or not ceiling.left:
                 break
             yield _discarded(draft, task, judgement.unsupported)
-            conversation = self._prompts.regenerate(prompt, draft.text, judgement.unsupported)
+            conversation = self.prompts.regenerate(prompt, draft.text, judgement.unsupported)
         if doubted is not None:
             return (yield from flagged(doubted, attempt.task, attempt.record))
         raise out_of_calls(invalid, ceiling.limit)
 
     def _prompt(self, task: AttemptTask, examples: Sequence[FewShot]) -> Prompt:
-        return self._prompts.build(
+        return self.prompts.build(
             task.advisory,
             task.repo,
             task.plugin,
@@ -192,7 +182,7 @@ class LlmLeaf:
     ) -> Generator[TierEvent, None, Prompt | None]:
         """Once an attempt, a model that declines is shown the code that it names (ADR-0044)."""
         task, prompt = attempt.task, attempt.prompt
-        more = self._prompts.with_more_code(
+        more = self.prompts.with_more_code(
             prompt, plan.reason, task.repo, own_code=task.is_own_code
         )
         if more is not None:
@@ -207,8 +197,8 @@ class LlmLeaf:
     ) -> Generator[TierEvent, None, Draft]:
         """By one answer, or by self-RAG's beam; what follows on it is the same for every strategy."""
         strategy = attempt.task.repo.settings.strategy
-        if self._self_rag is not None and strategy is Strategy.SELF_RAG:
-            return (yield from self._self_rag.draft(attempt, examples))
+        if self.self_rag is not None and strategy is Strategy.SELF_RAG:
+            return (yield from self.self_rag.draft(attempt, examples))
         return (yield from self._ask(attempt, attempt.prompt.opening, strict=False))
 
     def _ask(
@@ -225,7 +215,7 @@ class LlmLeaf:
             effort=settings.effort,
         )
         ask = CallRequest(request, example_ids=prompt.example_ids, strict=strict)
-        answered = yield from attempt.caller.ask(self._author, ask)
+        answered = yield from attempt.caller.ask(self.author, ask)
         plan, problems = read_plan(answered.answer, prompt.answer_form)
         return Draft(
             call=answered.call,
@@ -240,14 +230,14 @@ class LlmLeaf:
         self, draft: Draft, proposal: Proposal, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | None]:
         """The judge's word on record, or the reason why there is none."""
-        if self._judge is None:
+        if self.judge is None:
             number = attempt.task.number
             yield attempt.record(
                 GroundingNotEvaluated(attempt=number, call=draft.call, reason=_NO_JUDGE)
             )
             return None
         assert proposal.plan is not None  # noqa: S101 (a model's proposal has its plan)
-        return (yield from self._judge.judge(proposal.plan, draft, attempt))
+        return (yield from self.judge.judge(proposal.plan, draft, attempt))
 
 
 def _has_shorter_answers(less: AttemptTask, task: AttemptTask) -> bool:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ class SegmentedReader(AuditReader, Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class History:
     """``AuditReader`` over the sealed files in ``folder`` and the store behind them.
 
@@ -32,18 +34,11 @@ class History:
     people, who may have moved it.
     """
 
-    def __init__(
-        self,
-        store: SegmentedReader,
-        folder: Path,
-        verifiers: Sequence[Verifier],
-        *,
-        only_present: bool = False,
-    ) -> None:
-        self._only_present = only_present
-        self._store = store
-        self._folder = folder
-        self._verifiers = verifiers
+    store: SegmentedReader
+    folder: Path
+    verifiers: Sequence[Verifier]
+    _: KW_ONLY
+    only_present: bool = False
 
     def events(
         self,
@@ -62,8 +57,8 @@ class History:
         for segment in self.sealed():
             if segment.last_seq <= after:
                 continue
-            path = self._folder / segment.file
-            for stored in sealed_events(path, segment.sha256, self._verifiers):
+            path = self.folder / segment.file
+            for stored in sealed_events(path, segment.sha256, self.verifiers):
                 begun = begun or (moment is not None and stored.recorded_at >= moment)
                 if (
                     begun
@@ -72,21 +67,21 @@ class History:
                     and (kinds is None or stored.kind in kinds)
                 ):
                     yield stored
-        yield from self._store.events(
+        yield from self.store.events(
             fix_id, kinds=kinds, since=None if begun else since, after=after
         )
 
     def sealed(self) -> list[SegmentStatement]:
         """The segments whose files are there. Raises AuditIntegrityError; see the class."""
-        statements = [open_segment(one, self._verifiers) for one in self._store.segments()]
-        there = [one for one in statements if (self._folder / one.file).is_file()]
+        statements = [open_segment(one, self.verifiers) for one in self.store.segments()]
+        there = [one for one in statements if (self.folder / one.file).is_file()]
         missing = [one for one in statements if one not in there]
-        if missing and not self._only_present:
-            retired = retired_in(self._store.events(kinds=frozenset({"SegmentRetired"})))
+        if missing and not self.only_present:
+            retired = retired_in(self.store.events(kinds=frozenset({"SegmentRetired"})))
             for segment in missing:
                 if segment.sha256 not in retired:
                     raise AuditIntegrityError(
-                        f"Segment {self._folder / segment.file} is missing, and no SegmentRetired says "
+                        f"Segment {self.folder / segment.file} is missing, and no SegmentRetired says "
                         "why.",
                         next_step="Restore it from a copy.",
                     )

@@ -7,6 +7,7 @@ store's files, or in the evidence, is removed when the command is given again (A
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from fallback_audit.checkpoints.note import Signer
 from fallback_audit.checkpoints.statement import TOMBSTONE_DOMAIN, sign_statement
@@ -39,21 +40,15 @@ class Redaction(Frozen):
     evidence: tuple[Digest, ...] = ()
 
 
+@dataclass(frozen=True)
 class Redactor:
     """Takes words out of one store. ``signers`` sign the tombstones."""
 
-    def __init__(
-        self,
-        store: KeepableStore,
-        evidence: FileEvidenceStore,
-        signers: Sequence[Signer],
-        *,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._evidence = evidence
-        self._signers = signers
-        self._clock = clock
+    store: KeepableStore
+    evidence: FileEvidenceStore
+    signers: Sequence[Signer]
+    _: KW_ONLY
+    clock: Clock
 
     def redact(
         self,
@@ -69,7 +64,7 @@ class Redactor:
         ``with_evidence``: the evidence that it names is deleted, too. Raises AuditStoreError: no such
         event, sealed, redacted before, a member that is no free text, a fix that still needs it.
         """
-        stored = _event(self._store, seq)
+        stored = _event(self.store, seq)
         doomed = self._evidence_of(stored) if with_evidence else ()
         if stored.redacted:
             done = self._again(stored, fields)
@@ -82,7 +77,7 @@ class Redactor:
         self, stored: StoredEvent, fields: Sequence[str], *, by: str, reason: str
     ) -> Redaction:
         chosen = _checked(stored, fields)
-        _check_over(self._store, stored)
+        _check_over(self.store, stored)
         stone = Tombstone(
             seq=stored.seq,
             leaf=stored.leaf,
@@ -91,9 +86,9 @@ class Redactor:
             residue=residue(stored.payload, chosen),
             by=by,
             reason=reason,
-            at=timestamp(self._clock()),
+            at=timestamp(self.clock()),
         )
-        signed = sign_statement(TOMBSTONE_DOMAIN, stone.model_dump(mode="json"), self._signers)
+        signed = sign_statement(TOMBSTONE_DOMAIN, stone.model_dump(mode="json"), self.signers)
         event = PayloadRedacted(
             seq=stored.seq,
             payload_sha256=stored.payload_sha256,
@@ -102,12 +97,12 @@ class Redactor:
             by=by,
             reason=reason,
         )
-        last = self._store.replace_payload(stored.seq, signed, Record(stored.scope, event))
+        last = self.store.replace_payload(stored.seq, signed, Record(stored.scope, event))
         return _redaction(stored, chosen, last.seq, finished=False)
 
     def _again(self, stored: StoredEvent, fields: Sequence[str]) -> Redaction:
         """The event is redacted already: see to it that nothing of its words is left in the files."""
-        last = _redacted_by(self._store, stored)
+        last = _redacted_by(self.store, stored)
         if last is None or not isinstance(last.payload, PayloadRedacted):
             raise AuditStoreError(
                 f"Event {stored.seq} is redacted, and no event says by whom.",
@@ -120,16 +115,16 @@ class Redactor:
                 "never replaced.",
                 next_step="The rest of it stays until its segment is retired.",
             )
-        self._store.scrub()
+        self.store.scrub()
         return _redaction(stored, done, last.seq, finished=True)
 
     def _evidence_of(self, stored: StoredEvent) -> tuple[StoredFile, ...]:
         """What of it is there. Raises AuditStoreError where a fix that is not over needs any of it."""
         named = {digest.hex() for digest in named_digests(stored.payload)}
-        files = tuple(file for name in sorted(named) if (file := self._evidence.find(name)))
-        ended = ended_fixes(self._store)
+        files = tuple(file for name in sorted(named) if (file := self.evidence.find(name)))
+        ended = ended_fixes(self.store)
         wanted = {file.digest for file in files}
-        for other in self._store.events() if files else ():
+        for other in self.store.events() if files else ():
             fix_id = other.scope.fix_id
             needed = wanted & {digest.hex() for digest in named_digests(other.payload)}
             if needed and fix_id not in ended:
@@ -146,18 +141,18 @@ class Redactor:
         event = EvidenceCollected(
             removed=len(files),
             removed_bytes=sum(file.size for file in files),
-            list_sha256=put_list(self._evidence, [str(file.digest) for file in files]),
-            older_than=timestamp(self._clock()),
+            list_sha256=put_list(self.evidence, [str(file.digest) for file in files]),
+            older_than=timestamp(self.clock()),
             by=by,
             reason=reason,
         )
-        self._store.append(MAINTENANCE, event)
+        self.store.append(MAINTENANCE, event)
         gone = [
             str(file.digest)
             for file in files
-            if self._evidence.remove(file, untouched_since=file.touched)
+            if self.evidence.remove(file, untouched_since=file.touched)
         ]
-        self._evidence.sync()
+        self.evidence.sync()
         return tuple(gone)
 
 

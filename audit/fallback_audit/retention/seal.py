@@ -7,6 +7,7 @@ that leaves at most a file that the next one removes. Nothing is ever edited (AD
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -71,34 +72,27 @@ class Retired(Frozen):
     finished: bool
 
 
+@dataclass(frozen=True)
 class Sealer:
     """Seals and retires segments of one store, whose files are in ``folder``."""
 
-    def __init__(
-        self,
-        store: SealableStore,
-        folder: Path,
-        keyring: Keyring,
-        *,
-        clock: Clock,
-        progress: Progress | None = None,
-    ) -> None:
-        self._store = store
-        self._folder = folder
-        self._keyring = keyring
-        self._clock = clock
-        self._progress = progress
+    store: SealableStore
+    folder: Path
+    keyring: Keyring
+    _: KW_ONLY
+    clock: Clock
+    progress: Progress | None = None
 
     def choose(self, before: datetime) -> Choice:
         """What ``seal`` would do. Raises RequestError for a time of today, or to come."""
-        midnight = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        midnight = self.clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         if before > midnight:
             raise RequestError(
                 f"Events since {timestamp(midnight)} are not sealed: a day's budget is counted by them.",
                 next_step="Name this day (UTC), or an earlier time.",
             )
         base = Start.behind(self._last()).seq
-        return choose(self._store, ended_fixes(self._store), base=base, before=before)
+        return choose(self.store, ended_fixes(self.store), base=base, before=before)
 
     def seal(
         self, before: datetime, covered: SignedCheckpoint | None, *, by: str, reason: str
@@ -108,8 +102,8 @@ class Sealer:
         ``covered``: the latest checkpoint; it must cover what is sealed. Raises AuditStoreError,
         AuditIntegrityError, CheckpointError, KeyringError.
         """
-        if self._store.segments():
-            self._store.scrub()  # what a run that died, or met a reader, left in the store's files
+        if self.store.segments():
+            self.store.scrub()  # what a run that died, or met a reader, left in the store's files
             self._restate()
         choice = self.choose(before)
         if choice.last_seq == choice.base:
@@ -131,7 +125,7 @@ class Sealer:
         """
         self._restate()
         statements = self._statements()
-        retired = retired_in(self._store.events(kinds=frozenset({"SegmentRetired"})))
+        retired = retired_in(self.store.events(kinds=frozenset({"SegmentRetired"})))
         segment = next((one for one in statements if one.number == number), None)
         if segment is None:
             raise RequestError(
@@ -144,7 +138,7 @@ class Sealer:
                 f"Segment {number} is younger than segment {first.number}, which is not retired.",
                 next_step=f"Retire segment {first.number} first.",
             )
-        path = self._folder / segment.file
+        path = self.folder / segment.file
         reported = retired.get(segment.sha256)
         if reported is not None and not path.exists():
             raise RequestError(
@@ -160,7 +154,7 @@ class Sealer:
                 by=by,
                 reason=reason,
             )
-            by_event = self._store.append(MAINTENANCE, event).seq
+            by_event = self.store.append(MAINTENANCE, event).seq
         else:
             by_event = reported
         delete_segment(path)
@@ -175,11 +169,11 @@ class Sealer:
 
     def _seal(self, choice: Choice, covered: SignedCheckpoint, *, by: str, reason: str) -> Sealed:
         start = Start.behind(self._last())
-        number, first = len(self._store.segments()) + 1, start.seq + 1
+        number, first = len(self.store.segments()) + 1, start.seq + 1
         for left in self._leftovers(number):
             delete_segment(left)
-        seen = self._store.tip()[0]
-        path = self._folder / file_name(number, first, choice.last_seq)
+        seen = self.store.tip()[0]
+        path = self.folder / file_name(number, first, choice.last_seq)
         written = self._write(path, start, choice.last_seq, covered)
         try:
             self._check_unchanged(seen, choice)
@@ -195,7 +189,7 @@ class Sealer:
             reason=reason,
         )
         segment = Segment(number, first, choice.last_seq, statement)
-        reported = self._store.add_segment(segment, Record(MAINTENANCE, event))
+        reported = self.store.add_segment(segment, Record(MAINTENANCE, event))
         return Sealed(
             number=number,
             first_seq=first,
@@ -210,17 +204,17 @@ class Sealer:
         self, path: Path, start: Start, last_seq: int, covered: SignedCheckpoint
     ) -> WrittenSegment:
         """A method of its own: a cursor that outlives it would be a reader in the way of ``scrub``."""
-        with self._store.snapshot() as snapshot:
+        with self.store.snapshot() as snapshot:
             content = Content(
-                origin=self._keyring.origin,
+                origin=self.keyring.origin,
                 start=start,
                 last_seq=last_seq,
                 rows=snapshot.rows(after=start.seq),
-                statements=self._store.segments(),
+                statements=self.store.segments(),
                 checkpoint=covered.note,
             )
             return write_segment(
-                path, content, verifiers=self._keyring.verifiers(), progress=self._progress
+                path, content, verifiers=self.keyring.verifiers(), progress=self.progress
             )
 
     def _signed(
@@ -243,17 +237,17 @@ class Sealer:
             root=written.frontier.root().hex(),
             file=written.path.name,
             sha256=written.sha256,
-            sealed_at=timestamp(self._clock()),
+            sealed_at=timestamp(self.clock()),
             by=by,
             reason=reason,
         )
-        return sign_statement(SEGMENT_DOMAIN, reported.model_dump(), self._keyring.signers())
+        return sign_statement(SEGMENT_DOMAIN, reported.model_dump(), self.keyring.signers())
 
     def _check_unchanged(self, seen: int, choice: Choice) -> None:
         """Nobody resumed a fix meanwhile whose events are in the file."""
-        later = {stored.scope.fix_id for stored in self._store.events(after=seen)}
+        later = {stored.scope.fix_id for stored in self.store.events(after=seen)}
         for fix_id in sorted(later - {MAINTENANCE.fix_id}):
-            first = next(self._store.events(fix_id))
+            first = next(self.store.events(fix_id))
             if first.seq <= choice.last_seq:
                 raise AuditStoreError(
                     f"{fix_id} continued while it was being sealed; nothing was sealed.",
@@ -263,26 +257,26 @@ class Sealer:
     def _restate(self) -> None:
         """A retirement whose event was itself sealed is said again: verification starts behind it."""
         last = self._last()
-        if last is None or not (self._folder / last.file).is_file():
+        if last is None or not (self.folder / last.file).is_file():
             return
-        live = retired_in(self._store.events(kinds=frozenset({"SegmentRetired"})))
-        verifiers = self._keyring.verifiers()
-        for stored in sealed_events(self._folder / last.file, last.sha256, verifiers):
+        live = retired_in(self.store.events(kinds=frozenset({"SegmentRetired"})))
+        verifiers = self.keyring.verifiers()
+        for stored in sealed_events(self.folder / last.file, last.sha256, verifiers):
             event = stored.payload
             if isinstance(event, SegmentRetired) and event.sha256 not in live:
-                live[event.sha256] = self._store.append(MAINTENANCE, event).seq
+                live[event.sha256] = self.store.append(MAINTENANCE, event).seq
 
     def _statements(self) -> list[SegmentStatement]:
-        verifiers = self._keyring.verifiers()
-        return [open_segment(one, verifiers) for one in self._store.segments()]
+        verifiers = self.keyring.verifiers()
+        return [open_segment(one, verifiers) for one in self.store.segments()]
 
     def _last(self) -> SegmentStatement | None:
-        statements: Sequence[bytes] = self._store.segments()
-        return open_segment(statements[-1], self._keyring.verifiers()) if statements else None
+        statements: Sequence[bytes] = self.store.segments()
+        return open_segment(statements[-1], self.keyring.verifiers()) if statements else None
 
     def _leftovers(self, number: int) -> Iterator[Path]:
         """Files of segments that were never sealed: their events are in the store."""
-        yield from self._folder.glob(f"{number:06}-*.jsonl")
+        yield from self.folder.glob(f"{number:06}-*.jsonl")
 
 
 def _check_file(path: Path, segment: SegmentStatement) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fallback_audit.canonical import GENESIS
-from fallback_audit.chain import StoredRow
+from fallback_audit.chain import StoredRow, read_row
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
@@ -14,7 +14,6 @@ from fallback_audit.ports import MAINTENANCE
 from fallback_audit.segment import SegmentStatement, open_segment
 from fallback_audit.verifying.covering import Covering
 from fallback_audit.verifying.report import Listed, Problem
-from fallback_audit.verifying.trails import maintenance_events
 from fallback_audit.verifying.walk import Position, Progress, Walk
 
 _OF_MAINTENANCE = f'{{"fix_id":"{MAINTENANCE.fix_id}","gate_transition_id"'.encode()
@@ -168,3 +167,16 @@ def _names(
 def _behind(segment: SegmentStatement, *, tree: bool) -> Position:
     frontier = Frontier(segment.last_seq, map(bytes.fromhex, segment.frontier)) if tree else None
     return Position(segment.last_seq, segment.tip, frontier)
+
+
+def maintenance_events(
+    rows: Iterable[StoredRow], verifiers: Sequence[Verifier]
+) -> Iterator[AuditEvent]:
+    """The record's own events among these rows; what can't be read is passed over: others report it."""
+    for row in rows:
+        try:
+            stored = read_row(row, verifiers)
+        except AuditIntegrityError:
+            continue
+        if stored.scope == MAINTENANCE:
+            yield stored.payload

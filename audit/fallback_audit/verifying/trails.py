@@ -1,7 +1,7 @@
 """The trace contract and the evidence, trail by trail: one gate transition is in memory at a time."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import contains
@@ -34,7 +34,7 @@ from fallback_audit.evidence.checking import Finding, examine
 from fallback_audit.evidence.collected import collected_in
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.ports import MAINTENANCE, Scope
+from fallback_audit.ports import Scope
 from fallback_audit.verifying.report import Flag, Listed, Problem, VerificationReport, first_bad
 from fallback_audit.verifying.state import OpenFix
 from fallback_audit.verifying.walk import fix_id_of
@@ -280,19 +280,6 @@ def rules_for(trail: Trail) -> tuple[Rule, ...]:
 @lru_cache(maxsize=1_000)
 def _rules_that_see(kinds: frozenset[type]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.sees is None or not rule.sees.isdisjoint(kinds))
-
-
-def maintenance_events(
-    rows: Iterable[StoredRow], verifiers: Sequence[Verifier]
-) -> Iterator[AuditEvent]:
-    """The record's own events among these rows; what can't be read is passed over: others report it."""
-    for row in rows:
-        try:
-            stored = read_row(row, verifiers)
-        except AuditIntegrityError:
-            continue
-        if stored.scope == MAINTENANCE:
-            yield stored.payload
 
 
 def _scope_bytes(row: StoredRow) -> bytes:

@@ -29,11 +29,11 @@ from fallback_audit.verifying.report import (
     UncoveredFix,
     VerificationReport,
 )
-from fallback_audit.verifying.segments import Sealed
+from fallback_audit.verifying.segments import Sealed, maintenance_events
 from fallback_audit.verifying.snapshot import Snapshot, VerifiableStore
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.state import VerifiedState, believed
-from fallback_audit.verifying.trails import EvidenceCheck, Trails, maintenance_events
+from fallback_audit.verifying.trails import EvidenceCheck, Trails
 from fallback_audit.verifying.uncovered import uncovered_fixes
 from fallback_audit.verifying.walk import Position, Progress, Walk, fix_id_of
 

@@ -6,7 +6,7 @@ comparisons; only one that is not as it should be is looked at row by row, to sa
 
 import json
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from itertools import islice
 
@@ -43,29 +43,21 @@ class Position:
     frontier: Frontier | None = field(default_factory=Frontier)
 
 
+@dataclass(eq=False)
 class Walk:
     """Goes on from ``at``, which moves along. ``covering`` None: no checkpoint is compared.
 
     ``tombstones``: of which events the store keeps one apart; None: it keeps none so.
     """
 
-    def __init__(
-        self,
-        at: Position,
-        problems: Listed[Problem],
-        *,
-        covering: Covering | None = None,
-        verifiers: Sequence[Verifier] = (),
-        tombstones: Container[int] | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self.at = at
-        self.complete = 0
-        self._problems = problems
-        self._covering = covering
-        self._verifiers = verifiers
-        self._tombstones = tombstones
-        self._progress = progress
+    at: Position
+    problems: Listed[Problem]
+    _: KW_ONLY
+    covering: Covering | None = None
+    verifiers: Sequence[Verifier] = ()
+    tombstones: Container[int] | None = None
+    progress: Progress | None = None
+    complete: int = field(default=0, init=False)
 
     def rows(self, rows: Iterable[StoredRow]) -> None:
         """Judge them all. After a bad link the next one is judged by what the bad one claims."""
@@ -77,12 +69,12 @@ class Walk:
                 for row in block:
                     self._judge(row)
             self._compare()
-            if self._progress is not None:
-                self._progress(self.at.seq)
+            if self.progress is not None:
+                self.progress(self.at.seq)
 
     def _rows_to_next_checkpoint(self) -> int:
         """Up to the next checkpoint, so that no root has to be computed in the middle of a block."""
-        following = self._covering.next_size if self._covering else None
+        following = self.covering.next_size if self.covering else None
         return BLOCK_ROWS if following is None else min(BLOCK_ROWS, max(1, following - self.at.seq))
 
     def _is_sound(self, block: Sequence[StoredRow]) -> bool:
@@ -103,11 +95,11 @@ class Walk:
 
     def _judge(self, row: StoredRow) -> None:
         at = self.at
-        reason = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self._verifiers)
+        reason = broken_link(row, seq=at.seq + 1, previous_leaf=at.tip, verifiers=self.verifiers)
         if reason is None and self._is_lost(row):
             reason = "it was redacted, and its row of audit_tombstone is gone (lost, or removed)"
         if reason is not None:
-            self._problems.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
+            self.problems.add(Problem(seq=row.seq, fix_id=fix_id_of(row), reason=reason))
         if row.header is not None and row.leaf is not None:
             self.complete += row.payload is not None
             at.seq, at.tip = row.seq, row.leaf
@@ -118,10 +110,10 @@ class Walk:
     def _is_lost(self, row: StoredRow) -> bool:
         """Its payload is a tombstone, which is not kept apart as it was when it was put there."""
         redacted = row.payload is not None and row.payload.startswith(TOMBSTONE_START)
-        return redacted and self._tombstones is not None and row.seq not in self._tombstones
+        return redacted and self.tombstones is not None and row.seq not in self.tombstones
 
     def _compare(self) -> None:
-        covering, at = self._covering, self.at
+        covering, at = self.covering, self.at
         if covering is not None and at.frontier is not None:
             while covering.next_size is not None and covering.next_size <= at.seq:
                 covering.reached(at.frontier, at.tip)

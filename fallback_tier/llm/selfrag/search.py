@@ -9,9 +9,8 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, StrategyDegraded
-from fallback_audit.ports import EvidenceStore
 from fallback_tier.attempt.task import Draft, DraftDiscarded, TierEvent
-from fallback_tier.budget.meter import Meter, OverBudget
+from fallback_tier.budget.meter import OverBudget
 from fallback_tier.errors import ModelError
 from fallback_tier.llm.calling import Answered
 from fallback_tier.llm.model_attempt import ModelAttempt
@@ -33,9 +32,7 @@ from fallback_tier.llm.selfrag.trying import (
     candidate_answers,
     candidate_calls,
 )
-from fallback_tier.ports import LanguageModel, SolvedExampleRetriever
 from fallback_tier.prompt.redact import excerpt
-from fallback_tier.prompt.self_rag import SelfRagPrompts
 from fallback_tier.retrieval import FewShot
 
 #: Segments of one plan. Real fixes have a median of two or three hunks; beyond this many a person
@@ -46,23 +43,12 @@ MAX_STEPS: Final = 6
 _MAX_PROBLEMS: Final = 5
 
 
-class SelfRag:
+class SelfRag(SearchModels):
     """Makes the first draft of an attempt. Stateless between attempts; safe to share.
 
     ``critic`` decides on examples and judges segments; it may be the author's model. ``meter``: the one
     that the callers of the attempts have; None: no cap is looked at.
     """
-
-    def __init__(
-        self,
-        author: LanguageModel,
-        critic: LanguageModel,
-        prompts: SelfRagPrompts,
-        retriever: SolvedExampleRetriever | None,
-        evidence: EvidenceStore,
-        meter: Meter | None = None,
-    ) -> None:
-        self._parts = SearchModels(author, critic, prompts, retriever, evidence, meter)
 
     def draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
@@ -75,10 +61,10 @@ class SelfRag:
         """
         task = attempt.task
         context = SearchContext(
-            parts=self._parts,
+            parts=self,
             attempt=attempt,
             examples=() if task.is_retry else tuple(examples),
-            situation=self._parts.prompts.situation(attempt.prompt, own_code=task.is_own_code),
+            situation=self.prompts.situation(attempt.prompt, own_code=task.is_own_code),
         )
         return (yield from _Search(context).run())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,37 +37,32 @@ class DeclaredSize:
         await self._app(scope, receive, send)
 
 
+@dataclass(frozen=True)
 class TimeLimit:
     """An answer that has not begun in time is given up. ``observe`` is told of each request that ended:
     method, route, status, seconds."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        seconds: float,
-        observe: Callable[[str, str, int, float], None] | None = None,
-    ) -> None:
-        self._app = app
-        self._seconds = seconds
-        self._observe = observe
+    app: ASGIApp
+    seconds: float
+    observe: Callable[[str, str, int, float], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         began = asyncio.get_running_loop().time()
         status: list[int] = []
         try:
             await self._within(scope, receive, send, status)
         finally:
-            if self._observe is not None:
+            if self.observe is not None:
                 seconds = asyncio.get_running_loop().time() - began
-                self._observe(scope["method"], route_of(scope), (status or [499])[0], seconds)
+                self.observe(scope["method"], route_of(scope), (status or [499])[0], seconds)
 
     async def _within(self, scope: Scope, receive: Receive, send: Send, status: list[int]) -> None:
         is_long = scope["path"].startswith(_LONG)
-        seconds = max(self._seconds, LONG_S) if is_long else self._seconds
+        seconds = max(self.seconds, LONG_S) if is_long else self.seconds
         try:
             async with asyncio.timeout(seconds) as limit:
 
@@ -76,7 +72,7 @@ class TimeLimit:
                         status.append(message["status"])
                     await send(message)
 
-                await self._app(scope, receive, begun)
+                await self.app(scope, receive, begun)
         except TimeoutError:
             if status:
                 raise

@@ -7,6 +7,7 @@ comes from: whoever is late changes nothing, and is told so.
 import json
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from sqlite3 import Connection, Row
 from typing import NamedTuple
@@ -33,34 +34,29 @@ class Taken(NamedTuple):
     cached: bool
 
 
+@dataclass(frozen=True)
 class OrderQueue:
     """Submitted fixes, all that there were."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        max_queued: int = MAX_QUEUED,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._database = database
-        self._max_queued = max_queued
-        self._clock = clock
+    database: Database
+    _: KW_ONLY
+    max_queued: int = MAX_QUEUED
+    clock: Callable[[], float] = time.time
 
     def submit(self, asked: Asked, token: Token | None = None) -> Taken:
         """Take a submission; when this returns it is durable.
 
         Raises ConflictError: this token came with another body; BusyError: the queue is full.
         """
-        with self._database.writing() as db:
-            now = self._clock()
+        with self.database.writing() as db:
+            now = self.clock()
             if token is not None and (before := known(db, asked.by, token, now)) is not None:
                 assert before.fix_id is not None  # noqa: S101 (the token's digest is of a submission)
                 return Taken(_one(db, before.fix_id), cached=True)
             (waiting,) = db.execute(
                 "SELECT count(*) FROM orders WHERE state = ?", (OrderState.QUEUED,)
             ).fetchone()
-            if waiting >= self._max_queued:
+            if waiting >= self.max_queued:
                 raise BusyError(
                     f"{waiting:,} fixes wait already, and no more are taken.",
                     next_step="Submit it again later, with the same Idempotency-Key.",
@@ -84,7 +80,7 @@ class OrderQueue:
 
     def get(self, fix_id: str) -> Order:
         """Raises NotFoundError."""
-        with self._database.reading() as db:
+        with self.database.reading() as db:
             return _one(db, fix_id)
 
     def page(
@@ -99,7 +95,7 @@ class OrderQueue:
         wanted = {"number < ?": before, "state = ?": state, "repository = ?": repository}
         given = {text: value for text, value in wanted.items() if value is not None}
         where = " AND ".join(given) or "1"
-        with self._database.reading() as db:
+        with self.database.reading() as db:
             rows = db.execute(
                 f"SELECT {_LINE} FROM orders WHERE {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 (ours)
                 (*given.values(), limit),
@@ -108,13 +104,13 @@ class OrderQueue:
 
     def counts(self) -> dict[OrderState, int]:
         """How many stand where."""
-        with self._database.reading() as db:
+        with self.database.reading() as db:
             rows = db.execute("SELECT state, count(*) FROM orders GROUP BY state").fetchall()
         return dict.fromkeys(OrderState, 0) | {OrderState(state): count for state, count in rows}
 
     def running(self) -> tuple[OrderLine, ...]:
         """Those that a worker has, or had when the service died."""
-        with self._database.reading() as db:
+        with self.database.reading() as db:
             rows = db.execute(
                 f"SELECT {_LINE} FROM orders WHERE state = ? ORDER BY number",  # noqa: S608 (ours)
                 (OrderState.RUNNING,),
@@ -123,7 +119,7 @@ class OrderQueue:
 
     def take_next(self) -> Order | None:
         """The oldest that waits becomes one that runs; None: none waits."""
-        with self._database.writing() as db:
+        with self.database.writing() as db:
             row = db.execute(
                 "UPDATE orders SET state = ?, started_at = ?, takes = takes + 1 WHERE number ="
                 " (SELECT min(number) FROM orders WHERE state = ?) RETURNING *",
@@ -158,7 +154,7 @@ class OrderQueue:
 
         Raises NotFoundError; ConflictError: it is over.
         """
-        with self._database.writing() as db:
+        with self.database.writing() as db:
             order = _one(db, fix_id)
             if order.state.is_over:
                 raise ConflictError(
@@ -191,7 +187,7 @@ class OrderQueue:
         Raises NotFoundError; ConflictError: it waits or runs, or has ended with nothing left to do.
         """
         interrupted = by is None
-        with self._database.writing() as db:
+        with self.database.writing() as db:
             order = _one(db, fix_id)
             goes_on = order.state in (OrderState.FAILED, OrderState.CANCELLED) or (
                 order.state is OrderState.ENDED and order.outcome == "escalated"
@@ -226,11 +222,11 @@ class OrderQueue:
 
     def _changed(self, change: str, *values: str | None) -> bool:
         """In one transaction. False: there is no such fix, or it does not stand where it had to."""
-        with self._database.writing() as db:
+        with self.database.writing() as db:
             return db.execute(f"UPDATE orders SET {change}", values).rowcount == 1  # noqa: S608 (ours)
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")
 
 
 def _one(db: Connection, fix_id: str) -> Order:
