@@ -70,41 +70,47 @@ class SignedIn:
         return hmac.compare_digest(self.form_token.encode(), form_token.encode())
 
 
-@dataclass(frozen=True)
 class Sessions:
     """Opens, reads and ends them."""
 
-    keys: KeyStore
-    people: People
-    settings: PeopleSettings
-    clock: Callable[[], float] = time.time
+    def __init__(
+        self,
+        keys: KeyStore,
+        people: People,
+        settings: PeopleSettings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._keys = keys
+        self._people = people
+        self._settings = settings
+        self._clock = clock
 
     def open_by_key(self, request: Request, key: str) -> Caller | None:
         """None: the key is not valid, and no session begins."""
-        caller = self.keys.caller(key)
+        caller = self._keys.caller(key)
         if caller is not None:
             self._open(
                 request,
                 caller.name,
                 caller.roles,
-                self.settings.session_s,
+                self._settings.session_s,
                 key_sha256=digest_of(key),
             )
         return caller
 
     def open_by_password(self, request: Request, name: str, password: str) -> Caller | None:
         """None: nobody has this name and password, or nobody signs in so here; no session begins."""
-        caller = self.people.signed_in(name, password) if self.settings.local else None
+        caller = self._people.signed_in(name, password) if self._settings.local else None
         if caller is not None:
-            stamp = self.people.stamp(name)
-            self._open(request, name, caller.roles, self.settings.session_s, stamp=stamp)
+            stamp = self._people.stamp(name)
+            self._open(request, name, caller.roles, self._settings.session_s, stamp=stamp)
         return caller
 
     def open_by_issuer(
         self, request: Request, name: str, roles: frozenset[Role], issuer: str
     ) -> None:
         """Whom the issuer has named."""
-        oidc = self.settings.oidc
+        oidc = self._settings.oidc
         lasts_s, stamp = (0.0, None) if oidc is None else (oidc.session_s, oidc.stamp)
         self._open(request, name, roles, lasts_s, issuer=issuer, stamp=stamp)
 
@@ -120,9 +126,9 @@ class Sessions:
         kept = _Kept(
             name=name,
             roles=tuple(sorted(roles)),
-            until=self.clock() + lasts_s,
+            until=self._clock() + lasts_s,
             form_token=secrets.token_urlsafe(_FORM_BYTES),
-            generation=self.people.generation(),
+            generation=self._people.generation(),
             **how,
         )
         self.close(request)
@@ -131,9 +137,9 @@ class Sessions:
     def signed_in(self, request: Request) -> SignedIn | None:
         """Whose session it is; None: nobody's, or not any more."""
         kept = _kept(request)
-        if kept is None or kept.until <= self.clock():
+        if kept is None or kept.until <= self._clock():
             return None
-        if not self.people.is_open(kept.generation, kept.sha256):
+        if not self._people.is_open(kept.generation, kept.sha256):
             return None
         caller = self._now(kept)
         return None if caller is None else SignedIn(caller, kept.form_token)
@@ -145,20 +151,20 @@ class Sessions:
 
     def _now(self, kept: _Kept) -> Caller | None:
         if kept.key_sha256 is not None:
-            return self.keys.caller_of(kept.key_sha256)
+            return self._keys.caller_of(kept.key_sha256)
         if kept.issuer is not None:
-            oidc = self.settings.oidc
+            oidc = self._settings.oidc
             is_same = oidc is not None and kept.stamp == oidc.stamp
             return person_caller(kept.name, kept.roles, kept.issuer) if is_same else None
-        is_same = self.settings.local and kept.stamp == self.people.stamp(kept.name)
-        return self.people.caller(kept.name) if is_same else None
+        is_same = self._settings.local and kept.stamp == self._people.stamp(kept.name)
+        return self._people.caller(kept.name) if is_same else None
 
     def close(self, request: Request) -> None:
         """Nobody has signed in any more, with this cookie or a copy of it."""
         kept = _kept(request)
         try:
-            if kept is not None and kept.until > (now := self.clock()):
-                self.people.end_session(kept.sha256, kept.until, now)
+            if kept is not None and kept.until > (now := self._clock()):
+                self._people.end_session(kept.sha256, kept.until, now)
         finally:
             request.session.clear()  # also where the store can't be written: this browser, at least
 

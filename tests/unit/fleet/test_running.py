@@ -196,7 +196,7 @@ def test_whoever_follows_tells_running_fixes_of_its_settings_once(bench: Bench) 
     bench.engine.room = 0
     bench.runner.step()
     assert not bench.engine.renewed  # it has just submitted them
-    campaign = bench.runner._campaign
+    campaign = bench.runner.campaign
     limits = campaign.limits.model_copy(update={"tokens_per_fix": 5})
     campaign = campaign.model_copy(update={"limits": limits})
     again = Runner(bench.store, campaign, bench.engine, bench.record.get, holder="one")
@@ -256,7 +256,7 @@ def test_a_runner_that_is_left_hands_its_fixes_back(bench: Bench) -> None:
     def stop(_: float) -> None:
         raise KeyboardInterrupt
 
-    bench.runner._sleep = stop
+    bench.runner.sleep = stop
     with pytest.raises(KeyboardInterrupt):
         bench.runner.run()
     found = bench.store.fixes(NAME)
@@ -274,7 +274,7 @@ def test_an_engine_that_is_asked_no_more_leaves_its_fixes_to_whoever_comes_next(
         raise KeyboardInterrupt
 
     bench.engine.goes_on_elsewhere = True
-    bench.runner._sleep = stop
+    bench.runner.sleep = stop
     with pytest.raises(KeyboardInterrupt):
         bench.runner.run()
     assert bench.states() == ["fixed", "running", "queued"]
@@ -288,7 +288,7 @@ def test_a_runner_that_can_not_hand_back_gives_its_lease_back(bench: Bench) -> N
         raise FleetStoreError("The record is away.", next_step="Wait.")
 
     bench.runner.step()
-    bench.runner._facts = away
+    bench.runner.facts = away
     with pytest.raises(FleetStoreError):
         bench.runner._leave()
     after = runner(bench.store, FakeEngine(), bench.record, "two")
@@ -436,7 +436,7 @@ def test_thousands_of_fixes_do_not_make_it_sleep_its_lease_away(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "TICK_OF_ONE_S", 3_000.0)
-    bench.runner._sleep = stop
+    bench.runner.sleep = stop
     with pytest.raises(KeyboardInterrupt):
         bench.runner.run()
     assert slept == [RENEW_S]
@@ -484,7 +484,7 @@ def test_what_needs_no_money_is_waited_for_behind_what_can_not_be_paid(
     bench.runner.step()
     bench.clock.now += PAUSE_S
     limits = LimitTable.model_validate({"usd": "1", "usd_per_fix": "1"})
-    bench.runner._campaign = bench.runner._campaign.model_copy(update={"limits": limits})
+    bench.runner.campaign = bench.runner.campaign.model_copy(update={"limits": limits})
     bench.record["fix-1"] = FIXED.model_copy(update={"cost": 500_000})
     bench.say("fix-1", Phase.FAILED, full)
     bench.engine.room = 2
@@ -524,7 +524,7 @@ def test_what_the_record_has_delivered_is_delivered_whatever_an_engine_says(
 def test_a_report_comes_behind_its_branch(delivering: Bench) -> None:
     bench = delivering
     table = DeliveryTable(deliver=Deliver.BRANCH, reports=Path("/reports"))
-    bench.runner._campaign = bench.runner._campaign.model_copy(update={"delivery": table})
+    bench.runner.campaign = bench.runner.campaign.model_copy(update={"delivery": table})
     bench.runner.step()
     bench.record["fix-0"] = DELIVERED
     bench.say("fix-0", Phase.UNKNOWN)
@@ -592,7 +592,7 @@ def test_a_runner_that_is_left_in_a_delivery_has_it_done_later(delivering: Bench
         delivering.record["fix-0"] = FIXED
         raise KeyboardInterrupt
 
-    delivering.runner._sleep = stop
+    delivering.runner.sleep = stop
     with pytest.raises(KeyboardInterrupt):
         delivering.runner.run()
     assert delivering.states() == ["queued"] * 3
