@@ -57,6 +57,16 @@ def read_regular(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
+@contextmanager
+def descriptor_of(path: Path, flags: int) -> Iterator[int]:
+    """Open it, without handing it on to other programs; a file that is made is private. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def lock(descriptor: int, operation: int, timeout_s: float = LOCK_TIMEOUT_S) -> None:
     """flock(2) with ``operation`` (LOCK_SH or LOCK_EX), waited for. Raises TimeoutError."""
     deadline = time.monotonic() + timeout_s
@@ -73,11 +83,8 @@ def lock(descriptor: int, operation: int, timeout_s: float = LOCK_TIMEOUT_S) -> 
 
 def sync_directory(path: Path) -> None:
     """Make the directory's entries durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with descriptor_of(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

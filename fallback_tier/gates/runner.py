@@ -5,6 +5,7 @@ attempt is distilled, deterministically, into the next attempt's context; nothin
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from fallback_tier.advisory import Advisory
@@ -54,10 +55,7 @@ class GateRunner(GateParts):
         return self._to_the_end(steps, steps.resume(taken))
 
     def _to_the_end(self, steps: FixSteps, state: FixState) -> FixResult:
-        try:
-            with resumable(steps.record.scope.fix_id):
-                while (key := steps.next(state)) is not None:
-                    state = steps.step(key, state)
-        finally:
-            steps.close()
+        with closing(steps), resumable(steps.record.scope.fix_id):
+            while (key := steps.next(state)) is not None:
+                state = steps.step(key, state)
         return steps.result(state)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from fallback_audit.files import lock
+from fallback_audit.files import descriptor_of, lock
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import Sandbox
 from fallback_tier.files.folders import remove_tree
@@ -31,8 +31,7 @@ def mounting(tree: FileTree) -> Iterator[None]:
     if tree.work is None:  # a plain folder is bound as often as one likes
         yield
         return
-    descriptor = os.open(tree.work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with descriptor_of(tree.work, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         try:
             lock(descriptor, fcntl.LOCK_EX, _MAX_WAIT_S)
         except TimeoutError as error:
@@ -41,8 +40,6 @@ def mounting(tree: FileTree) -> Iterator[None]:
                 next_step=f"See what it does (`fuser {tree.work}`), and end it if it hangs.",
             ) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def plain_folder(worktree: FileTree | Path) -> Path:

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeVar
 from fallback_audit.checkpoints.note import Signer, Verifier
 from fallback_audit.errors import KeyringError
 from fallback_audit.files import (
-    FILE_MODE,
+    descriptor_of,
     lock,
     make_private_directory,
     sync_directory,
@@ -245,12 +245,9 @@ def _locked(folder: Path) -> Iterator[None]:
     Raises OSError (TimeoutError: another process holds it).
     """
     make_private_directory(folder)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
+    with descriptor_of(folder / ".lock", os.O_RDWR | os.O_CREAT) as descriptor:
         lock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _write(path: Path, line: str) -> None:

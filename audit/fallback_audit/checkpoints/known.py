@@ -8,6 +8,8 @@ the history anew, and have it signed by the next honest run. The signer remember
 import hashlib
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_audit.checkpoints.checkpoint import Previous
@@ -40,27 +42,21 @@ def recall_all(keys: Path) -> frozenset[Previous]:
 
     Raises KeyringError.
     """
-    try:
-        # Not those that are being written (``_replace``).
-        paths = [path for path in (keys / "known").iterdir() if not path.name.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    except OSError as error:
-        raise KeyringError(
-            f"{keys / 'known'}: {error.strerror or error}.", next_step="Check its owner and mode."
-        ) from error
+    with _explained(keys / "known"):
+        try:
+            # Not those that are being written (``_replace``).
+            paths = [path for path in (keys / "known").iterdir() if not path.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            return frozenset()
     return frozenset(last for last in map(_read, paths) if last is not None)
 
 
 def _read(path: Path) -> Previous | None:
-    try:
-        found = _KNOWN.fullmatch(_settled(path))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise KeyringError(
-            f"{path}: {error.strerror or error}.", next_step="Check its owner and mode."
-        ) from error
+    with _explained(path):
+        try:
+            found = _KNOWN.fullmatch(_settled(path))
+        except FileNotFoundError:
+            return None
     if found is None:
         raise KeyringError(
             f"{path}: it does not say which checkpoint was signed last.",
@@ -85,12 +81,18 @@ def remember(keys: Path, log: Path, last: Previous) -> None:
 def forget(keys: Path, log: Path) -> None:
     """Know nothing of this log any more. Raises KeyringError."""
     for path in known_files(keys, log):
-        try:
+        with _explained(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise KeyringError(
-                f"{path}: {error.strerror or error}.", next_step="Check its owner and mode."
-            ) from error
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KeyringError(
+            f"{path}: {error.strerror or error}.", next_step="Check its owner and mode."
+        ) from error
 
 
 def _overwritten(path: Path, content: bytes) -> bool:

@@ -36,6 +36,7 @@ from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_audit.files import (
     FILE_MODE,
     LOCK_TIMEOUT_S,
+    descriptor_of,
     lock,
     make_private_directory,
     read_regular,
@@ -204,13 +205,10 @@ class CheckpointLog:
         """Cache it, for the next writer. A failure costs that one time, nothing else: so it is written
         in place and not synced. What a crash leaves half-written has no root that was signed."""
         reported = {"size": frontier.size, "hashes": [digest.hex() for digest in frontier.hashes]}
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        path = self.folder / "frontier.json"
         try:
-            descriptor = os.open(self.folder / "frontier.json", flags, FILE_MODE)
-            try:
+            with descriptor_of(path, os.O_WRONLY | os.O_CREAT) as descriptor:
                 os.ftruncate(descriptor, os.write(descriptor, json.dumps(reported).encode()))
-            finally:
-                os.close(descriptor)
         except OSError:
             return
 

@@ -20,7 +20,13 @@ from fallback_audit.errors import DiskError, EvidenceError, FallbackError, Unrea
 from fallback_audit.event_types import Digest
 from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
 from fallback_audit.evidence.keys import KeySource
-from fallback_audit.files import lock, made_whole, make_private_directory, sync_directory
+from fallback_audit.files import (
+    descriptor_of,
+    lock,
+    made_whole,
+    make_private_directory,
+    sync_directory,
+)
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
@@ -190,12 +196,9 @@ class FileEvidenceStore:
     @contextmanager
     def _locked(self, operation: int) -> Iterator[None]:
         """Of the directory itself: a file for it would be one more thing to explain."""
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with descriptor_of(self._root, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             lock(descriptor, operation)
             yield
-        finally:
-            os.close(descriptor)
 
     def _altered(self, path: Path) -> EvidenceError:
         return EvidenceError(

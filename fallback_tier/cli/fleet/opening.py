@@ -3,7 +3,7 @@
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from fallback_tier.cli.options import FLEET_STORE, record, state_dir
 from fallback_tier.fleet.record import FleetRecord
@@ -19,9 +19,8 @@ def store_url(arguments: argparse.Namespace) -> str | None:
 def opened(arguments: argparse.Namespace) -> Iterator[tuple[FleetStore, FleetRecord]]:
     """Both, closed at the end. Raises FleetStoreError."""
     place = state_dir(arguments)
-    with open_store(place, store_url(arguments)) as store:
-        facts = FleetRecord(place, record(arguments))
-        try:
-            yield store, facts
-        finally:
-            facts.close()
+    with (
+        open_store(place, store_url(arguments)) as store,
+        closing(FleetRecord(place, record(arguments))) as facts,
+    ):
+        yield store, facts

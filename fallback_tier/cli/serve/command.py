@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from contextlib import closing
 from importlib import import_module
 
 from fallback_tier.cli import exit_codes
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             besides=[Check("queue", service.dispatcher.found)],
         )
         observer.start()
-        try:
+        with closing(observer):
             serve(
                 service,
                 lambda address: _say(f"listening on {address}"),
@@ -63,8 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
                 routers=[routes(observer, readers=[Depends(needs(Role.READ))])],
                 pages=open_portal(service),
             )
-        finally:
-            observer.close()
     return exit_codes.OK
 
 

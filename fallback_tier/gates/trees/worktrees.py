@@ -1,7 +1,7 @@
 """A disposable worktree a fix, reset between attempts; and what a killed run left is cleared away."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -87,10 +87,8 @@ class Worktrees:
                 worktree = self._make(repo, place)
             except OSError as error:
                 raise _disk_full(place, error) from error
-            try:
+            with closing(worktree):
                 yield worktree
-            finally:
-                worktree.close()
 
     def remove_leftovers(self) -> None:
         """``remove_leftovers`` of this state folder."""
