@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry
@@ -37,34 +38,26 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _STREAM = "/fixes/{fix_id}/events"
 
 
+@dataclass(eq=False)
 class Observer:
     """``start`` it before requests come, ``close`` it after the last. Threads may share it."""
 
-    def __init__(
-        self,
-        families: Families,
-        follower: Follower,
-        figures: Figures,
-        checks: Checks,
-        *,
-        logs: Logs | None = None,
-        spans: Spans | None = None,
-    ) -> None:
-        self.figures = figures
-        self._families = families
-        self._follower = follower
-        self._checks = checks
-        self._logs = logs
-        self._spans = spans
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._reported: dict[str, CheckState] = {}
+    families: Families
+    follower: Follower
+    figures: Figures
+    checks: Checks
+    _: KW_ONLY
+    logs: Logs | None = None
+    spans: Spans | None = None
+    _over: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _reported: dict[str, CheckState] = field(default_factory=dict, init=False)
 
     def start(self) -> None:
         """Follow the record from now on. What it has already is counted, not told."""
-        if self._logs is not None:
-            self._logs.install()
-        self._follower.catch_up(patience_s=0)
+        if self.logs is not None:
+            self.logs.install()
+        self.follower.catch_up(patience_s=0)
         self._thread = threading.Thread(target=self._follow, name="observer", daemon=True)
         self._thread.start()
 
@@ -75,27 +68,27 @@ class Observer:
         if thread is None:
             return
         thread.join(_STOP_S)
-        self._follower.catch_up()
-        if self._spans is not None:
-            self._spans.close()
-        if self._logs is not None:
-            self._logs.close()
+        self.follower.catch_up()
+        if self.spans is not None:
+            self.spans.close()
+        if self.logs is not None:
+            self.logs.close()
 
     def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered. ``route``: the path as it is declared, never as it was asked for."""
         method = method if method in _METHODS else "other"
-        self._families.http_requests.labels(method, route, str(status)).inc()
+        self.families.http_requests.labels(method, route, str(status)).inc()
         if not route.endswith(_STREAM):
-            self._families.http_duration.labels(method, route).observe(seconds)
-        if self._logs is not None:
-            self._logs.request(method, route, status, seconds)
+            self.families.http_duration.labels(method, route).observe(seconds)
+        if self.logs is not None:
+            self.logs.request(method, route, status, seconds)
 
     def health(self) -> Health:
         """Every check, now or a moment ago."""
-        health = self._checks.run()
+        health = self.checks.run()
         for one in health.checks:
-            self._families.check_ok.labels(one.check).set(one.state is not CheckState.FAILED)
-        self._families.ready.set(health.ready)
+            self.families.check_ok.labels(one.check).set(one.state is not CheckState.FAILED)
+        self.families.ready.set(health.ready)
         return health
 
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
@@ -114,13 +107,13 @@ class Observer:
             try:
                 if looks % LOOKS_A_CHECK == 0:
                     self._tell_changes(self.health())
-                is_behind = self._follower.catch_up().behind
+                is_behind = self.follower.catch_up().behind
             except Exception as error:  # noqa: BLE001 (else nobody would follow any more, in silence)
                 is_behind = 0
-                if self._logs is not None:
-                    self._logs.warning("observer", error=type(error).__name__)
+                if self.logs is not None:
+                    self.logs.warning("observer", error=type(error).__name__)
             looks += 1
-            if not is_behind or self._follower.position.problem is not None:
+            if not is_behind or self.follower.position.problem is not None:
                 self._over.wait(POLL_S)
 
     def _tell_changes(self, health: Health) -> None:
@@ -130,9 +123,9 @@ class Observer:
                 self._reported.get(one.check, CheckState.OK),
                 one.state,
             )
-            if self._logs is None or before is one.state:
+            if self.logs is None or before is one.state:
                 continue
-            say = self._logs.info if one.state is CheckState.OK else self._logs.warning
+            say = self.logs.info if one.state is CheckState.OK else self.logs.warning
             say(
                 "health",
                 check=one.check,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from dataclasses import KW_ONLY, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -20,28 +21,23 @@ from fallback_tier.wiring.trail import TrailReader
 QueueDepth = Callable[[], Mapping[Any, int]]
 
 
+@dataclass(frozen=True)
 class Figures:
     """Asked for, they are as the record is now: it is read first."""
 
-    def __init__(
-        self,
-        families: Families,
-        follower: Follower,
-        open_reader: Callable[[], TrailReader | None],
-        log: CheckpointLog,
-        *,
-        queue_depth: QueueDepth | None = None,
-    ) -> None:
-        self._families = families
-        self._follower = follower
-        self._open_reader = open_reader
-        self._log = log
-        self._queue_depth = queue_depth
-        families.build.labels(version("fallback-tier")).set(1)
+    families: Families
+    follower: Follower
+    open_reader: Callable[[], TrailReader | None]
+    log: CheckpointLog
+    _: KW_ONLY
+    queue_depth: QueueDepth | None = None
+
+    def __post_init__(self) -> None:
+        self.families.build.labels(version("fallback-tier")).set(1)
 
     def refresh(self) -> None:
         """Read what was recorded since. Raises nothing of the record's: a metric tells it."""
-        families, position = self._families, self._follower.catch_up()
+        families, position = self.families, self.follower.catch_up()
         families.trail_behind.set(position.behind)
         readable = position.problem is None
         try:
@@ -57,27 +53,27 @@ class Figures:
 
     def _look_at_the_queue(self) -> None:
         """Where it can't be read there is no figure, rather than an old one."""
-        self._families.queue_depth.clear()
-        if self._queue_depth is not None:
+        self.families.queue_depth.clear()
+        if self.queue_depth is not None:
             with suppress(FallbackError):
-                for state, count in self._queue_depth().items():
-                    self._families.queue_depth.labels(str(state)).set(count)
+                for state, count in self.queue_depth().items():
+                    self.families.queue_depth.labels(str(state)).set(count)
 
     def prometheus(self, accept: str = "") -> tuple[bytes, str]:
         """The text for what a scraper accepts, and its content type. ``refresh`` first."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._families.registry), content_type
+        return encode(self.families.registry), content_type
 
     def document(self) -> dict[str, Any]:
         """The same as JSON. ``refresh`` first."""
-        return as_document(self._families.registry)
+        return as_document(self.families.registry)
 
     def _lag(self) -> ChainLag:
-        reader = self._open_reader()
+        reader = self.open_reader()
         if reader is None:
             return ChainLag()
         with closing(reader):
-            return chain_lag(reader, self._log)
+            return chain_lag(reader, self.log)
 
 
 def as_document(registry: CollectorRegistry) -> dict[str, Any]:

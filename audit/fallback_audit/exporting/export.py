@@ -1,6 +1,8 @@
 """``export``: the record, or one fix of it, to a file that proves itself."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import BinaryIO
 
 from fallback_audit.canonical import GENESIS
@@ -29,6 +31,7 @@ from fallback_audit.verifying.walk import Progress
 _VERIFY = "Run `fallback-tier audit verify`."
 
 
+@dataclass(eq=False)
 class Exporter:
     """Writes what a snapshot shows. Raises AuditIntegrityError for bytes that can't be trusted.
 
@@ -36,32 +39,27 @@ class Exporter:
     raw answers), which never leaves its encrypted store.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        checkpoints: CheckpointSource,
-        *,
-        origin: str | None,
-        evidence: FileEvidenceStore | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        self._snapshot = snapshot
-        self._checkpoints = checkpoints
-        self._verifiers: Sequence[Verifier] = tuple(checkpoints.verifiers())
-        self._origin = origin
-        self._evidence = evidence
-        self._progress = progress
-        self._named: set[str] = set()
+    snapshot: Snapshot
+    checkpoints: CheckpointSource
+    _: KW_ONLY
+    origin: str | None
+    evidence: FileEvidenceStore | None = None
+    progress: Progress | None = None
+    _named: set[str] = field(default_factory=set, init=False)
+
+    @cached_property
+    def _verifiers(self) -> Sequence[Verifier]:
+        return tuple(self.checkpoints.verifiers())
 
     def trail(self, file: BinaryIO) -> Written:
         """Every event that is not sealed, with all checkpoints over them."""
-        statements = self._snapshot.segments()
+        statements = self.snapshot.segments()
         base = self._base(statements)
-        last = max((row.seq for row in self._snapshot.rows(after=base.seq)), default=base.seq)
+        last = max((row.seq for row in self.snapshot.rows(after=base.seq)), default=base.seq)
         head = self._head(base, base.seq + 1 if last > base.seq else base.seq, last, None)
         writer = ExportWriter(file, head, verifiers=self._verifiers)
         writer.segments(statements)
-        for row in self._snapshot.rows(after=base.seq):
+        for row in self.snapshot.rows(after=base.seq):
             self._event(writer, row)
         self._put_evidence(writer)
         for signed in self._signed(last):
@@ -75,7 +73,7 @@ class Exporter:
 
         Raises RequestError for a fix that is not on record.
         """
-        rows = sorted(self._snapshot.rows_by_trail(frozenset({fix_id})), key=lambda row: row.seq)
+        rows = sorted(self.snapshot.rows_by_trail(frozenset({fix_id})), key=lambda row: row.seq)
         if not rows:
             raise RequestError(
                 f"There is no fix {fix_id!r} in the audit trail.",
@@ -84,7 +82,7 @@ class Exporter:
             )
         seqs = [row.seq for row in rows]
         signed, proofs = self._proofs(seqs)
-        statements = self._snapshot.segments()
+        statements = self.snapshot.segments()
         head = self._head(self._base(statements), rows[0].seq, rows[-1].seq, fix_id)
         writer = ExportWriter(file, head, verifiers=self._verifiers)
         writer.segments(statements)
@@ -102,7 +100,7 @@ class Exporter:
     def _head(self, base: Base, first: int, last: int, fix_id: str | None) -> Head:
         return Head(
             words=WORDS,
-            origin=self._origin,
+            origin=self.origin,
             fix_id=fix_id,
             first_seq=first,
             last_seq=last,
@@ -119,19 +117,19 @@ class Exporter:
         self, writer: ExportWriter, row: StoredRow, proof: InclusionProof | None = None
     ) -> None:
         event = writer.event(row, proof)
-        if self._evidence is not None:
+        if self.evidence is not None:
             self._named.update(kept_digests(event))
-        if self._progress is not None:
-            self._progress(row.seq)
+        if self.progress is not None:
+            self.progress(row.seq)
 
     def _put_evidence(self, writer: ExportWriter) -> None:
-        if self._evidence is None:
+        if self.evidence is None:
             return
         for digest in sorted(self._named):
-            if self._evidence.find(digest) is None or self._evidence.is_private(digest):
+            if self.evidence.find(digest) is None or self.evidence.is_private(digest):
                 continue
             try:
-                writer.evidence(digest, self._evidence.get(digest))
+                writer.evidence(digest, self.evidence.get(digest))
             except UnreadEvidenceError:
                 raise
             except EvidenceError as error:
@@ -140,18 +138,18 @@ class Exporter:
     def _proofs(
         self, seqs: Sequence[int]
     ) -> tuple[SignedCheckpoint | None, dict[int, InclusionProof]]:
-        tip = max((row.seq for row in self._snapshot.rows(after=seqs[-1] - 1)), default=0)
+        tip = max((row.seq for row in self.snapshot.rows(after=seqs[-1] - 1)), default=0)
         signed = None
         for signed in self._signed(tip):  # noqa: B007 - the last of them
             pass
         if signed is None:
             return None, {}
         size, root = signed.checkpoint.size, signed.checkpoint.root
-        base = self._base(self._snapshot.segments())
+        base = self._base(self.snapshot.segments())
         frontier = Frontier(base.seq, map(bytes.fromhex, base.frontier))
         if size <= base.seq:
             return None, {}
-        headers = (row.header or b"" for row in self._snapshot.rows(after=base.seq))
+        headers = (row.header or b"" for row in self.snapshot.rows(after=base.seq))
         covered = [seq for seq in seqs if seq <= size]
         paths, found = inclusion_paths(covered, size, headers, frontier)
         if found != root:
@@ -166,7 +164,7 @@ class Exporter:
 
     def _signed(self, last: int) -> Iterator[SignedCheckpoint]:
         """The checkpoints over these events. Raises AuditIntegrityError for one that can't be trusted."""
-        for one in self._checkpoints.checked():
+        for one in self.checkpoints.checked():
             if one.size > last:
                 return
             yield _trusted(one)

@@ -1,7 +1,8 @@
 """What the gate runner puts on record, and the results that follow: the record first, then the act."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from fallback_audit.events import (
@@ -40,23 +41,19 @@ MAX_NAMED_TESTS = 100
 Observer = Callable[[TierEvent | StepKey], None]
 
 
+@dataclass(frozen=True)
 class FixRecord:
     """Appends the events of one gate transition; whoever watches is told after each."""
 
-    def __init__(
-        self,
-        audit: AuditStore,
-        evidence: EvidenceStore,
-        advisory: Advisory,
-        repo: RepoContext,
-        observe: Observer,
-    ) -> None:
-        self._audit = audit
-        self._evidence = evidence
-        self._advisory = advisory
-        self._repo = repo
-        self._observe = observe
-        self._append = Recorder(audit, repo)
+    audit: AuditStore
+    evidence: EvidenceStore
+    advisory: Advisory
+    repo: RepoContext
+    observe: Observer
+
+    @cached_property
+    def _append(self) -> Recorder:
+        return Recorder(self.audit, self.repo)
 
     @property
     def scope(self) -> Scope:
@@ -73,7 +70,7 @@ class FixRecord:
         recorded: RecordedPatch | None,
     ) -> None:
         """The fix began, with these gates after ``applies``; ``recorded``: for them alone."""
-        repo, advisory, affected = self._repo, self._advisory, self._repo.affected
+        repo, advisory, affected = self.repo, self.advisory, self.repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY  # as the runner decides
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
         self._record(
@@ -86,7 +83,7 @@ class FixRecord:
                 tool_version=tool_version,
                 linked_transition=linked,
                 gates=(APPLIES, *gates),
-                inputs_sha256=put_document(self._evidence, inputs),
+                inputs_sha256=put_document(self.evidence, inputs),
                 affected_code=code,
                 decided_by=affected.decided_by if affected else None,
                 own_packages=tuple(package.name for package in affected.own) if affected else (),
@@ -109,7 +106,7 @@ class FixRecord:
         self._record(
             AttemptStarted(
                 attempt=recorded.application.attempt,
-                advisory_id=self._advisory.id,
+                advisory_id=self.advisory.id,
                 prior_attempt_count=0,
                 prompt_shape=PromptShape.NONE,
             )
@@ -136,7 +133,7 @@ class FixRecord:
                 status=kept.status,
                 failure_kind=kept.failure_kind,
                 detail=kept.detail,
-                evidence_sha256=self._evidence.put(log) if log else None,
+                evidence_sha256=self.evidence.put(log) if log else None,
                 duration_ms=kept.duration_ms,
                 proof_level=kept.proof_level,
                 flaky=kept.flaky,
@@ -161,7 +158,7 @@ class FixRecord:
             case _:
                 end = self._end(decision, state)
                 self._record(end)
-                result = result_of(end, state, self._audit, self.scope, self._advisory.id)
+                result = result_of(end, state, self.audit, self.scope, self.advisory.id)
                 return replace(state, result=result)
 
     def handed_on(
@@ -197,7 +194,7 @@ class FixRecord:
             case Refuse(reason, sentence):
                 return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
             case AskPerson(why, question):
-                put = self._evidence.put
+                put = self.evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)
                 return FixEscalated(
                     attempt=state.attempt,
@@ -215,14 +212,14 @@ class FixRecord:
             failing_gates=summary.failing_gates,
             failure_signature=signature,
             edit_digest=summary.edit_digest,
-            summary_sha256=self._evidence.put(text.encode()),
+            summary_sha256=self.evidence.put(text.encode()),
             summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
             contradicting_tests=summary.contradicting_tests,
         )
 
     def _record(self, event: AuditEvent) -> None:
         self._append(event)
-        self._observe(event)
+        self.observe(event)
 
 
 def _some(names: Sequence[str]) -> tuple[str, ...]:

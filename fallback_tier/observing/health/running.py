@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.observing.health.report import (
@@ -47,6 +47,7 @@ class _Look:
     done: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(eq=False)
 class Checks:
     """Runs checks when asked, at most one run of each at a time. Threads may share it.
 
@@ -54,23 +55,17 @@ class Checks:
     goes on by itself, and no second run is started beside it.
     """
 
-    def __init__(
-        self,
-        checks: tuple[Check, ...],
-        *,
-        timeout_s: float = CHECK_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._checks = checks
-        self._timeout_s = timeout_s
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._looks: dict[str, _Look] = {}
+    checks: tuple[Check, ...]
+    _: KW_ONLY
+    timeout_s: float = CHECK_TIMEOUT_S
+    clock: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _looks: dict[str, _Look] = field(default_factory=dict, init=False)
 
     def run(self) -> Health:
         """What each check says: now, or a moment ago."""
-        looks = {check.name: self._begin(check) for check in self._checks}
-        until = time.monotonic() + self._timeout_s
+        looks = {check.name: self._begin(check) for check in self.checks}
+        until = time.monotonic() + self.timeout_s
         for look in looks.values():
             look.done.wait(max(0.0, until - time.monotonic()))
         return Health.of(tuple(self._results(looks)))
@@ -79,9 +74,9 @@ class Checks:
         with self._lock:
             look = self._looks.get(check.name)
             runs = look is not None and look.result is None
-            if look is not None and (runs or self._clock() - look.ended < check.fresh_s):
+            if look is not None and (runs or self.clock() - look.ended < check.fresh_s):
                 return look
-            look = self._looks[check.name] = _Look(self._clock())
+            look = self._looks[check.name] = _Look(self.clock())
             look.thread = threading.Thread(target=self._look, args=(check, look), daemon=True)
             look.thread.start()
             return look
@@ -93,8 +88,8 @@ class Checks:
             found = as_failed(error)
         except Exception as error:  # noqa: BLE001 (a check that breaks is a finding)
             found = _broke(error)
-        took = self._clock() - look.began
-        look.ended = self._clock()
+        took = self.clock() - look.began
+        look.ended = self.clock()
         look.result = CheckResult(
             check=check.name, duration_ms=round(took * 1000), **found._asdict()
         )
@@ -104,9 +99,9 @@ class Checks:
         return [look.result or self._late(name, look) for name, look in looks.items()]
 
     def _late(self, name: str, look: _Look) -> CheckResult:
-        waited = self._clock() - look.began
+        waited = self.clock() - look.began
         found = failed(
-            f"It has not answered for {waited:.1f} s; {self._timeout_s:g} s are waited for.",
+            f"It has not answered for {waited:.1f} s; {self.timeout_s:g} s are waited for.",
             "Look for a disk, a server or a lock that hangs; the check goes on by itself.",
         )
         return CheckResult(check=name, **found._asdict())
