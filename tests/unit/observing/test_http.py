@@ -176,7 +176,7 @@ def test_who_follows_goes_on_after_a_failure(
     monkeypatch.setattr(module, "POLL_S", 0.01)
     observer = build_observer(configuration, {}, log_to=log, min_free_bytes=1)
     calls: list[int] = []
-    real = observer._follower.catch_up
+    real = observer.follower.catch_up
 
     def fails_first(*rest: float, **named: float) -> Position:
         calls.append(1)
@@ -184,7 +184,7 @@ def test_who_follows_goes_on_after_a_failure(
             raise OSError(5, "Input/output error")
         return real(*rest, **named)
 
-    monkeypatch.setattr(observer._follower, "catch_up", fails_first)
+    monkeypatch.setattr(observer.follower, "catch_up", fails_first)
     observer.start()
     becomes(lambda: len(calls) > 3, "the record is looked at again")
     observer.close()
