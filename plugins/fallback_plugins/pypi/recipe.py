@@ -14,7 +14,7 @@ from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.ladder import combined, resolve_all, whole_project_left
+from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -48,8 +48,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     found, unread = projects(repo, clients), left_out(advisory.packages(ECOSYSTEM), repo)
     seen = _outline(found, advisory, unread)
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
-        first = seen.left[0]
-        raise RecipeError(first.reason, first.sentence, next_step=first.next_step)
+        refuse(seen.left[0])
     if not seen.moves and not any(_is_open(project, advisory) for project in found):
         raise unread.or_else(_nothing(advisory, repo, found))
     return Selected(recipe=LADDER, parameters={})

@@ -4,10 +4,10 @@ Requirements files that contradict each other are installed in part, and so are 
 the patch moves a line that could not be had before either, the line as it is now is another one that can't.
 """
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.installed import Installed
 
 #: uv's words for a release that is there, and can't be installed here without building it.
@@ -51,16 +51,13 @@ def _new(here: Installed, there: Installed) -> list[str]:
 
 
 def _is_without_wheel(line: str, why: str) -> bool:
-    try:
-        asked = Requirement(line)
-    except InvalidRequirement:
-        return False
-    return any(f"{asked.name}{asked.specifier} {words}" in why for words in _NO_WHEEL)
+    asked = requirement_in(line)
+    return asked is not None and any(
+        f"{asked.name}{asked.specifier} {words}" in why for words in _NO_WHEEL
+    )
 
 
 def _package(line: str) -> str:
     """The package that a line asks for; of what is no requirement (a step's name) the whole."""
-    try:
-        return canonicalize_name(Requirement(line).name)
-    except InvalidRequirement:
-        return line
+    asked = requirement_in(line)
+    return line if asked is None else canonicalize_name(asked.name)

@@ -3,13 +3,14 @@
 Nothing runs through tox, nox or a project's own script: what they would call is one of the two, mostly.
 """
 
+import ast
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from configparser import ConfigParser, Error
 from dataclasses import replace
 
-from fallback_plugins.pypi.gates.foreign_runners import foreign_runners
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
@@ -20,6 +21,8 @@ from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.installed import Level, NotInstalled
+from fallback_tier.errors import RepositoryError
+from fallback_tier.repo import RepoContext
 
 #: ``--verbosity``: a project's own ``-q`` beside another would leave out the last line. Sugar prints one of
 #: its own. ``--maxfail``: over a project's own ``-x``, behind the first failure there may be others.
@@ -32,6 +35,14 @@ _OPTIONS = (
 _WITHOUT_ITS_OWN = ("-o", "addopts=", "-o", "required_plugins=")
 
 _COMPLAINT = re.compile(r"error: (.+)|^ERROR: (.+)|^(\w*Error: .+)", re.MULTILINE)
+
+#: Commands that a sentence names.
+_COMMANDS_NAMED = 3
+
+_OUR_RUNNERS = re.compile(r"\b(?:pytest|py\.test|unittest)\b")
+
+#: A factor (``py3: make test``) and a failure that is let pass (``- make test``) stand before a command.
+_BEFORE_COMMAND = re.compile(r"^(?:[\w,{}!-]+:\s+)?(?:-\s*)?")
 
 _SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
 
@@ -52,7 +63,7 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
         other = _run(target, "unittest", [*chosen, *_discovery(target)], installed)
         ours = other if ours is None or other.count else ours
-    if ours.count == 0 and (called := foreign_runners(target.repo, target.folder)):
+    if ours.count == 0 and (called := _foreign_runners(target.repo, target.folder)):
         return replace(ours, installed="; ".join(filter(None, (installed, called))))
     return ours
 
@@ -92,3 +103,42 @@ def _discovery(target: Environment) -> list[str]:
             package = target.repo.has(f"{inside}/__init__.py")
             return ["discover", *(["-s", name, "-t", "."] if package else ["-s", name])]
     return ["discover"]
+
+
+def _foreign_runners(repo: RepoContext, folder: str) -> str:
+    """What a project calls to test itself, by tox.ini, setup.cfg or noxfile.py: what is no runner of ours.
+
+    Only to be named in a verdict (``tox.ini calls `make test```), these files are only read; empty where
+    there is nothing to name.
+    """
+    for name, read in (("tox.ini", _tox), ("setup.cfg", _tox), ("noxfile.py", _nox)):
+        path = in_folder(folder, name)
+        if not repo.has(path):
+            continue
+        try:
+            found = [
+                one for one in read(repo.read_text(path)) if one and not _OUR_RUNNERS.search(one)
+            ]
+        except (RepositoryError, Error, SyntaxError, ValueError):
+            continue
+        if found:
+            message = ", ".join(f"`{one}`" for one in dict.fromkeys(found[:_COMMANDS_NAMED]))
+            return f"{name} calls {message}, no runner of ours"
+    return ""
+
+
+def _tox(text: str) -> Iterator[str]:
+    parser = ConfigParser(interpolation=None, strict=False)
+    parser.read_string(text)
+    for section in parser.sections():
+        if section.startswith("testenv"):
+            commands = parser[section].get("commands", "")
+            yield from (_BEFORE_COMMAND.sub("", line.strip()) for line in commands.splitlines())
+
+
+def _nox(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            if node.func.attr == "run" and words:
+                yield " ".join(map(str, words))

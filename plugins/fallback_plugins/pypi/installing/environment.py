@@ -26,7 +26,7 @@ from fallback_plugins.pypi.manifests.metadata import (
 )
 from fallback_plugins.pypi.probes.observed import add_to
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.commands import with_programs
+from fallback_plugins.shared.gates.commands import run_as_given
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
@@ -179,17 +179,16 @@ class Environment:
         relative paths, and the same ones in any tree."""
         self.write_versions()
         programs = self.place / "bin"
-        command = with_programs(programs, [str(programs / "python"), *arguments])
-        result = self.context.sandbox.run(
-            gating.command_in(self.folder, command),
-            worktree=self.repo.tree,
-            timeout_s=self.context.timeout_s,
+        result = run_as_given(
+            self.context,
+            self.repo,
+            [str(programs / "python"), *arguments],
+            programs=programs,
+            folder=self.folder,
             env=self.variables(),
             readable=self.readable,
         )
-        result = result.model_copy(update={"argv": ("python", *arguments)})
-        output = gating.relative_log(result, self.repo.root)
-        return self.placeless(result.model_copy(update={"output": output}))
+        return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
 
     def placeless(self, result: CommandResult) -> CommandResult:
         """The same with one word for where the environment lies: each tree has its own, and what is

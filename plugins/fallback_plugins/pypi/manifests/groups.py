@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 
 #: Groups, extras and requirements files include each other no deeper in any real project.
 MAX_DEPTH = 8
@@ -24,14 +25,11 @@ def of_extra(extras: Mapping[str, Any], name: str, project: str, depth: int = 0)
     """An extra with those of the project's own that it names (``lib[async]``)."""
     known = {canonicalize_name(key): value for key, value in extras.items()}
     for line in texts(known.get(canonicalize_name(name)) if name else None):
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            yield line
-            continue
-        is_own = bool(project) and canonicalize_name(asked.name) == canonicalize_name(project)
-        own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
-        if is_own and own and not asked.specifier and depth < MAX_DEPTH:
+        asked = requirement_in(line)
+        own: list[str] = []
+        if asked and project and canonicalize_name(asked.name) == canonicalize_name(project):
+            own = [extra for extra in sorted(asked.extras) if canonicalize_name(extra) in known]
+        if asked and own and not asked.specifier and depth < MAX_DEPTH:
             for extra in own:
                 yield from of_extra(extras, extra, project, depth + 1)
         else:

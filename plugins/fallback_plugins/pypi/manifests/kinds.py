@@ -12,10 +12,10 @@ PYPI = "PyPI"
 
 
 class Kind(StrEnum):
-    """What a manifest is; decides how it is read, and whether it can be edited."""
+    """What a manifest is; decides how it is read, and whether it can be edited. Most are a file's name."""
 
     REQUIREMENTS = "requirements"
-    PYPROJECT = "pyproject"
+    PYPROJECT = "pyproject.toml"
     UV_LOCK = "uv.lock"
     #: Locks that a client of their own writes, which is not driven here: read, never edited.
     POETRY_LOCK = "poetry.lock"
@@ -27,16 +27,9 @@ class Kind(StrEnum):
     SETUP_PY = "setup.py"
 
 
-_BY_NAME = {
-    "pyproject.toml": Kind.PYPROJECT,
-    "uv.lock": Kind.UV_LOCK,
-    "poetry.lock": Kind.POETRY_LOCK,
-    "pdm.lock": Kind.PDM_LOCK,
-    "Pipfile.lock": Kind.PIPFILE_LOCK,
-    "Pipfile": Kind.PIPFILE,
-    "setup.cfg": Kind.SETUP_CFG,
-    "setup.py": Kind.SETUP_PY,
-}
+#: Those that are called so.
+_NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK}
+
 _PYLOCK = re.compile(r"pylock(\.[^.]+)?\.toml")
 _REQUIREMENTS = re.compile(r".*(requirements|constraints).*\.(txt|in)", re.IGNORECASE)
 _REQUIREMENTS_FOLDER = re.compile(r"requirements|constraints|reqs", re.IGNORECASE)
@@ -51,8 +44,8 @@ def kind_of(path: str) -> Kind | None:
     pure = PurePosixPath(path)
     if _NOT_OURS.intersection(pure.parts[:-1]):
         return None
-    if pure.name in _BY_NAME:
-        return _BY_NAME[pure.name]
+    if pure.name in _NAMES:
+        return Kind(pure.name)
     if _PYLOCK.fullmatch(pure.name):
         return Kind.PYLOCK
     in_folder = (

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -133,6 +134,14 @@ def declarations(text: str, package: str) -> tuple[Declaration, ...]:
 def declaration_in(requirement: str, package: str) -> Declaration | None:
     """The declaration that one PEP 508 string makes, if it is about the package."""
     return _read(requirement, 0, len(requirement), canonicalize_name(package))
+
+
+def requirement_in(line: str) -> Requirement | None:
+    """The PEP 508 requirement that a line is; None: it is none."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
 
 
 def specifier_in(value: str) -> Declaration:

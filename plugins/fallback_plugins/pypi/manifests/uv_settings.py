@@ -7,10 +7,9 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_tier.errors import RecipeError
 
 #: uv puts variables of its environment into the addresses of requirements (measured).
@@ -70,12 +69,10 @@ def _of_requirement(path: str, line: str) -> Iterator[str]:
     if _VARIABLE.search(line):
         yield f"{path} asks for {line!r}, which names a variable of the environment."
         return
-    try:
-        url = Requirement(line).url
-    except InvalidRequirement:
-        if "@" in line or "/" in line:
-            yield f"{path} asks for {line!r}, which can't be read as a requirement."
-        return
+    asked = requirement_in(line)
+    if asked is None and ("@" in line or "/" in line):
+        yield f"{path} asks for {line!r}, which can't be read as a requirement."
+    url = asked.url if asked else None
     scheme = urlsplit(url or "").scheme
     if "+" in scheme:
         yield f"{path} asks for {line!r}, from a checkout, and no checkout is made here."

@@ -5,21 +5,19 @@ package's requirements, so a new version can be held against all who ask for it 
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.poetry.content_hash import content_hash
-from fallback_plugins.pypi.poetry.entry import with_entry
 from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
 from fallback_plugins.pypi.poetry.needs import settled
 from fallback_plugins.pypi.poetry.plan import Planner
-from fallback_plugins.pypi.poetry.render import with_release
+from fallback_plugins.pypi.poetry.render import with_entry, with_release
 from fallback_plugins.pypi.poetry.roots import Root, roots
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.wanted import has_own_index
@@ -73,8 +71,7 @@ class PoetryProject(EditedProject):
         document = parse_toml(self.manifest, texts[self.manifest])
         names = {entry.name: entry.value for entry in poetry_entries(document)}
         for _, line in requirement_arrays(document):
-            with suppress(InvalidRequirement):
-                requirement = Requirement(line)
+            if (requirement := requirement_in(line)) is not None:
                 names.setdefault(requirement.name, str(requirement.specifier))
         asks = tuple(
             DependencyEdge(canonicalize_name(name), spec, lock.key_of(name))

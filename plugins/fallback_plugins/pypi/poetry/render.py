@@ -1,4 +1,4 @@
-"""One package's entry of a poetry.lock for another version, as Poetry writes it."""
+"""One package's entry of a poetry.lock, for another version or new, as the lock's own Poetry writes it."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +19,11 @@ from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 _FILES = re.compile(r"^files = \[.*?^\][ \t]*$|^files = \[\][ \t]*$", re.MULTILINE | re.DOTALL)
 _SECTION = re.compile(r"^\[package\.(?P<name>[a-z]+)\][ \t]*\r?\n", re.MULTILINE)
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+#: The first format in which an entry says which groups need it.
+_WITH_GROUPS = "2.1"
+
+_FILES_KEY = re.compile(r'^"?(?P<name>[A-Za-z0-9][\w.-]*)"? = \[', re.MULTILINE)
+_FILES_TABLE = "[metadata.files]\n"
 _AND_EXTRA = re.compile(r"""( and )?extra == ["'][^"']+["']( and )?""")
 
 
@@ -27,6 +32,41 @@ def with_release(
 ) -> PoetryLock:
     """The lock with a package's entry for another version, or for more extras. Raises RecipeError."""
     return in_plain_lines(lock, lambda it: _with_release(it, release, metadata, extras))
+
+
+def with_entry(
+    lock: PoetryLock, release: Release, metadata: Metadata, extras: Collection[str] = ()
+) -> PoetryLock:
+    """The lock with one more package. Who needs it is left open (``needs``). Raises RecipeError."""
+    bare = in_plain_lines(lock, lambda plain: _with_bare_entry(plain, release.name))
+    return with_release(bare, release, metadata, extras)
+
+
+def _with_bare_entry(lock: PoetryLock, name: str) -> PoetryLock:
+    """An entry of no release, in the form of the lock's others."""
+    category = any("category" in table for table in lock.packages)
+    apart = _FILES_TABLE in lock.text
+    lines = [
+        "[[package]]",
+        f'name = "{name}"',
+        'version = "0"',
+        'description = ""',
+        *(['category = "main"'] if category else []),
+        "optional = false",
+        'python-versions = "*"',
+        *(['groups = ["main"]'] if lock.format == _WITH_GROUPS else []),
+        *([] if apart else ["files = []"]),
+    ]
+    lock = lock.with_new_block(name, "".join(f"{line}\n" for line in lines))
+    return _with_bare_files(lock, name) if apart else lock
+
+
+def _with_bare_files(lock: PoetryLock, name: str) -> PoetryLock:
+    """Format 1.1: the files of all packages stand in one table, in the order of the names."""
+    start = lock.text.index(_FILES_TABLE) + len(_FILES_TABLE)
+    behind = [key.start() for key in _FILES_KEY.finditer(lock.text, start) if key["name"] > name]
+    place = behind[0] if behind else len(lock.text)
+    return PoetryLock(lock.path, f"{lock.text[:place]}{name} = []\n{lock.text[place:]}")
 
 
 def _with_release(

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.poetry_tables import Keys, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
-from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 
 MAIN = "main"
 _DEV = "dev"
@@ -59,16 +58,12 @@ def _from_arrays(document: Mapping[str, Any]) -> Iterator[Root]:
     for keys, line in requirement_arrays(document):
         if keys[0] == "tool":
             continue
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        name = canonicalize_name(requirement.name)
-        if name == own:
+        requirement = requirement_in(line)
+        if requirement is None or canonicalize_name(requirement.name) == own:
             continue
         in_group = keys[0] == "dependency-groups"
         yield Root(
-            name,
+            canonicalize_name(requirement.name),
             canonicalize_name(str(keys[1])) if in_group else MAIN,
             declaration_in(line, requirement.name) or Declaration(()),
             requirement.marker is None and keys[1] != "optional-dependencies",

@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
 
 #: Of an archive, as it is fetched: a package without wheels is small as a rule.
@@ -82,14 +83,10 @@ def _parsed(text: str) -> Iterator[Requirement]:
         if line.startswith("[") and line.endswith("]"):
             extra, _, marker = line[1:-1].partition(":")
             applies = not extra and _holds(marker)
-        elif line and applies:
-            with suppress(InvalidRequirement):
-                yield Requirement(line)
+        elif line and applies and (asked := requirement_in(line)) is not None:
+            yield asked
 
 
 def _holds(marker: str) -> bool:
-    try:
-        condition = Requirement(f"it ; {marker}").marker
-    except InvalidRequirement:
-        return False
-    return condition is None or condition.evaluate()
+    asked = requirement_in(f"it ; {marker}")
+    return asked is not None and (asked.marker is None or asked.marker.evaluate())

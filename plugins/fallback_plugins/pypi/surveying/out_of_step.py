@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import PYPI
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
-from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -125,9 +124,8 @@ def asked_in_arrays(texts: Mapping[str, str], whole: Collection[str]) -> tuple[A
 
 def asked_by(path: str, line: str) -> Iterator[Asked]:
     """The request that a line makes, if it is one that holds in every case and names no address."""
-    try:
-        requirement = Requirement(line)
-    except InvalidRequirement:
+    requirement = requirement_in(line)
+    if requirement is None:
         return
     declaration = declaration_in(line, requirement.name)
     if requirement.marker is None and requirement.url is None and declaration is not None:
@@ -138,7 +136,5 @@ def _names(uv: Mapping[str, Any]) -> Iterator[str]:
     for key in _UV_CHANGES:
         found = uv.get(key)
         for line in found if isinstance(found, list) else ():
-            try:
-                yield canonicalize_name(Requirement(str(line)).name)
-            except InvalidRequirement:
-                continue
+            if (asked := requirement_in(str(line))) is not None:
+                yield canonicalize_name(asked.name)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -12,6 +11,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
 from fallback_plugins.pypi.manifests.pyproject import replace_requirement
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.resolving.own_line import of_its_line
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import resolver_failed
@@ -226,12 +226,8 @@ def _with_room(
     """
     freed = dict(manifests)
     for path, name, string in lock_edit.asked_for(manifests):
-        held = tree.highest(ECOSYSTEM, name)
-        if name in but_for or held is None or string.declaration.refusal is not None:
-            continue
-        try:
-            asked = Requirement(string.value)
-        except InvalidRequirement:
+        held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
+        if name in but_for or held is None or string.declaration.refusal or asked is None:
             continue
         asked.specifier = SpecifierSet(f">={held}")
         freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))

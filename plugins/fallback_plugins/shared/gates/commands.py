@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fallback_plugins.shared.gates.gating import relative_log
+from fallback_plugins.shared.gates.gating import command_in, relative_log
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -24,13 +24,14 @@ def run_as_given(
     argv: Sequence[str],
     *,
     programs: Path,
-    timeout_s: float | None,
+    folder: str = ".",
+    timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
     readable: Sequence[Path] = (),
 ) -> CommandResult:
-    """Run it in the tree's root, its output's paths relative. ``programs``: looked through first."""
+    """Run it in a folder of the tree, its output's paths relative. ``programs``: looked through first."""
     result = context.sandbox.run(
-        with_programs(programs, argv),
+        command_in(folder, with_programs(programs, argv)),
         worktree=tree.tree,
         timeout_s=context.timeout_s if timeout_s is None else timeout_s,
         env=env,
