@@ -15,7 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing import base_commit, chosen, pythons
-from fallback_plugins.pypi.installing.making import Setting, as_base, distributions_in, make
+from fallback_plugins.pypi.installing.making import Making, Setting, as_base, distributions_in
 from fallback_plugins.pypi.installing.plan import Manifests
 from fallback_plugins.pypi.manifests.metadata import (
     asked_python,
@@ -139,7 +139,9 @@ class Environment:
     def _make(self, made: Path) -> Installed:
         base = None if self._base is None else self._base.install()
         settings, others = as_base(self._settings, base)
-        found = make(self.context, self._manifests, made, settings, self._starts, others)
+        with gating.scratch(self.context) as scratch:
+            making = Making(self.context, self._manifests, made, scratch, self._starts)
+            found = making.first_whole([*settings, *others]) or making.part(settings[0])
         add_to(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():

@@ -83,28 +83,13 @@ def as_base(
     return alike, [one for one in settings if other and one not in alike]
 
 
-def make(
-    context: GateContext,
-    manifests: Manifests,
-    made: Path,
-    settings: Sequence[Setting],
-    starts: Callable[[Path], bool],
-    others: Sequence[Setting] = (),
-) -> Installed:
-    """All of it in the first setting where all can be had, ``others`` last; else what can be had in the
-    first.
+class Making:
+    """One environment in the making, from copies of the manifests in ``scratch``.
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
-    releases may not run on today's Python. Raises ToolMissingError; ToolFailedError where no registry
-    answers, or uv makes no environment.
+    releases may not run on today's Python. Whatever makes it raises ToolMissingError; ToolFailedError where
+    no registry answers, or uv makes no environment.
     """
-    with gating.scratch(context) as scratch:
-        making = _Making(context, manifests, made, scratch, starts)
-        return making.first_whole([*settings, *others]) or making.part(settings[0])
-
-
-class _Making:
-    """One environment in the making, from copies of the manifests in ``scratch``."""
 
     def __init__(
         self,

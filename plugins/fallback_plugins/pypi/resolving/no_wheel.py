@@ -15,6 +15,7 @@ from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.resolving.sdist import sdist_requirements
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
+from fallback_plugins.pypi.resolving.wanted import name_of
 from fallback_plugins.shared.ladder import blocked
 from fallback_tier.errors import RecipeError, ToolError
 
@@ -57,7 +58,7 @@ class PinsWithoutWheel:
         for _ in range(MAX_WITHOUT_WHEEL):
             found = _NO_WHEEL.search(" ".join(refused.output.split()))
             name = canonicalize_name(found["name"]) if found else ""
-            rest = tuple(line for line in wanted.requirements if _name(line) != name)
+            rest = tuple(line for line in wanted.requirements if name_of(line) != name)
             if found is None or rest == wanted.requirements:
                 return
             yield name, found["version"]
@@ -79,7 +80,3 @@ class PinsWithoutWheel:
             return None
         archives = [file for file in release.files if not file.name.endswith(".whl")]
         return sdist_requirements(archives[0]) if archives else None
-
-
-def _name(line: str) -> str:
-    return canonicalize_name(Requirement(line).name)

@@ -114,14 +114,18 @@ def loosened(
         return with_specifier(requirement, f"=={held[name]}") if name in held else line
 
     def binds(line: str) -> bool:
-        name = canonicalize_name(Requirement(line).name)
-        return name not in floors and name not in free
+        return name_of(line) not in {*floors, *free}
 
     return replace(
         asked,
         requirements=tuple(dict.fromkeys(map(moved, asked.requirements))),
         constraints=tuple(filter(binds, asked.constraints)),
     )
+
+
+def name_of(line: str) -> str:
+    """The canonical name of what a line of a set asks for."""
+    return canonicalize_name(Requirement(line).name)
 
 
 def with_specifier(requirement: Requirement, specifier: str) -> str:
@@ -168,7 +172,7 @@ def _from_pyproject(path: str, text: str) -> Wanted:
     lines: dict[tuple[str | int, ...], list[str]] = {}
     for keys, value in requirement_arrays(document):
         line = clean(path, value)
-        if canonicalize_name(Requirement(line).name) != own:
+        if name_of(line) != own:
             lines.setdefault(keys[:-1], []).append(line)
     constraints = tuple(lines.pop(_UV_CONSTRAINTS, ()))
     overrides = tuple(lines.pop(_UV_OVERRIDES, ()))

@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.resolving.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
-from fallback_plugins.pypi.resolving.wanted import has_own_index, leaves_transitives_open, wanted
+from fallback_plugins.pypi.resolving.wanted import (
+    has_own_index,
+    leaves_transitives_open,
+    name_of,
+    wanted,
+)
 from fallback_plugins.pypi.strategies.direct import affected_places
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.text_bump import TextBump
@@ -180,9 +182,7 @@ class ManifestProject:
     def _check_named(self, search: Search, bumped: State) -> None:
         """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
         compiler would write more. Raises RecipeError."""
-        named = {
-            canonicalize_name(Requirement(it).name) for it in wanted(bumped.files).requirements
-        }
+        named = set(map(name_of, wanted(bumped.files).requirements))
         if not search.closed or named.issuperset(bumped.tree.by_name):
             return
         try:
