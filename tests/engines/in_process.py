@@ -147,6 +147,10 @@ class TemporalHere:
         asyncio.run_coroutine_threadsafe(self._ended(fix_id), self._loop).result(PATIENCE_S)
         return self._client.state(fix_id)
 
+    def cancel(self, fix_id: str) -> None:
+        """Ask for the end of one that is on its way."""
+        self._client.cancel(fix_id)
+
     def attempt(
         self,
         tier: FallbackTier,
@@ -228,6 +232,7 @@ class OneAttempt:
 
     def __init__(self, attempt: Callable[[], RecipeApplication]) -> None:
         self._attempt = attempt
+        self.fix_id = ""
         self.state = FixState()
 
     @property

@@ -2,15 +2,23 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fallback_audit.errors import AuditStoreError
+from fallback_audit.vocabulary import PromptShape, RefusalReason
+from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.temporal.connecting import connect
+from fallback_tier.fix.ends import OneFix
+from fallback_tier.gates.steps import StepKey
+from fallback_tier.outcome import Refused
 from tests.engines.fleet import QUICK, Fleet, fleet_on
+from tests.engines.in_process import OneAttempt, TemporalHere
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S, becomes
 
@@ -136,6 +144,43 @@ def test_a_cancelled_fix_is_over_and_can_be_gone_on_with(
     assert fleet.scenario.counted(name)["FixResumed"] == 1
     assert fleet.scenario.counted(name)["FixVerified"] == 1
     fleet.scenario.check()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed for want of a record"])
+def test_a_cancellation_beside_the_end_of_a_step_is_heard(
+    temporal_here: TemporalHere, fails: bool
+) -> None:
+    """Who waits for the step is given the step's end, and not the cancellation."""
+    asked: list[str] = []
+
+    class Fix(OneAttempt):
+        def step(self, key: StepKey) -> None:
+            asked.append(key.name)
+            temporal_here.cancel(self.fix_id)
+            if fails:
+                raise AuditStoreError("It is full.", next_step="Free some space.")
+            super().step(key)
+
+        def deliver(self) -> OneFix:
+            asked.append("deliver")
+            return super().deliver()
+
+    @contextmanager
+    def opening(fix_id: str) -> Iterator[OpenedFix]:
+        fix = Fix(
+            lambda: Refused(
+                reason=RefusalReason.OWN_CODE,
+                sentence="It is the package itself.",
+                attempt=1,
+                prompt_shape=PromptShape.NONE,
+            )
+        )
+        fix.fix_id = fix_id
+        yield fix
+
+    with pytest.raises(AuditStoreError) if fails else nullcontext():
+        assert temporal_here.run(opening).phase == "cancelled"
+    assert asked == ["attempt"]
 
 
 def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:

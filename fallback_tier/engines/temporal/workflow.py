@@ -65,6 +65,12 @@ _MAX_PASSING_S = 300.0
 _MAX_DOUBLINGS = 16
 
 
+def _stop_if_cancelled() -> None:
+    """An activity that ends by itself beside a cancellation gives its own end, and that is not raised."""
+    if workflow.cancellation_reason() is not None:
+        raise asyncio.CancelledError
+
+
 @workflow.defn(name=WORKFLOW)
 class FixWorkflow:
     """Its identifier is the fix's."""
@@ -109,6 +115,7 @@ class FixWorkflow:
         """The end, delivered. Raises ApplicationError where nobody could go on with the fix, or its time is
         over."""
         while True:
+            _stop_if_cancelled()
             try:
                 if self._session is None:
                     self._session = await self._opened()
@@ -119,6 +126,7 @@ class FixWorkflow:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
+                _stop_if_cancelled()
                 await self._end_late()
                 self._session = None
                 pause_s = self._pause_after(problem_of(error))
@@ -234,6 +242,7 @@ class FixWorkflow:
         """Waits for a hint, then asks the record. False: it was decided for good."""
         workflow.upsert_memo({"phase": "waiting"})
         while True:
+            _stop_if_cancelled()
             await workflow.wait_condition(lambda: self._heard > self._looked)
             self._continue_as_new_if_long()
             self._looked = self._heard
