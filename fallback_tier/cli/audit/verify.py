@@ -25,7 +25,7 @@ from fallback_audit.verifying.state import read_state, write_state
 from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_shown
 from fallback_tier.errors import ConfigurationError, FallbackError, InputError
 from fallback_tier.wiring.trail import (
     TrailReader,
@@ -52,11 +52,8 @@ def verify(arguments: argparse.Namespace) -> int:
         report = _copy(arguments, Path(target))
     if arguments.since_state and report.state is not None:
         write_state(Path(arguments.since_state), report.state)
-    if arguments.json:
-        print_json(report.model_dump(mode="json"))
-    else:
-        render_report(report, Console())
-    return exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+    code = exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
+    return print_shown(arguments, report, lambda: render_report(report, Console()), code)
 
 
 def trusted(arguments: argparse.Namespace) -> Keyring:

@@ -19,10 +19,8 @@ from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
-from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
-from fallback_tier.cli.output import print_json
-from fallback_tier.cli.results import print_plain
+from fallback_tier.cli.results import print_plain, print_shown
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.retrieval import SolvedExample
 
@@ -60,11 +58,9 @@ def ingest(arguments: argparse.Namespace) -> int:
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:
         counts = open_store(arguments).ingest(_examples(arguments, tally, progress))
-    if arguments.json:
-        print_json(_counts_json(counts, tally))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _counts_lines(counts, tally))
-    return exit_codes.OK
+    lines = (f"{line}\n" for line in _counts_lines(counts, tally))
+    document = _counts_json(counts, tally)
+    return print_shown(arguments, document, lambda: sys.stdout.writelines(lines))
 
 
 def list_examples(arguments: argparse.Namespace) -> int:
@@ -93,11 +89,9 @@ def show(arguments: argparse.Namespace) -> int:
     taken = next(
         (item for item in store.withdrawals() if item.example_id == arguments.example_id), None
     )
-    if arguments.json:
-        print_json(_record_json(versions, taken))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _record_lines(versions, taken))
-    return exit_codes.OK
+    lines = (f"{line}\n" for line in _record_lines(versions, taken))
+    document = _record_json(versions, taken)
+    return print_shown(arguments, document, lambda: sys.stdout.writelines(lines))
 
 
 def withdraw(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,6 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import settings
-from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.cli.remediation import (
     change,
@@ -28,6 +27,7 @@ from fallback_tier.cli.remediation import (
     show_notes,
     why_not_cheaper,
 )
+from fallback_tier.cli.results import print_shown
 from fallback_tier.fix.given import advisories_at
 from fallback_tier.fix.planning import plan_fixes
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
@@ -47,11 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
             given, repository, chosen, resolve=not arguments.no_resolve, observe=progress
         )
     code = exit_code(planned)
-    if arguments.json:
-        print_json({**planned.model_dump(mode="json"), "exit_code": code})
-    else:
-        show(planned, Console())
-    return code
+    document = {**planned.model_dump(mode="json"), "exit_code": code}
+    return print_shown(arguments, document, lambda: show(planned, Console()), code)
 
 
 def exit_code(planned: RemediationPlan) -> int:

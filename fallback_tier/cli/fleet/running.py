@@ -22,7 +22,7 @@ from fallback_tier.cli.fleet.showing import (
 )
 from fallback_tier.cli.fleet.working import check_extra
 from fallback_tier.cli.options import keys, record, state_dir
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_shown
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.fleet.alone import alone
 from fallback_tier.fleet.campaign import Campaign, EngineKind
@@ -48,11 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = state_dir(arguments)
     if arguments.dry_run:
         plan = _planned(campaign, place, console)
-        if arguments.json:
-            print_json(plan_document(plan))
-        else:
-            show_plan(plan, console)
-        return exit_codes.OK
+        return print_shown(arguments, plan_document(plan), lambda: show_plan(plan, console))
     with alone(place), opened(arguments) as (store, facts):
         _find_or_plan(store, campaign, place, console)
         engine = engine_for(campaign, arguments)
@@ -67,10 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
                 on_change=watching.refresh,
             ).run()
         document = status_document(store, campaign.name)
-        if arguments.json:
-            print_json(document)
-        else:
-            show_reasons(store, campaign.name, console)
+        print_shown(arguments, document, lambda: show_reasons(store, campaign.name, console))
         _say_what_waits(store, campaign, state, console)
         return _exit_code(store, campaign.name)
 

@@ -6,7 +6,7 @@ import sys
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import keys, record, state_dir
-from fallback_tier.cli.output import print_json
+from fallback_tier.cli.results import print_shown
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
@@ -17,11 +17,8 @@ from fallback_tier.wiring import Configuration
 def run(arguments: argparse.Namespace) -> int:
     """Run every check, tell them, and let the exit code say whether fixes can be made."""
     health = Checks(_checks(arguments)).run()
-    if arguments.json:
-        print_json(health.model_dump(mode="json"))
-    else:
-        sys.stdout.write(as_text(health))
-    return exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
+    code = exit_codes.OK if health.ready else exit_codes.ENVIRONMENT
+    return print_shown(arguments, health, lambda: sys.stdout.write(as_text(health)), code)
 
 
 #: What a service's file has: given besides, nobody would know which of them counts.

@@ -14,7 +14,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
-from fallback_tier.cli.results import print_result
+from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.review.report import report_questions, report_review
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
@@ -31,11 +31,8 @@ def show_list(arguments: argparse.Namespace) -> int:
     """The questions that wait for an answer."""
     with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
         found = questions(reader, answered=arguments.all)
-    if arguments.json:
-        print_json({"questions": [question.model_dump(mode="json") for question in found]})
-    else:
-        report_questions(found, Console())
-    return exit_codes.OK
+    document = {"questions": [question.model_dump(mode="json") for question in found]}
+    return print_shown(arguments, document, lambda: report_questions(found, Console()))
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -43,11 +40,7 @@ def show(arguments: argparse.Namespace) -> int:
     evidence = _evidence(arguments)
     with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
         found = read_review(reader, evidence, arguments.fix_id)
-    if arguments.json:
-        print_json(found.model_dump(mode="json"))
-    else:
-        report_review(found, evidence, Console())
-    return exit_codes.OK
+    return print_shown(arguments, found, lambda: report_review(found, evidence, Console()))
 
 
 def approve(arguments: argparse.Namespace) -> int:
