@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from importlib.resources import files
 from statistics import median
 from typing import Any
 
@@ -93,7 +94,8 @@ def report_page(document: dict[str, Any]) -> str:
         {"name": name, "parts": _parts(sums)} for name, sums in document["by_ecosystem"].items()
     ]
     colours = {state.value: colour for state, colour in _COLOURS.items()}
-    return environment.from_string(_PAGE).render(
+    page = files("fallback_tier.fleet") / "templates" / "report.html"
+    return environment.from_string(page.read_text(encoding="utf-8")).render(
         report=document,
         bars=bars,
         colours=colours,
@@ -116,78 +118,3 @@ def _parts(sums: dict[str, Any]) -> list[dict[str, Any]]:
             )  # fmt: skip
             x += wide
     return found
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Campaign {{ report.campaign }}</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
-th, td { border: 1px solid #d0d7de; padding: .25rem .6rem; text-align: left; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
-</style></head><body>
-<h1>Campaign {{ report.campaign }}</h1>
-<p>{{ report.state }}; planned {{ report.created_at }}; {{ report.total.fixes }} fixes;
-${{ report.total.usd }} used{% if report.usd_cap %} of at most ${{ report.usd_cap }}{% endif %} (estimates
-from a dated price table){% if report.total.of_unknown_price %};
-the price of {{ report.total.of_unknown_price }}
-is not known{% endif %}.</p>
-<h2>How they ended</h2>
-<p>{% for state, colour in colours.items() %}
-<span class="key" style="background: {{ colour }}"></span>{{ state }}{% endfor %}</p>
-{% for bar in bars %}
-<h3>{{ bar.name }}</h3>
-<svg viewBox="0 0 {{ width }} 24" width="{{ width }}" height="24" role="img" aria-label="{{ bar.name }}:
-{% for part in bar.parts %} {{ part.count }} {{ part.state }}{% endfor %}">
-{% for part in bar.parts %}
-<rect x="{{ part.x }}" y="0" width="{{ part.wide }}" height="24" fill="{{ part.colour }}">
-<title>{{ part.count }} {{ part.state }}</title></rect>
-{% endfor %}
-</svg>
-{% endfor %}
-<h2>By ecosystem</h2>
-<table><tr><th>ecosystem</th><th>fixes</th>{% for state in colours %}<th>{{ state }}</th>{% endfor %}
-<th>attempts</th><th>tokens</th><th>$</th><th>median s</th></tr>
-{% for name, sums in report.by_ecosystem.items() %}
-<tr><td>{{ name }}</td><td class="n">{{ sums.fixes }}</td>
-{% for state in colours %}<td class="n">{{ sums[state] }}</td>{% endfor %}
-<td class="n">{{ sums.attempts }}</td><td class="n">{{ sums.tokens }}</td><td class="n">{{ sums.usd }}</td>
-<td class="n">{{ sums.median_seconds if sums.median_seconds is not none else "" }}</td></tr>
-{% endfor %}
-</table>
-<h2>Why</h2>
-<table><tr><th>state</th><th>why</th><th>fixes</th></tr>
-{% for one in report.why %}
-<tr><td>{{ one.state }}</td><td>{{ one.why }}</td><td class="n">{{ one.fixes }}</td></tr>
-{% endfor %}
-</table>
-{% if report.left_out %}
-<h2>Not in the list</h2>
-{% if report.left_out|length > max_rows %}
-<p>The first {{ max_rows }} of {{ report.left_out|length }}; the JSON report has all.</p>
-{% endif %}
-<table><tr><th>what</th><th>why</th></tr>
-{% for one in report.left_out[:max_rows] %}
-<tr><td>{{ one.what }}</td><td>{{ one.why }}</td></tr>
-{% endfor %}
-</table>
-{% endif %}
-<h2>Fixes</h2>
-{% if rows|length < report.fixes|length %}
-<p>The first {{ rows|length }} of {{ report.fixes|length }}; the JSON report has all.</p>
-{% endif %}
-<table><tr><th>repository</th><th>advisory</th><th>ecosystem</th><th>state</th><th>why</th><th>branch</th>
-<th>attempts</th><th>$</th><th>s</th></tr>
-{% for fix in rows %}
-<tr><td>{{ fix.repository }}</td><td>{{ fix.advisory_id }}</td><td>{{ fix.ecosystem }}</td>
-<td>{{ fix.state }}</td><td>{{ fix.sentence or fix.why or "" }}</td>
-<td>{{ fix.branch or "" }}</td><td class="n">{{ fix.attempts }}</td>
-<td class="n">{{ fix.usd if fix.usd is not none else "?" }}</td>
-<td class="n">{{ fix.seconds if fix.seconds is not none else "" }}</td></tr>
-{% endfor %}
-</table>
-</body></html>
-"""
