@@ -20,9 +20,9 @@ class Counting(SolvedExampleIndex):
 
     asked: tuple[str, ...] = ()
 
-    def search(self, question: Question, limit: int | None = None) -> Ranking:
+    def search(self, question: Question) -> Ranking:
         self.asked += (question.text,)
-        return super().search(question, limit)
+        return super().search(question)
 
 
 @pytest.mark.parametrize(

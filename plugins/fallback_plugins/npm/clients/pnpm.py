@@ -15,7 +15,7 @@ from fallback_plugins.npm.clients.pnpm_force import (
 from fallback_plugins.npm.clients.pnpm_settings import settings_texts
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
-from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_roots, without
+from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_tree, without
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.shared.tree import DependencyTree
@@ -84,8 +84,7 @@ class PnpmClient:
 
     def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
         """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
-        lock = parse_pnpm_lock(files.lock_text)
-        return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
+        return pnpm_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """As ``Client.resolve``: first with each wish forced upon each dependent, then freely, where what

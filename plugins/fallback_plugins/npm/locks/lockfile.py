@@ -20,7 +20,7 @@ _ALIAS = "npm:"
 
 
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 
 
 def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> dict[str, str]:
@@ -78,7 +78,7 @@ def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
 
 def _packages(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Versions 2 and 3: one flat object, keyed by path."""
-    for path, entry in _objects(lock.get("packages")):
+    for path, entry in objects(lock.get("packages")):
         version = entry.get("version")
         if path and isinstance(version, str):
             # An alias or a workspace member carries its real name; else the path ends with it.
@@ -90,9 +90,9 @@ def _tree(
     parent: Mapping[str, Any], place: str, depth: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Versions 1 and 2: a nested tree, keyed by name."""
-    if depth > _MAX_DEPTH:
-        raise _unreadable(f"is nested deeper than {_MAX_DEPTH}")
-    for name, entry in _objects(parent.get("dependencies")):
+    if depth > MAX_DEPTH:
+        raise _unreadable(f"is nested deeper than {MAX_DEPTH}")
+    for name, entry in objects(parent.get("dependencies")):
         path = f"{place}node_modules/{name}"
         yield path, entry
         yield from _tree(entry, f"{path}/", depth + 1)
@@ -108,9 +108,10 @@ def _name_and_version(path: str, entry: Mapping[str, Any]) -> tuple[str, str | N
     return name, version
 
 
-def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The entries of an object of a lock that are objects themselves."""
     entries = value.items() if isinstance(value, dict) else ()
-    return ((key, entry) for key, entry in entries if isinstance(entry, dict))
+    return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
 
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:

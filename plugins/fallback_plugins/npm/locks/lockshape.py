@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fallback_plugins.npm.locks.addresses import Addresses
+from fallback_plugins.npm.locks.lockfile import objects
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
 
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
@@ -40,7 +41,7 @@ def as_found(old: str, new: str, specs: Specs) -> str:
     """``new`` with the asks' own words put back, and what npm only respelled."""
 
     def edit(lock: dict[str, Any]) -> None:
-        for key, entry in _objects(lock.get("packages")):
+        for key, entry in objects(lock.get("packages")):
             for section in MEMBER_SECTIONS:
                 _put_back(entry.get(section), key, specs)
         before = json.loads(old.removeprefix(_BOM)) if old else {}
@@ -63,7 +64,7 @@ def without(text: str, keys: Collection[str]) -> str:
         return text
     lock = json.loads(text.removeprefix(_BOM))
     below = tuple(f"{key}/" for key in keys)
-    for key in [it for it, _ in _objects(lock.get("packages")) if f"{it}/".startswith(below)]:
+    for key in [it for it, _ in objects(lock.get("packages")) if f"{it}/".startswith(below)]:
         del lock["packages"][key]
     for key in keys:
         owner, *names = lock, *key.removeprefix(_MODULES).split(f"/{_MODULES}")
@@ -85,7 +86,7 @@ def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 def _put_back_descriptions(old: Mapping[str, Any], new: dict[str, Any]) -> None:
     """The project's own version, of which a lock is often behind; and no entry tells more of its package
     than the entries did that were there."""
-    before, after = dict(_objects(old.get("packages"))), dict(_objects(new.get("packages")))
+    before, after = dict(objects(old.get("packages"))), dict(objects(new.get("packages")))
     for found, own in ((old, new), (before.get("", {}), after.get("", {}))):
         if "version" in found and "version" in own:
             own["version"] = found["version"]
@@ -98,13 +99,13 @@ def _put_back_descriptions(old: Mapping[str, Any], new: dict[str, Any]) -> None:
 def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Entries that say where their tarball is, by npm's path: those of the flat object and of the tree."""
     packages = lock.get("packages")
-    waiting = [(key, entry) for key, entry in _objects(packages) if not entry.get("link")]
-    waiting += [(f"{_MODULES}{name}", entry) for name, entry in _objects(lock.get("dependencies"))]
+    waiting = [(key, entry) for key, entry in objects(packages) if not entry.get("link")]
+    waiting += [(f"{_MODULES}{name}", entry) for name, entry in objects(lock.get("dependencies"))]
     while waiting:
         key, entry = waiting.pop()
         if isinstance(entry.get("resolved"), str):
             yield key, entry
-        children = _objects(entry.get("dependencies"))
+        children = objects(entry.get("dependencies"))
         waiting += [(f"{key}/{_MODULES}{name}", child) for name, child in children]
 
 
@@ -113,17 +114,12 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    entries = value.items() if isinstance(value, dict) else ()
-    return [(key, entry) for key, entry in entries if isinstance(entry, dict)]
-
-
 def _name(key: str) -> str:
     return key.rpartition(_MODULES)[2]
 
 
 def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:
-    for name, entry in _objects(parent.get("dependencies")):
+    for name, entry in objects(parent.get("dependencies")):
         key = f"{place}node_modules/{name}"
         _put_back(entry.get("requires"), key, specs)
         _put_back_nested(entry, f"{key}/", specs)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.locks.lockfile import parse_lock, version_of
+from fallback_plugins.npm.locks.lockfile import MAX_DEPTH, objects, parse_lock, version_of
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
@@ -17,9 +17,6 @@ _ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
 
 #: What a manifest says of it.
 _DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
-
-#: Deeper than any real tree; a nested version 1 tree is walked recursively.
-_MAX_DEPTH = 200
 
 _Entry = Mapping[str, Any]
 #: (key of the dependent, name) → key of what answers.
@@ -50,11 +47,10 @@ def lock_tree(
 
 def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
     """(package, version) of the entries that versions 2 and 3 mark as deprecated."""
-    packages = parse_lock(lock_text).get("packages")
     return frozenset(
         (_name(key, entry), _text(entry.get("version")))
-        for key, entry in (packages.items() if isinstance(packages, dict) else ())
-        if isinstance(entry, dict) and entry.get("deprecated")
+        for key, entry in objects(parse_lock(lock_text).get("packages"))
+        if entry.get("deprecated")
     )
 
 
@@ -77,7 +73,7 @@ def _as_declared(
 def _flat(
     source: str, packages: Mapping[str, Any], names: Collection[str] | None
 ) -> DependencyTree:
-    entries = {key: entry for key, entry in packages.items() if isinstance(entry, dict)}
+    entries = dict(objects(packages))
     names = None if names is None else frozenset(names)
     wanted = None if names is None else _asked_as(entries, names)
     links = {
@@ -198,14 +194,10 @@ def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | Non
 
 
 def _walk(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    children = parent.get("dependencies")
-    if depth > _MAX_DEPTH or not isinstance(children, dict):
-        return
-    for name, entry in children.items():
-        if isinstance(entry, dict):
-            key = f"{place}{_INSTALLED}{name}"
-            yield key, entry
-            yield from _walk(entry, f"{key}/", depth + 1)
+    for name, entry in objects(parent.get("dependencies")) if depth <= MAX_DEPTH else ():
+        key = f"{place}{_INSTALLED}{name}"
+        yield key, entry
+        yield from _walk(entry, f"{key}/", depth + 1)
 
 
 def _name(key: str, entry: _Entry) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.shared.tree import DependencyEdge, Node
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
-#: Formats that are read, by their major number.
-KNOWN_FORMATS = {"5": ("5.4",), "6": ("6.0", "6.1"), "9": ("9.0",)}
+#: Formats that are read.
+KNOWN_FORMATS = ("5.4", "6.0", "6.1", "9.0")
 
 #: A star that a letter follows at once may be an alias (or stand in a text).
 _MAYBE_ALIAS = re.compile(r"\*[\w-]")
@@ -75,7 +75,7 @@ class PnpmLock:
         """What a project's entry says: the range, and the reference that answers it."""
         if isinstance(held, dict):
             return str(held.get("specifier", "")), str(held.get("version", ""))
-        return str(_objects_or_text(importer.get("specifiers")).get(name, "")), str(held)
+        return str(dict(_entries(importer.get("specifiers"))).get(name, "")), str(held)
 
     def _node(self, key: str, entry: Entry, facts: Entry, keys: frozenset[str]) -> Node:
         name, version = self._name_and_version(key)
@@ -112,8 +112,8 @@ class PnpmLock:
 def parse_pnpm_lock(text: str) -> PnpmLock:
     """Raises RecipeError: not YAML, a format that isn't read, or made by a program of the repository."""
     lock = PnpmLock(parse_yaml(text))
-    if all(lock.format not in formats for formats in KNOWN_FORMATS.values()):
-        known = ", ".join(form for formats in KNOWN_FORMATS.values() for form in formats)
+    if lock.format not in KNOWN_FORMATS:
+        known = ", ".join(KNOWN_FORMATS)
         raise _unsupported(f"has lockfileVersion {lock.format}, and read are {known}")
     if "pnpmfileChecksum" in lock.content:
         raise _unsupported("was resolved through .pnpmfile.cjs, a program of the repository")
@@ -180,6 +180,12 @@ def without(text: str, packages: Iterable[str]) -> str:
     return made
 
 
+def pnpm_tree(files: Files) -> DependencyTree:
+    """The lock as a tree. Raises RecipeError."""
+    lock = parse_pnpm_lock(files.lock_text)
+    return DependencyTree(files.lock or "pnpm-lock.yaml", lock.nodes, pnpm_roots(files, lock))
+
+
 def pnpm_roots(files: Files, lock: PnpmLock) -> tuple[Node, ...]:
     """The project and its members as roots; keys are the paths of their manifests."""
     roots = []
@@ -201,10 +207,6 @@ def _objects(value: Any) -> dict[str, Entry]:
     """Entries that are mappings; an empty one may be written as nothing."""
     pairs = value.items() if isinstance(value, dict) else ()
     return {key: entry if isinstance(entry, dict) else {} for key, entry in pairs}
-
-
-def _objects_or_text(value: Any) -> Entry:
-    return value if isinstance(value, dict) else {}
 
 
 def _entries(value: Any) -> Iterator[tuple[str, Any]]:

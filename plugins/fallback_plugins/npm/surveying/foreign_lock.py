@@ -38,10 +38,9 @@ def _tree(files: Files) -> DependencyTree:
         from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
-    from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, pnpm_roots
+    from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
 
-    lock = parse_pnpm_lock(files.lock_text)
-    return DependencyTree(files.lock or PNPM_LOCK, lock.nodes, pnpm_roots(files, lock))
+    return pnpm_tree(files)
 
 
 def _answers(files: Files, spec: str, version: str) -> bool:

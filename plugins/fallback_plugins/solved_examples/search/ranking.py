@@ -45,10 +45,6 @@ class Ranking:
     notes: tuple[str, ...] = ()
     manifest_sha256: Digest | None = None
 
-    def cut(self, limit: int | None) -> "Ranking":
-        """The first ``limit`` candidates; None: all."""
-        return replace(self, candidates=self.candidates[:limit])
-
 
 @dataclass(frozen=True)
 class _Ability:

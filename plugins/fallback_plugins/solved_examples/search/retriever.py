@@ -65,13 +65,12 @@ class SolvedExampleIndex:
         except ExampleStoreError as error:
             return RagDegraded(examples=(), evidence=str(error))
 
-    def search(self, question: Question, limit: int | None = None) -> Ranking:
-        """Every candidate in order (at most ``limit``), with scores; floors are not applied yet.
+    def search(self, question: Question) -> Ranking:
+        """Every candidate in order, with scores; floors are not applied yet.
 
         Raises ExampleStoreError where the store can't be read.
         """
-        ranking = rank(self._store, question, self._settings, self._embedder, self._reranker)
-        return ranking.cut(limit)
+        return rank(self._store, question, self._settings, self._embedder, self._reranker)
 
     def _answer(
         self, same: list[StoredExample], ranking: Ranking, beyond: frozenset[str]
