@@ -20,6 +20,7 @@ from fallback_eval.retrieval.stores import Stores
 from fallback_eval.retrieval.tried.corrective import search
 from fallback_eval.retrieval.tried.cross_encoder import CrossEncoder
 from fallback_eval.retrieval.tried.late_interaction import LateInteraction
+from fallback_eval.retrieval.tried.learned_ranker import LinearRanker
 from fallback_eval.retrieval.tried.reciprocal_rank import by_rank
 from fallback_eval.retrieval.variants import (
     DEFAULT,
@@ -31,8 +32,7 @@ from fallback_eval.retrieval.variants import (
 from fallback_plugins.solved_examples.interfaces import Embedder, Reranker
 from fallback_plugins.solved_examples.search import selection
 from fallback_plugins.solved_examples.search.ranking import Ranking
-from fallback_plugins.solved_examples.search.rerank import Coefficients, LinearRanker
-from fallback_plugins.solved_examples.search.rerank.linear import shipped
+from fallback_plugins.solved_examples.search.rerank.linear import PROBABILITY, Coefficients, shipped
 from fallback_plugins.solved_examples.search.retriever import SolvedExampleIndex
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 
@@ -139,4 +139,4 @@ def _score(settings: RetrievalSettings, ranking: Ranking, name: Literal["routing
         floor = one.floor(name, ranking.mode)
         if floor is not None:
             return floor.score
-    return LinearRanker.name
+    return PROBABILITY

@@ -16,8 +16,8 @@ from fallback_eval.retrieval.training import Judged, train
 from fallback_plugins.solved_examples.interfaces import Question
 from fallback_plugins.solved_examples.search.ranking import Ranking
 from fallback_plugins.solved_examples.search.rerank.linear import (
+    PROBABILITY,
     Coefficients,
-    LinearRanker,
     shipped,
 )
 
@@ -82,12 +82,12 @@ def judged_by(ranking: Ranking, coefficients: Coefficients | None) -> Ranking:
             candidate,
             scores={
                 **candidate.scores,
-                LinearRanker.name: coefficients.probability(candidate.scores),
+                PROBABILITY: coefficients.probability(candidate.scores),
             },
         )
         for candidate in ranking.candidates
     )
-    best = max((one.scores[LinearRanker.name] for one in candidates), default=0.0)
+    best = max((one.scores[PROBABILITY] for one in candidates), default=0.0)
     return replace(ranking, candidates=candidates, routing=best)
 
 

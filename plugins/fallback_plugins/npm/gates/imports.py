@@ -86,7 +86,7 @@ def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:
     """Of the root and its members, each name and spec once; manifests that the patch changed first."""
     changed, packages = context.application.files, context.advisory.packages(ECOSYSTEM)
     paths = sorted(project.inputs.own, key=lambda path: path not in changed)
-    facts = {path: parse_manifest(path, project.inputs.manifests[path]) for path in paths}
+    facts = {path: parse_manifest(path, project.inputs.files.manifests[path]) for path in paths}
     found: dict[tuple[str, ...], _Asked] = {}
     for section in SECTIONS:
         for path in paths:

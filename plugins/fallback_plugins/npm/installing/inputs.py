@@ -26,18 +26,14 @@ _WORKSPACE = "workspace:"
 class Inputs:
     """One project's texts by path in the repository.
 
-    ``root``: the folder in which its client runs; a member's is its workspace's. ``manifests``: every
-    package.json of the repository, since a project can ask for any of its folders; ``own``: paths of the
-    root's and its members'. ``patches``: patch files that a manifest or the lock names (yarn, pnpm), which
+    ``files``: with every package.json of the repository: a project can ask for any of its folders. The
+    client runs in its folder, which for a member is its workspace's. ``own``: paths of the manifests of the
+    root and its members. ``patches``: patch files that a manifest or the lock names (yarn, pnpm), which
     are data. ``bootstrapped``: manifests of lerna's packages that are no members.
     """
 
-    root: str
-    manifests: Mapping[str, str]
+    files: Files
     own: tuple[str, ...]
-    lock: str | None = None
-    lock_text: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
     patches: Mapping[str, str] = field(default_factory=dict)
     bootstrapped: tuple[str, ...] = ()
 
@@ -52,8 +48,7 @@ class Inputs:
             if is_manifest(path) and PurePosixPath(path).name == MANIFEST and path not in manifests:
                 with suppress(RepositoryError):  # a fixture's, which nobody asks for
                     manifests[path] = repo.read_text(path)
-        lock, settings = (site.lock, files.lock_text), files.settings or {}
-        inputs = cls(site.folder, manifests, site.manifests, *lock, settings)
+        inputs = cls(replace(files, manifests=manifests, lock=site.lock), site.manifests)
         bootstrapped = tuple(path for path in _bootstrapped(repo, site) if path in manifests)
         return replace(inputs, patches=_patches(repo, inputs), bootstrapped=bootstrapped)
 
@@ -69,33 +64,28 @@ class Inputs:
     @property
     def lock_name(self) -> str:
         """The lock's file name; empty: there is none."""
-        return PurePosixPath(self.lock or "").name
-
-    @property
-    def files(self) -> Files:
-        """As the clients of the ladder of fixes know it."""
-        return Files(self.root, self.manifests, self.lock, self.lock_text, self.settings)
+        return PurePosixPath(self.files.lock or "").name
 
     @property
     def identity(self) -> tuple[object, ...]:
         """All that decides what is installed."""
-        lock = [self.lock, self.lock_text]
-        texts = [dict(self.manifests), dict(self.settings), dict(self.patches)]
-        return (self.root, *texts, *lock, self.bootstrapped)
+        files = self.files
+        texts = [dict(files.manifests), dict(files.settings or {}), dict(self.patches)]
+        return (files.folder, *texts, files.lock, files.lock_text, self.bootstrapped)
 
     def texts(self, *, locked: bool) -> dict[str, str]:
         """What is copied; ``locked``: the lock, too."""
-        lock = {self.lock: self.lock_text} if locked and self.lock else {}
-        return {**self.manifests, **self.patches, **lock}
+        files = self.files if locked else replace(self.files, lock=None)
+        return {**files.texts, **self.patches}
 
     def for_npm(self) -> "Inputs":
         """The same project in npm's words: what pnpm alone reads is said in the root's manifest."""
-        found = {path: _plain(self.manifests[path]) for path in self.own}
-        path = in_folder(self.root, MANIFEST)
+        found = {path: _plain(self.files.manifests[path]) for path in self.own}
+        path = self.files.root_manifest
         if self.members and path in found:
             facts = parse_manifest(path, found[path])
             found[path] = json.dumps({**facts, "workspaces": list(self.members)})
-        return replace(self, manifests={**self.manifests, **found})
+        return self._with(found)
 
     def with_bootstrapped(self) -> "Inputs":
         """The same project with lerna's packages as members of a workspace."""
@@ -104,7 +94,7 @@ class Inputs:
     @property
     def members(self) -> tuple[str, ...]:
         """Folders of the workspace's members, below the root."""
-        prefix = "" if self.root == "." else f"{self.root}/"
+        prefix = "" if self.files.folder == "." else f"{self.files.folder}/"
         return tuple(str(PurePosixPath(path).parent).removeprefix(prefix) for path in self.own[1:])
 
     @property
@@ -113,7 +103,7 @@ class Inputs:
         found = [
             member
             for member, path in zip(self.members, self.own[1:], strict=True)
-            if parse_manifest(path, self.manifests[path]).get("private") is True
+            if parse_manifest(path, self.files.manifests[path]).get("private") is True
         ]
         return tuple(found) if len(found) < len(self.members) else ()
 
@@ -135,18 +125,21 @@ class Inputs:
     def _without_other_tools(self) -> tuple["Inputs", list[str]]:
         found, left_out = {}, []
         for path in self.own:
-            facts = dict(parse_manifest(path, self.manifests[path]))
+            facts = dict(parse_manifest(path, self.files.manifests[path]))
             tools = test_tools(facts)
             asked = facts.get(_DEV)
             if isinstance(asked, dict):
                 facts[_DEV] = {name: spec for name, spec in asked.items() if name in tools}
                 left_out += [name for name in asked if name not in tools]
                 found[path] = json.dumps(facts)
-        fewer = replace(self, manifests={**self.manifests, **found})
-        return fewer, list(dict.fromkeys(left_out))
+        return self._with(found), list(dict.fromkeys(left_out))
+
+    def _with(self, manifests: Mapping[str, str]) -> "Inputs":
+        both = {**self.files.manifests, **manifests}
+        return replace(self, files=replace(self.files, manifests=both))
 
     def _facts(self, path: str, sections: tuple[str, ...]) -> dict[str, Any]:
-        facts = parse_manifest(path, self.manifests[path])
+        facts = parse_manifest(path, self.files.manifests[path])
         return {section: facts[section] for section in sections if facts.get(section)}
 
 
@@ -191,7 +184,9 @@ def _plain(text: str) -> str:
 
 
 def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
-    message = "".join([inputs.lock_text, *(inputs.manifests[path] for path in inputs.own)])
+    message = "".join(
+        [inputs.files.lock_text, *(inputs.files.manifests[path] for path in inputs.own)]
+    )
     found = {}
     for path in repo.tracked_files:
         if path.endswith(".patch") and PurePosixPath(path).name in message:

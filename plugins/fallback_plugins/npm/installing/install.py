@@ -60,7 +60,7 @@ def _try(
         # What the texts name by a relative path is still in the scratch folder.
         project = scratch.joinpath(*("in" for _ in range(NEST)))
         write(step.texts, project)
-        result = step.run(project / inputs.root)
+        result = step.run(project / inputs.files.folder)
         if result.timed_out or not _asked_elsewhere(result, commands, project):
             gating.check_reachable(step.name.partition(" ")[0], result)
         if result.ok:

@@ -116,7 +116,7 @@ class _Npm:
 
     def step(self, name: str, level: Level, words: Sequence[str]) -> Step:
         texts = self.inputs.texts(locked=self.locked)
-        lock = "--package-lock" if self.inputs.lock in texts else "--no-package-lock"
+        lock = "--package-lock" if self.inputs.files.lock in texts else "--no-package-lock"
         command = [*words, lock]
         return Step(name, level, texts, lambda at: self.commands.npm(self.inputs, at, command))
 
@@ -130,7 +130,7 @@ class _Npm:
 
 
 def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
-    written = berry_format(inputs.lock_text)
+    written = berry_format(inputs.files.lock_text)
     texts = inputs.texts(locked=True)
     if written is None:
 
@@ -145,7 +145,7 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
         yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
         yield Step(f"{YARN.label} without {frozen}", Level.IN_PART, texts, classic())
         return
-    compression = berry_compression(inputs.lock_text)
+    compression = berry_compression(inputs.files.lock_text)
     client = next(client for lowest, client in BERRY.items() if written >= lowest)
 
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
@@ -157,7 +157,7 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
 
 def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
     try:
-        client = PNPM[parse_pnpm_lock(inputs.lock_text).format[0]]
+        client = PNPM[parse_pnpm_lock(inputs.files.lock_text).format[0]]
         texts = _pnpm_texts(inputs)
     except RecipeError as error:
         yield inputs.lock_name, error.problem
@@ -180,9 +180,9 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
     content = settings(inputs.files)
     texts = inputs.texts(locked=True)
     for path, text in carried_text(content).items():
-        texts[in_folder(inputs.root, path)] = text
+        texts[in_folder(inputs.files.folder, path)] = text
     if moved := {key: content[key] for key in _MOVED if key in content}:
-        path = in_folder(inputs.root, MANIFEST)
+        path = in_folder(inputs.files.folder, MANIFEST)
         facts = parse_manifest(path, texts[path])
         reported = facts.get("pnpm")
         texts[path] = json.dumps(
@@ -197,8 +197,8 @@ def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
     kept = [member for member in inputs.members if member not in private]
     fewer = dict(texts)
     for path, text in carried_text({**settings(inputs.files), "packages": kept}).items():
-        fewer[in_folder(inputs.root, path)] = text
-    return {**fewer, str(inputs.lock): without_importers(inputs.lock_text, private)}
+        fewer[in_folder(inputs.files.folder, path)] = text
+    return {**fewer, str(inputs.files.lock): without_importers(inputs.files.lock_text, private)}
 
 
 def _few(names: Sequence[str]) -> str:

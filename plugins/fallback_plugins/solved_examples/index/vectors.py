@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fallback_audit.events import Digest
+from fallback_audit.files import sync_directory
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class VectorFile:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            sync_folder(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -238,12 +239,3 @@ def _write(descriptor: int, data: bytes, offset: int) -> None:
     while rest:
         written = os.pwrite(descriptor, rest, offset)
         rest, offset = rest[written:], offset + written
-
-
-def sync_folder(folder: Path) -> None:
-    """So that a new name is on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from fallback_audit.files import sync_directory
 from fallback_plugins.solved_examples.index.build_lock import only_builder
 from fallback_plugins.solved_examples.index.postings import (
     Arrays,
@@ -27,7 +28,6 @@ from fallback_plugins.solved_examples.index.postings import (
     open_postings,
     weigh,
 )
-from fallback_plugins.solved_examples.index.vectors import sync_folder
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_plugins.solved_examples.store.schema import Meta, get_meta, set_meta
@@ -124,7 +124,7 @@ def build_locked(store: ExampleStore, *, min_chunks: int | None = None) -> bool:
         there = _write(store, new, state, chunks, terms)
         if there:
             new.replace(_path(store, state))
-            sync_folder(store.path.parent)
+            sync_directory(store.path.parent)
     except OSError as error:
         raise damaged(new, error.strerror or str(error)) from error
     finally:

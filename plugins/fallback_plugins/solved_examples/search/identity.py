@@ -4,10 +4,10 @@ That only brings a record to the front and marks it; whether it may be replayed,
 itself (ADR-0013).
 """
 
-import hashlib
 from collections.abc import Iterator
 
 from fallback_plugins.solved_examples.store.example_store import ExampleStore, StoredExample
+from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -40,6 +40,6 @@ def _same_files(example: SolvedExample, repo: RepoContext, digests: dict[str, st
 
 def _digest(repo: RepoContext, path: str) -> str | None:
     try:
-        return hashlib.sha256(repo.read_text(path).encode("utf-8")).hexdigest()
+        return text_sha256(repo.read_text(path))
     except RepositoryError:
         return None

@@ -19,7 +19,7 @@ from fallback_plugins.solved_examples.interfaces import (
 )
 from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search import fusion
-from fallback_plugins.solved_examples.search.rerank.linear import LinearRanker, shipped
+from fallback_plugins.solved_examples.search.rerank.linear import PROBABILITY, Coefficients, shipped
 from fallback_plugins.solved_examples.search.settings import Mode, RetrievalSettings
 from fallback_plugins.solved_examples.search.weakness import weaknesses
 from fallback_plugins.solved_examples.store import manifest
@@ -81,9 +81,9 @@ def rank(
             found = _reranked(question, found, settings, reranker)
         except EmbeddingError as error:
             degraded = f"{degraded} {error}".strip()
-    judged = _judged(question, found, LinearRanker(shipped(ability.mode)))
+    judged = _judged(found, shipped(ability.mode))
     floor = settings.floor("routing", ability.mode)
-    score = floor.score if floor else LinearRanker.name
+    score = floor.score if floor else PROBABILITY
     return Ranking(
         mode=ability.mode,
         candidates=judged,
@@ -94,13 +94,11 @@ def rank(
     )
 
 
-def _judged(
-    question: Question, found: Sequence[Candidate], ranker: LinearRanker
-) -> tuple[Candidate, ...]:
+def _judged(found: Sequence[Candidate], by: Coefficients) -> tuple[Candidate, ...]:
     """With the probability that floors and readers understand; the order stays."""
     return tuple(
-        pool.with_scores(candidate, {ranker.name: probability})
-        for candidate, probability in zip(found, ranker.scores(question, found), strict=True)
+        pool.with_scores(candidate, {PROBABILITY: by.probability(candidate.scores)})
+        for candidate in found
     )
 
 

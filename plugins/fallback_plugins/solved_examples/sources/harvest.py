@@ -27,6 +27,7 @@ from fallback_audit.ports import EvidenceStore, Scope, StoredEvent
 from fallback_audit.vocabulary import Tier
 from fallback_plugins.solved_examples.sources.line_edits import edits_between
 from fallback_plugins.solved_examples.sources.release_files import LANGUAGES
+from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import FallbackError, PatchError, RepositoryError
 from fallback_tier.outcome import FileChange, SearchReplace
@@ -181,7 +182,7 @@ def _example(
         cwe=advisory.cwe,
         language=_language(started.ecosystem, changes),
         edits=edits,
-        file_sha256={change.path: _sha256(change.before or "") for change in changes},
+        file_sha256={change.path: text_sha256(change.before or "") for change in changes},
         provenance=ExampleProvenance(
             origin=ExampleOrigin.HARVESTED,
             source=f"fix {scope.fix_id}",
@@ -272,7 +273,3 @@ def _language(ecosystem: str, changes: Sequence[FileChange]) -> str:
     known = LANGUAGES.get(ecosystem, {})
     found = (known.get(PurePosixPath(change.path).suffix.lower()) for change in changes)
     return next(filter(None, found), "")
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -8,7 +8,6 @@
    is recognised, and gets the whole fix. A part of the change is shown, and never replayed (ADR-0013).
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from fallback_plugins.solved_examples.sources.release_files import (
     changed_files,
     is_source,
 )
+from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_tier.advisory import Advisory, canonical_name
 from fallback_tier.advisory.matching import PackageMatcher
 from fallback_tier.errors import EditError, InputError
@@ -182,7 +182,7 @@ def example_from(
         cwe=advisory.cwe,
         language=languages[PurePosixPath(chosen[0].path).suffix.lower()],
         edits=tuple(edit for file in chosen for edit in _edits(file)),
-        file_sha256={file.path: _sha256(file.before) for file in chosen if whole},
+        file_sha256={file.path: text_sha256(file.before) for file in chosen if whole},
         provenance=ExampleProvenance(
             origin=ExampleOrigin.RELEASE_PAIR,
             source=f"{pair.ecosystem} {pair.package} {pair.vulnerable} and {pair.fixed}"
@@ -283,10 +283,6 @@ def _edits(file: ChangedFile) -> tuple[SearchReplace, ...]:
         return edits_between(file.path, file.before, file.after)
     except EditError as error:
         raise _no_example(error.problem.rstrip("."), _OTHER_WAY) from error
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _no_example(problem: str, next_step: str) -> NoExampleError:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
+from fallback_plugins.solved_examples.store.records import text_sha256
 from fallback_plugins.solved_examples.store.schema import (
     FORMAT,
     Meta,
@@ -51,7 +52,7 @@ class Manifest(Frozen):
     def sha256(self) -> Digest:
         """Digest of the manifest as canonical JSON."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+        return text_sha256(text)
 
 
 class Readable(Protocol):

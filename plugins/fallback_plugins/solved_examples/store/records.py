@@ -93,8 +93,14 @@ def content_sha256(example: SolvedExample) -> Digest:
     """
     unsaid = {"example_id"} if example.fix_summary else {"example_id", "fix_summary"}
     record = example.model_dump(mode="json", exclude=unsaid)
-    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+    return text_sha256(
+        json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    )
+
+
+def text_sha256(text: str) -> Digest:
+    """Digest of a text's UTF-8."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def one_line(text: str) -> str:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from fallback_eval.retrieval.training import Judged, cross_validated, train
 from fallback_eval.retrieval.tried.cross_encoder import CrossEncoder
 from fallback_eval.retrieval.tried.late_interaction import LateInteraction
+from fallback_eval.retrieval.tried.learned_ranker import LinearRanker
 from fallback_eval.retrieval.tried.shown import CODE_CHARS, TEXT_CHARS, shown
 from fallback_plugins.solved_examples.interfaces import Candidate, EmbeddingError, Question
-from fallback_plugins.solved_examples.search.rerank import Coefficients, LinearRanker
-from fallback_plugins.solved_examples.search.rerank.linear import shipped
+from fallback_plugins.solved_examples.search.rerank.linear import Coefficients, shipped
 from fallback_tier.outcome import SearchReplace
 from tests.unit.solved_examples.builders import example
 

@@ -6,14 +6,16 @@ module with their provenance; ``training`` makes them again.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
 from pydantic import TypeAdapter
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.interfaces import Candidate, Question
+
+#: The score that it gives, as ``Candidate.scores`` and floors name it.
+PROBABILITY = "probability"
 
 
 class Coefficients(Frozen):
@@ -30,19 +32,6 @@ class Coefficients(Frozen):
             weight * scores.get(name, 0.0) for name, weight in self.weights.items()
         )
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, total))))
-
-
-class LinearRanker:
-    """``Reranker`` by given coefficients; looks at ``Candidate.scores`` only."""
-
-    name = "probability"
-
-    def __init__(self, coefficients: Coefficients) -> None:
-        self._coefficients = coefficients
-
-    def scores(self, question: Question, candidates: Sequence[Candidate]) -> Sequence[float]:  # noqa: ARG002 (the port's signature)
-        """One probability a candidate."""
-        return [self._coefficients.probability(candidate.scores) for candidate in candidates]
 
 
 @cache
