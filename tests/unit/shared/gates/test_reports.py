@@ -134,8 +134,8 @@ class Old(unittest.TestCase):
 
 def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, str]:
     report = folder / "report"
-    # Our plugins take longer to import than the tests to run; ``-n`` is one of them.
-    plugins = {} if "-n" in arguments else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    # Our plugins take longer to import than the tests to run; ``XDIST`` names the one that some want.
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     kept = {name: os.environ[name] for name in ("PATH", TEMPORARY)}
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(report), runner, *arguments],
@@ -148,10 +148,12 @@ def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, s
     return read_lines(text), done.stdout + done.stderr
 
 
+XDIST = ("-p", "xdist.plugin", "-n", "2")
+
 OPTIONS = ("--verbosity=-1", "-ra", "-p", "no:cacheprovider", "--continue-on-collection-errors")
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")])
+@pytest.mark.parametrize("more", [(), XDIST])
 def test_pytest_tells_each_test_as_its_last_line_counts_them(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
@@ -173,7 +175,7 @@ def test_pytest_tells_each_test_as_its_last_line_counts_them(
     assert reported.uncollected == ("test_b.py",)
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")])
+@pytest.mark.parametrize("more", [(), XDIST])
 def test_pytest_runs_chosen_tests_alone_also_where_it_would_distribute_them(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
