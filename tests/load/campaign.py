@@ -57,7 +57,7 @@ async def campaign(place: Path, sizes: Sizes) -> dict[str, Any]:
             for event in trails.cap_reached():
                 store.append(Scope(fix_id=f"fix-{number}", gate_transition_id="gate-1"), event)
     load, began, at = os.getloadavg()[0], time.monotonic(), datetime.now(UTC)
-    with served(state, CONFIG.format(app=app)) as service:
+    with served(state, CONFIG.format(app=app), as_command=True) as service:
         figures = await _phases(service, state, sizes)
         figures["server_errors_in_log"] = sum("Traceback" in line for line in service.said)
     facts = {

@@ -1,4 +1,4 @@
-"""``fallback-tier serve`` as a user starts it: a process on loopback, asked over HTTP."""
+"""``fallback-tier serve``: a process on loopback, asked over HTTP."""
 
 import os
 import signal
@@ -14,16 +14,20 @@ from typing import Any
 
 import httpx2
 
+from tests.service.forked import Forked
 from tests.waiting import PATIENCE_S
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
+
+#: A service's.
+Process = subprocess.Popen[str] | Forked
 
 
 @dataclass
 class Running:
     """A service that listens. ``key``: an admin's."""
 
-    process: "subprocess.Popen[str]"
+    process: Process
     address: str
     key: str
     said: list[str] = field(default_factory=list)
@@ -89,26 +93,22 @@ def served(
     env: Mapping[str, str] | None = None,
     key: str = "",
     open_files: int | None = None,
+    as_command: bool = False,
 ) -> Iterator[Running]:
     """A service on this state folder, on any free port; ended at the end, if it still lives.
 
     ``key``: an admin's that is there already (a second start prints none). ``open_files``: so many that it
-    may have, and no more.
+    may have, and no more. ``as_command``: by the console script, which imports all of it anew.
     """
     state.mkdir(parents=True, exist_ok=True)
     (place := state.parent / f"{state.name}.toml").write_text(config)
-    command = [SCRIPT, "serve", "--config", place, "--state-dir", state, "--port", "0", *options]
-    if open_files is not None:
-        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=state.parent,
-        env={**os.environ, **(env or {})},
-    )
+    words = ["serve", "--config", place, "--state-dir", state, "--port", "0", *options]
+    environ = {**os.environ, **(env or {})}
+    process: Process
+    if as_command or open_files is not None:
+        process = _command([str(SCRIPT), *map(str, words)], state.parent, environ, open_files)
+    else:
+        process = Forked(list(map(str, words)), cwd=state.parent, env=environ)
     running = Running(process, "", key)
     reader = threading.Thread(target=_read, args=(process, running.said), daemon=True)
     reader.start()
@@ -128,7 +128,23 @@ def served(
         process.stdout.close()
 
 
-def _read(process: "subprocess.Popen[str]", messages: list[str]) -> None:
+def _command(
+    command: list[str], cwd: Path, env: dict[str, str], open_files: int | None
+) -> "subprocess.Popen[str]":
+    if open_files is not None:
+        command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=cwd,
+        env=env,
+    )
+
+
+def _read(process: Process, messages: list[str]) -> None:
     """A thread of its own reads every line: none can sit unread in a buffer."""
     assert process.stdout is not None
     for line in process.stdout:

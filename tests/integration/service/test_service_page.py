@@ -35,7 +35,8 @@ def test_the_client_takes_a_patch(name: str, tmp_path: Path) -> None:
             pytest.skip(f"{program} is not installed")
     app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
     (tmp_path / "advisory.json").write_text(osv("idna", fixed="3.7"))
-    with served(tmp_path / "state", f'[repositories.app]\npath = "{app}"\n') as service:
+    config = f'[repositories.app]\npath = "{app}"\n'
+    with served(tmp_path / "state", config, as_command=True) as service:
         done = subprocess.run(
             command,
             input=client(name),

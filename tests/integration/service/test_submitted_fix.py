@@ -23,7 +23,8 @@ def app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path, app: Path) -> Iterator[Running]:
-    with served(tmp_path / "state", f'[repositories.app]\npath = "{app}"\n') as running:
+    config = f'[repositories.app]\npath = "{app}"\n'
+    with served(tmp_path / "state", config, as_command=True) as running:
         yield running
 
 
