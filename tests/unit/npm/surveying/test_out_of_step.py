@@ -14,7 +14,7 @@ from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.advisory import AdvisorySet, bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, Selected
-from fallback_tier.planning import plan
+from fallback_tier.planning import divisible_plan
 from fallback_tier.repo import Settings
 from tests.registry import Universe
 from tests.unit.npm.world import at, bad, lock, manifest, project, versions, world
@@ -127,9 +127,8 @@ def test_a_plan_and_its_json_name_the_file_and_the_command(tmp_path: Path) -> No
         with world(found, tmp_path / str(resolve)) as here:
             here.settings = Settings(offline=True)
             repo = here.repo(files).model_copy(update={"manifests": tuple(files)})
-            made = plan(
-                AdvisorySet(advisories=records), repo, {"npm": here.plugin}, resolve=resolve
-            )
+            given = AdvisorySet(advisories=records)
+            made = divisible_plan(given, repo, {"npm": here.plugin}, resolve=resolve).plan
         document = json.loads(made.model_dump_json())
         left = {tuple(item["advisory_ids"]): item for item in document["left"]}
         assert ("OSV-TEST-1",) in left, document
