@@ -31,10 +31,11 @@ from hypothesis import HealthCheck, settings
 
 from fallback_audit.checkpoints.keyring import generate
 from fallback_tier.errors import SandboxError, ToolMissingError
+from fallback_tier.files.locks import hold
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from fallback_tier.wiring.trail import RecordSettings, keys_dir
-from tests.e2e.wheel import Installed, build_wheel, install
+from tests.e2e.wheel import Installed, installed_once
 from tests.engines.fixtures import temporal_here, temporal_server  # noqa: F401 (fixtures)
 from tests.fixtures.runtimes import runtime  # noqa: F401 (a fixture)
 from tests.postgres.fixtures import postgres_server, postgres_url  # noqa: F401 (fixtures)
@@ -187,10 +188,18 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Our wheel in an environment of its own."""
-    place = tmp_path_factory.mktemp("wheel")
-    return install(build_wheel(place / "dist"), place / "environment")
+def installed(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Installed:
+    """Our wheel in an environment of its own: built and installed once a run, whichever worker asks first.
+
+    Its first command compiles what it imports, for all that follow.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        place = place.parent  # the run's: each worker's is in it
+    with hold(place / "wheel.lock"):
+        return installed_once(place / "wheel")
 
 
 def _move_home() -> Path:

@@ -1,5 +1,6 @@
 """The wheel, built offline from this checkout and installed where nothing of the checkout is seen."""
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -57,3 +58,15 @@ def install(wheel: Path, prefix: Path) -> Installed:
     locked = sysconfig.get_paths()["purelib"]
     (installed.packages / "locked.pth").write_text(f"{locked}\n")
     return installed
+
+
+def installed_once(place: Path) -> Installed:
+    """As ``install``, unless it stands in ``place`` already. For one at a time."""
+    prefix, whole = place / "environment", place / "whole"
+    if whole.exists():
+        (wheel,) = (place / "dist").glob("*.whl")
+        return Installed(wheel, prefix)
+    shutil.rmtree(place, ignore_errors=True)  # whoever made it was killed
+    made = install(build_wheel(place / "dist"), prefix)
+    whole.touch()
+    return made
