@@ -1,7 +1,6 @@
 """One run of the real command on a case's checkout, as a user gives it, with an author of ours."""
 
 import os
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,15 +51,9 @@ class Command:
         """What the audit trail has of the fix that an answer is about."""
         if (fix_id := fix_of_answer(out)) is None:
             return ""
-        words = [self.script, "audit", "show", fix_id, "--json", "--state-dir"]
-        reported = subprocess.run(
-            [*map(str, words), str(self.folder / "state")],
-            env=_environ(),
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-        )
-        return reported.stdout
+        words: list[str | Path] = [self.script, "audit", "show", fix_id, "--json"]
+        words += ["--state-dir", self.folder / "state"]
+        return run_to_end(words, cwd=self.folder, env=_environ(), timeout_s=RUN_TIMEOUT_S).out
 
     def _start(self, url: str) -> Done:
         words: list[str | Path] = [self.script, "fix", self.root, "--advisory", self.advisory]
