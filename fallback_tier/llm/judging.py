@@ -5,6 +5,7 @@ never turned into a verdict.
 """
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 
 from fallback_audit.events import MAX_EXCERPT_CHARS, GroundingJudged, GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
@@ -21,20 +22,14 @@ from fallback_tier.prompt.judge import JudgeContext, judge_request
 from fallback_tier.prompt.redact import excerpt
 
 
+@dataclass(frozen=True)
 class PlanJudge:
     """Grades every claim of a plan against what the author was shown."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        nonces: NonceSource,
-        evidence: EvidenceStore,
-        secrets: frozenset[str] = frozenset(),
-    ) -> None:
-        self._model = model
-        self._nonces = nonces
-        self._evidence = evidence
-        self._secrets = secrets
+    model: LanguageModel
+    nonces: NonceSource
+    evidence: EvidenceStore
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     def judge(
         self, plan: Plan, draft: Draft, attempt: ModelAttempt
@@ -58,8 +53,8 @@ class PlanJudge:
                 unsupported=tuple(
                     excerpt(claim, MAX_EXCERPT_CHARS) for claim in verdict.unsupported
                 ),
-                judge_model=self._model.model,
-                judgement_sha256=self._evidence.put(
+                judge_model=self.model.model,
+                judgement_sha256=self.evidence.put(
                     verdict.model_dump_json().encode(), private=True
                 ),
             )
@@ -80,15 +75,15 @@ class PlanJudge:
             context,
             plan,
             claims,
-            nonces=self._nonces,
+            nonces=self.nonces,
             max_output_tokens=attempt.task.repo.settings.max_output_tokens,
-            secrets=self._secrets,
+            secrets=self.secrets,
         )
         if isinstance(request, str):
             return request
         try:
             answered = yield from attempt.caller.ask(
-                self._model, CallRequest(request, draft.example_ids)
+                self.model, CallRequest(request, draft.example_ids)
             )
         except ModelError as error:
             return f"the judge gave no answer: {error}"

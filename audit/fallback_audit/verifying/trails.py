@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import contains
@@ -114,27 +115,23 @@ class EvidenceCheck:
         return None
 
 
+@dataclass(eq=False)
 class Trails:
     """The running state. ``base``: number of the last event that was sealed away."""
 
-    def __init__(
-        self,
-        problems: Listed[Problem],
-        *,
-        base: int,
-        verifiers: Sequence[Verifier] = (),
-        evidence: EvidenceCheck | None = None,
-    ) -> None:
-        self.contract = Listed[Violation]()
-        self.flags = Listed[Flag]()
-        self.open = Listed[OpenFix]()
-        #: All of them, for the state of a next run; the report lists some.
-        self.open_fixes: list[OpenFix] = []
-        self.transitions = self.redacted = self.seen = 0
-        self._problems = problems
-        self._base = base
-        self._verifiers = verifiers
-        self._evidence = evidence
+    problems: Listed[Problem]
+    _: KW_ONLY
+    base: int
+    verifiers: Sequence[Verifier] = ()
+    evidence: EvidenceCheck | None = None
+    contract: Listed[Violation] = field(default_factory=Listed[Violation], init=False)
+    flags: Listed[Flag] = field(default_factory=Listed[Flag], init=False)
+    open: Listed[OpenFix] = field(default_factory=Listed[OpenFix], init=False)
+    #: All of them, for the state of a next run; the report lists some.
+    open_fixes: list[OpenFix] = field(default_factory=list, init=False)
+    transitions: int = field(default=0, init=False)
+    redacted: int = field(default=0, init=False)
+    seen: int = field(default=0, init=False)
 
     def judge(self, rows: Iterable[StoredRow]) -> None:
         """Rows gate transition by gate transition. One with an unreadable event is not judged: it is
@@ -149,7 +146,7 @@ class Trails:
                 self._links(fix)
                 fix = FixLinks(scope.fix_id)
             if scope is not None and len(entries) == len(members):
-                trail = Trail(scope, entries, base=self._base)
+                trail = Trail(scope, entries, base=self.base)
                 self._trail(trail, members)
                 fix.links.append(link_of(trail))
                 fix.whole = fix.whole and not trail.is_cut
@@ -159,14 +156,14 @@ class Trails:
 
     def report(self, checkpoints: Listed[Problem], **more: Any) -> VerificationReport:
         """What was found here, and of ``checkpoints``; ``more``: every other field."""
-        evidence = self._evidence
+        evidence = self.evidence
         found = Listed[Problem]() if evidence is None else evidence.problems
         return VerificationReport(
             gate_transitions=self.transitions,
             redacted_events=self.redacted,
-            first_bad=first_bad(self._problems, checkpoints, found, self.contract),
-            integrity_problems=tuple(self._problems.items),
-            integrity_problem_count=self._problems.count,
+            first_bad=first_bad(self.problems, checkpoints, found, self.contract),
+            integrity_problems=tuple(self.problems.items),
+            integrity_problem_count=self.problems.count,
             checkpoint_problems=tuple(checkpoints.items),
             checkpoint_problem_count=checkpoints.count,
             contract_violations=tuple(self.contract.items),
@@ -210,17 +207,17 @@ class Trails:
                 return Entry(seq, event)
             reason = "header and payload name different kinds of event"
         if broken_bytes(row) is None:  # else the walk has said so
-            self._problems.add(Problem(seq=seq, fix_id=fix_id_of(row), reason=reason))
+            self.problems.add(Problem(seq=seq, fix_id=fix_id_of(row), reason=reason))
         return None
 
     def _redacted(self, row: StoredRow) -> AnyEntry | None:
         """What a tombstone left of the event; None where the walk said that it can't be trusted."""
         try:
-            event = read_row(row, self._verifiers).payload
+            event = read_row(row, self.verifiers).payload
         except AuditIntegrityError as error:
-            if broken_bytes(row, self._verifiers) is None:
+            if broken_bytes(row, self.verifiers) is None:
                 problem = Problem(seq=row.seq, fix_id=fix_id_of(row), reason=error.problem)
-                self._problems.add(problem)
+                self.problems.add(problem)
             return None
         return Entry(row.seq, event)
 
@@ -236,8 +233,8 @@ class Trails:
             if isinstance(event, AppendFlagged):
                 flag = Flag(seq=event.at, fix_id=trail.scope.fix_id, rule=event.rule)
                 self.flags.add(flag)
-        if self._evidence is not None:
-            self._evidence.trail(trail)
+        if self.evidence is not None:
+            self.evidence.trail(trail)
 
     def _is_open(self, trail: Trail) -> None:
         last = trail.entries[-1]
@@ -269,7 +266,7 @@ class Trails:
                 reason = "a PayloadRedacted names it, but its words still stand there"
             else:
                 continue
-            self._problems.add(Problem(seq=seq, fix_id=trail.scope.fix_id, reason=reason))
+            self.problems.add(Problem(seq=seq, fix_id=trail.scope.fix_id, reason=reason))
 
 
 def rules_for(trail: Trail) -> tuple[Rule, ...]:
