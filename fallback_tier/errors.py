@@ -36,8 +36,7 @@
     ├── StateFolderError             the state folder can't be written
     ├── PatchError
     │   ├── EditError                a search/replace edit that doesn't match exactly once
-    │   ├── PatchSyntaxError         a diff that isn't strictly what we make
-    │   └── PolicyError              a change outside the declared files or keys
+    │   └── PatchSyntaxError         a diff that isn't strictly what we make
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
     │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
@@ -80,7 +79,6 @@ __all__ = [
     "PatchError",
     "PatchSyntaxError",
     "PluginError",
-    "PolicyError",
     "RecipeError",
     "RepositoryError",
     "SandboxError",
@@ -182,12 +180,6 @@ class PatchSyntaxError(PatchError):
     """A unified diff that isn't strictly of the kind we make."""
 
     code = "patch_syntax"
-
-
-class PolicyError(PatchError):
-    """A change outside what the plan may touch."""
-
-    code = "policy"
 
 
 class RecipeError(FallbackError):

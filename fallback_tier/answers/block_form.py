@@ -21,11 +21,11 @@ an empty one, the new text is a whole file.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from fallback_tier.answers.reading import THINKING
-from fallback_tier.outcome import Plan, Refuse, SearchReplace
+from fallback_tier.outcome import SearchReplace
 
 SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"
 
@@ -73,19 +73,12 @@ def words(value: str) -> list[str]:
     return [part for part in map(word, parts) if part]
 
 
-def write_blocks(plan: Plan) -> str:
-    """A plan in this form. Raises ValueError for one that can't be said in it: a line of code that is a
-    marker, a rationale of several lines, a name that would be read as another one."""
-    if words(", ".join(plan.citations)) != [*plan.citations]:
-        raise ValueError("a citation would be read as another one")
-    lines = [f"{key}: {_checked(key, value)}" for key, value in _head(plan)]
-    edits = () if isinstance(plan, Refuse) else plan.edits
-    return "\n".join([*lines, *map(write_edit, edits)]) + "\n"
-
-
 def write_edit(edit: SearchReplace) -> str:
-    """One edit in this form. Raises ValueError as ``write_blocks`` does."""
-    _checked("path", edit.path)
+    """One edit in this form. Raises ValueError for one that can't be said in it: a line of code that is a
+    marker, a path that would be read as another one."""
+    path = edit.path
+    if not path or path != word(path) or "\n" in path or THINKING[1] in path:
+        raise ValueError("`path` would be read as another text")
     old, new = edit.old.split("\n"), edit.new.split("\n")
     if not edit.new and not old[-1]:
         old, new = old[:-1], []
@@ -94,24 +87,3 @@ def write_edit(edit: SearchReplace) -> str:
             raise ValueError(f"a line of an edit of {edit.path!r} is a marker, or ends with one")
     block = [SEARCH, *old, DIVIDER, *new, REPLACE]
     return "\n".join([f"path: {edit.path}", "```", *block, "```"])
-
-
-def _head(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The keys that have a value. What every plan has may be left out where it is empty."""
-    own = plan.model_dump(include={"action", "reason", "package", "version"})
-    yield "action", own.pop("action")
-    yield from own.items()
-    if plan.rationale:
-        yield "rationale", plan.rationale
-    for key, listed in (("citations", plan.citations), ("capabilities", plan.capabilities)):
-        if listed:
-            yield key, ", ".join(listed)
-
-
-def _checked(key: str, value: str) -> str:
-    """The value, where it is read as it is written."""
-    is_text = key in {"rationale", "reason"}
-    read = value.strip() if is_text else word(value)
-    if not value or value != read or "\n" in value or THINKING[1] in value:
-        raise ValueError(f"`{key}` would be read as another text")
-    return value

@@ -57,21 +57,6 @@ class FilePatch(Frozen):
     kind: Literal["created", "deleted", "modified"]
     hunks: tuple[Hunk, ...]
 
-    @property
-    def added_lines(self) -> tuple[str, ...]:
-        """Text of the added lines."""
-        return self._marked("+")
-
-    @property
-    def removed_lines(self) -> tuple[str, ...]:
-        """Text of the removed lines."""
-        return self._marked("-")
-
-    def _marked(self, mark: str) -> tuple[str, ...]:
-        return tuple(
-            line[1:] for hunk in self.hunks for line in hunk.lines if line.startswith(mark)
-        )
-
 
 def parse_patch(text: str) -> tuple[FilePatch, ...]:
     """The files of a patch, in its order. Raises PatchSyntaxError and nothing else."""

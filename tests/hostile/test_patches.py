@@ -248,7 +248,11 @@ def numstat(diff: str) -> dict[str, tuple[int, int]]:
 
 
 def counted(patches: tuple[FilePatch, ...]) -> dict[str, tuple[int, int]]:
-    return {p.path: (len(p.added_lines), len(p.removed_lines)) for p in patches}
+    return {patch.path: (marked(patch, "+"), marked(patch, "-")) for patch in patches}
+
+
+def marked(patch: FilePatch, mark: str) -> int:
+    return sum(line.startswith(mark) for hunk in patch.hunks for line in hunk.lines)
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.path)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.answers.block_form import write_blocks
 from fallback_tier.cli import exit_codes
 from fallback_tier.outcome import SearchReplace, SourceEdit
 from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.messages_server import Server, answer, messages_server
+from tests.fixtures.written_blocks import write_blocks
 
 #: Code that small models lose in JSON: quotes of three kinds, and backslashes.
 FLAW = 'import re\n\n\ndef pad(text):\n    """Digits: ``\\d``."""\n    return eval(text)\n'

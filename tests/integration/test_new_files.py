@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fallback_tier.answers.block_form import write_blocks
 from fallback_tier.cli import exit_codes
 from fallback_tier.errors import RepositoryError
 from fallback_tier.handover.delivery import deliver
@@ -20,6 +19,7 @@ from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.messages_server import Server, answer, messages_server
 from tests.fakes.repository import git
+from tests.fixtures.written_blocks import write_blocks
 from tests.integration import gate_setup
 from tests.integration import test_own_code as own_code
 

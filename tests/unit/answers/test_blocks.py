@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import Capability
-from fallback_tier.answers.block_form import DIVIDER, REPLACE, SEARCH, write_blocks
+from fallback_tier.answers.block_form import DIVIDER, REPLACE, SEARCH
 from fallback_tier.answers.blocks import parse_blocks
 from fallback_tier.answers.plan import read_plan
 from fallback_tier.answers.reading import MAX_ANSWER_CHARS, MAX_PROBLEM_CHARS, MAX_PROBLEMS
@@ -23,6 +23,7 @@ from fallback_tier.outcome import (
 )
 from fallback_tier.ports import ModelAnswer, Usage
 from fallback_tier.repo import AnswerForm
+from tests.fixtures.written_blocks import write_blocks
 from tests.unit.answers.test_plan import plans as any_plans
 
 BLOCK = f"```\n{SEARCH}\nx\n{DIVIDER}\ny\n{REPLACE}\n```"
