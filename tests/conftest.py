@@ -28,6 +28,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from fallback_audit.checkpoints.keyring import generate
 from fallback_tier.errors import SandboxError, ToolMissingError
@@ -43,6 +44,7 @@ from tests.registry.fetch import RECORDER
 from tests.registry.recording import DEAD, Recording, client_environ, serve_recorded
 from tests.registry.store import Store
 from tests.rewriting import rewrite_once
+from tests.scheduling import Scheduling
 
 ROOT = Path(__file__).parents[1]
 
@@ -134,6 +136,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(trylast=True)
