@@ -88,16 +88,12 @@ class LocalModel:
 
     @cached_property
     def _is_thinking(self) -> bool:
+        """Does the model's head (template and vocabulary) have the mark of thinking?"""
         try:
-            return thinks(self._file)
+            with self._file.open("rb") as model:
+                return _THINKING in model.read(_HEAD_BYTES)
         except OSError:
             return False  # what can't be read doesn't start either, and that says why
-
-
-def thinks(file: Path) -> bool:
-    """Does a model's head (template and vocabulary) have the mark of thinking?"""
-    with file.open("rb") as model:
-        return _THINKING in model.read(_HEAD_BYTES)
 
 
 def _started(file: Path, grammar: str | None) -> LocalServer:

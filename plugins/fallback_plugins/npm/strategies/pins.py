@@ -1,5 +1,7 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
+from collections.abc import Iterator
+
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.declaring import no_fix, raise_place
@@ -22,29 +24,21 @@ def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix
     moves: list[Move] = []
     left: list[Left] = []
     cleared: list[ClearedPath] = []
-    for path, text in files.manifests.items():
-        for package in advisory.packages(ECOSYSTEM):
-            if not may_name(text, package):
-                continue
-            for place in declared(parse_manifest(path, text), package):
-                start = floor(place.spec)
-                problem = _problem(advisory, path, package, place)
-                if problem is None and (start is None or not _is_bad(advisory, package, start)):
-                    continue
-                node = Node(path, package, start or place.spec)
-                try:
-                    if problem is not None:
-                        raise problem
-                    version = _target(targets, node)
-                    files = _raised(files, path, package, place, version)
-                except RecipeError as error:
-                    tried = Tried()
-                    tried.no(LadderStep.DIRECT_BUMP, error)
-                    left.append(unfixed(advisory, path, node, error, tried))
-                    continue
-                texts[path] = files.manifests[path]
-                moves.append(move(path, node, LadderStep.DIRECT_BUMP, version))
-                cleared.append(_cleared(advisory, path, files, node, version))
+    for path, package, place, problem in _concerned(files, advisory):
+        node = Node(path, package, floor(place.spec) or place.spec)
+        try:
+            if problem is not None:
+                raise problem
+            version = _target(targets, node)
+            files = _raised(files, path, package, place, version)
+        except RecipeError as error:
+            tried = Tried()
+            tried.no(LadderStep.DIRECT_BUMP, error)
+            left.append(unfixed(advisory, path, node, error, tried))
+            continue
+        texts[path] = files.manifests[path]
+        moves.append(move(path, node, LadderStep.DIRECT_BUMP, version))
+        cleared.append(_cleared(advisory, path, files, node, version))
     if not moves and not left:
         return None
     return ProjectFix(
@@ -70,14 +64,22 @@ def _raised(files: Files, path: str, package: str, place: Declared, version: str
 
 def pinned(files: Files, advisory: Advisory) -> bool:
     """Does a manifest declare an affected version, or something that can't be shown to be safe?"""
-    return any(
-        _problem(advisory, path, package, place) is not None
-        or ((start := floor(place.spec)) is not None and _is_bad(advisory, package, start))
-        for path, text in files.manifests.items()
-        for package in advisory.packages(ECOSYSTEM)
-        if may_name(text, package)
-        for place in declared(parse_manifest(path, text), package)
-    )
+    return next(_concerned(files, advisory), None) is not None
+
+
+def _concerned(
+    files: Files, advisory: Advisory
+) -> Iterator[tuple[str, str, Declared, RecipeError | None]]:
+    """Manifest, package and declaration of what starts from an affected version, or has a problem: that."""
+    for path, text in files.manifests.items():
+        for package in advisory.packages(ECOSYSTEM):
+            places = (
+                declared(parse_manifest(path, text), package) if may_name(text, package) else ()
+            )
+            for place in places:
+                start, problem = floor(place.spec), _problem(advisory, path, package, place)
+                if problem is not None or (start is not None and _is_bad(advisory, package, start)):
+                    yield path, package, place, problem
 
 
 def _is_bad(advisory: Advisory, package: str, version: str) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
 
@@ -29,6 +30,10 @@ _NPMRC = ".npmrc"
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
+
+
+#: What fnmatch takes for more than a letter, and npm's clients don't.
+_SPECIAL = re.compile(r"[?\[]")
 
 
 @dataclass(frozen=True)
@@ -219,20 +224,10 @@ def _words(glob: str) -> tuple[str, ...]:
 
 
 def _is_like(name: str, word: str) -> bool:
-    """One folder's name; ``*`` is anything. What stands between two stars is found leftmost."""
-    first, *rest = word.split("*")
-    if not rest:
-        return name == word
-    *middle, last = rest
-    if not (name.startswith(first) and name.endswith(last)) or len(name) < len(first) + len(last):
-        return False
-    at, end = len(first), len(name) - len(last)
-    for piece in middle:
-        found = name.find(piece, at, end)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return True
+    """One folder's name; ``*`` is anything, nothing else is special. A word of more letters than the name
+    can't be like it, whatever its stars."""
+    letters = len(word) - word.count("*")
+    return letters <= len(name) and fnmatchcase(name, _SPECIAL.sub(r"[\g<0>]", word))
 
 
 def _harmless(path: str, text: str) -> str:

@@ -1,5 +1,6 @@
 """Which records are looked at, and what each component says of them: the pool (ADR-0019)."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +32,6 @@ _CHUNKS_A_RECORD = 3
 #: Profiles of records that a process keeps: the same ones are looked at again and again (1 ms each,
 #: 2 KB).
 _PROFILES = 4_096
-
-#: SQLite takes no more values in one statement everywhere.
-_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -98,13 +96,12 @@ def cosines(
     import numpy as np
 
     owned: dict[int, list[int]] = {}
-    for batch in _batches(rows):
-        for example, row in connection.execute(
-            "SELECT example, row FROM vectors JOIN chunks ON chunks.id = chunk "  # noqa: S608
-            f"WHERE example IN ({_marks(batch)}) ORDER BY row",
-            batch,
-        ):
-            owned.setdefault(example, []).append(row)
+    for example, row in connection.execute(
+        "SELECT example, row FROM vectors JOIN chunks ON chunks.id = chunk "
+        "WHERE example IN (SELECT value FROM json_each(?)) ORDER BY row",
+        [json.dumps([*rows])],
+    ):
+        owned.setdefault(example, []).append(row)
     best = 1 if how is Aggregation.MAX else 2
     return {
         example: float(np.sort(vectors.rows[places] @ vector)[-best:].mean())
@@ -138,20 +135,5 @@ def _ecosystems(question: Question, settings: RetrievalSettings) -> tuple[str, .
 
 def _owners(connection: sqlite3.Connection, chunks: Sequence[int]) -> dict[int, int]:
     """Chunk → record."""
-    return {
-        chunk: example
-        for batch in _batches(chunks)
-        for chunk, example in connection.execute(
-            f"SELECT id, example FROM chunks WHERE id IN ({_marks(batch)})",  # noqa: S608
-            batch,
-        )
-    }
-
-
-def _batches(values: Iterable[int]) -> Iterable[list[int]]:
-    every = list(values)
-    return (every[start : start + _BATCH] for start in range(0, len(every), _BATCH))
-
-
-def _marks(values: Sequence[int]) -> str:
-    return ", ".join("?" * len(values))
+    sql = "SELECT id, example FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+    return dict(connection.execute(sql, [json.dumps(chunks)]).fetchall())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from fallback_plugins.solved_examples.chunking.units import lines_of
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 
@@ -44,7 +45,7 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
             f"The change of {path!r} can't be written as search/replace edits.",
             next_step="An edit needs some text to find; line ends alone are not edited.",
         )
-    lines, now = split_lines(old), split_lines(new)
+    lines, now = lines_of(old), lines_of(new)
     changes = list(changes_between(lines, now))
     ranges = _unique(old, lines, [(change.i1, change.i2) for change in changes])
     edits = tuple(_edit(path, lines, now, changes, one) for one in ranges)
@@ -52,12 +53,6 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
         whole = (ranges[0][0], ranges[-1][1])
         edits = (_edit(path, lines, now, changes, whole),)
     return edits
-
-
-def split_lines(text: str) -> list[str]:
-    """As git sees them: only ``\\n`` ends one."""
-    pieces = text.split("\n")
-    return [*(piece + "\n" for piece in pieces[:-1]), *filter(None, pieces[-1:])]
 
 
 def changes_between(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:

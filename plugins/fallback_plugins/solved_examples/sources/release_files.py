@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from fallback_plugins.solved_examples.sources.line_edits import changes_between, split_lines
+from fallback_plugins.solved_examples.chunking.units import lines_of
+from fallback_plugins.solved_examples.sources.line_edits import changes_between
 
 #: Lower-case language by suffix, for each ecosystem: what a record's ``language`` says.
 LANGUAGES: Mapping[str, Mapping[str, str]] = {
@@ -59,7 +60,7 @@ class ChangedFile:
     @cached_property
     def changed_lines(self) -> tuple[str, ...]:
         """Lines removed and added, without their marks; context lines are not among them."""
-        old, new = split_lines(self.before), split_lines(self.after)
+        old, new = lines_of(self.before), lines_of(self.after)
         return tuple(
             line.rstrip("\r\n")
             for i1, i2, j1, j2 in changes_between(old, new)
