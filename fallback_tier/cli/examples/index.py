@@ -15,7 +15,6 @@ from rich.progress import (
 
 from fallback_plugins.solved_examples.index.drift import validate as find_drift
 from fallback_plugins.solved_examples.index.embedding import load_embedder, missing_packages
-from fallback_plugins.solved_examples.store import manifest as manifests
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.examples.records import open_store
 from fallback_tier.cli.progress import Shown
@@ -24,7 +23,7 @@ from fallback_tier.cli.results import print_plain
 
 def manifest(arguments: argparse.Namespace) -> int:
     """The manifest, as the last change left it."""
-    found = manifests.manifest(open_store(arguments))
+    found = open_store(arguments).manifest()
     document = {**found.model_dump(mode="json"), "manifest_sha256": found.sha256}
     embedding = document["embedding"] or {"embedding": "none: words alone are searched"}
     shown = {name: value for name, value in document.items() if name != "embedding"} | embedding

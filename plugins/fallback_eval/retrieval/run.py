@@ -25,7 +25,7 @@ from fallback_eval.retrieval.variants import (
 )
 from fallback_plugins.solved_examples.chunking.chunker import StructureChunker
 from fallback_plugins.solved_examples.index.embedding import load_embedder
-from fallback_plugins.solved_examples.store.manifest import Manifest, manifest
+from fallback_plugins.solved_examples.store.manifest import Manifest
 from fallback_tier.errors import InputError
 
 #: What the reserved split is asked with: the final table, and nothing to choose from.
@@ -122,7 +122,7 @@ def _run(
         facts.append(variant.facts)
     progress("counting units", len(ready), len(ready))
     store = builder.stores.of(DEFAULT.chunking, vectors=builder.embedder is not None)
-    made = manifest(store)
+    made = store.manifest()
     about = Run(
         split=options.split,
         queries_sha256=queries_sha256(options.golden),

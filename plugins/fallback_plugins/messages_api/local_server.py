@@ -56,16 +56,10 @@ class LocalServer:
     where it doesn't become healthy.
     """
 
-    def __init__(
-        self,
-        model: Path,
-        *,
-        grammar: str | None = None,
-        start_timeout_s: float = START_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, model: Path, *, grammar: str | None = None) -> None:
         self._model = model
         self._grammar = grammar
-        self._deadline = time.monotonic() + start_timeout_s
+        self._deadline = time.monotonic() + START_TIMEOUT_S
         self._folder = Path(tempfile.mkdtemp(prefix="fallback-tier-local-model-"))
         self._process: subprocess.Popen[bytes] | None = None
         try:

@@ -13,7 +13,7 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared.ladder import Tried, blocked
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -60,17 +60,14 @@ def _first_steps(
         key = (node.name, node.version, tuple(ask.spec for _, ask in asks))
         if key not in seen:
             seen.add(key)
-            yield _first_step(project, advisory, targets, tree, node, asks)
+            yield _first_step(project, advisory, targets, tree, node)
 
 
 def _first_step(
-    project: NpmProject,
-    advisory: Advisory,
-    targets: Targets,
-    tree: DependencyTree,
-    node: Node,
-    asks: tuple[tuple[Node, DependencyEdge], ...],
+    project: NpmProject, advisory: Advisory, targets: Targets, tree: DependencyTree, node: Node
 ) -> Move | Left:
+    asks = tree.dependents(node.key)
+
     def fits(version: str) -> bool:
         return all(admits(ask.spec, version) for _, ask in asks)
 

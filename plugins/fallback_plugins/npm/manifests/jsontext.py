@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
@@ -27,20 +27,14 @@ def set_value(text: str, keys: Sequence[str], value: str) -> str:
             raise ValueError(f"{'.'.join(keys[:depth]) or 'the document'} is not an object")
         members = _members(text, span[0])
         if key not in members:
-            return _insert(text, span, members, keys[depth:], value, depth=depth)
+            last = max((end for _, end in members.values()), default=0)
+            return _insert(text, span, last, keys[depth:], value, depth)
         span = members[key]
     return text[: span[0]] + json.dumps(value, ensure_ascii=False) + text[span[1] :]
 
 
-def _insert(
-    text: str,
-    span: _Span,
-    members: Mapping[str, _Span],
-    keys: Sequence[str],
-    value: str,
-    *,
-    depth: int,
-) -> str:
+def _insert(text: str, span: _Span, last: int, keys: Sequence[str], value: str, depth: int) -> str:
+    """``last``: where the object's last member ends; 0: it has none."""
     found = _INDENT.search(text)
     unit = found.group(1) if found else ""
     newline = "" if not unit else "\r\n" if "\r\n" in text else "\n"
@@ -51,9 +45,8 @@ def _insert(
         if level:
             member = "{" + inner + member + newline + unit * (depth + level) + "}"
     inner, outer = newline + unit * (depth + 1), newline + unit * depth
-    if not members:
+    if not last:
         return f"{text[: span[0]]}{{{inner}{member}{outer}}}{text[span[1] :]}"
-    last = max(end for _, end in members.values())
     return f"{text[:last]},{inner or ' '}{member}{text[last:]}"
 
 

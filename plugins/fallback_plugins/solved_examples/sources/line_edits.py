@@ -47,11 +47,18 @@ def edits_between(path: str, before: str, after: str) -> tuple[SearchReplace, ..
         )
     lines, now = lines_of(old), lines_of(new)
     changes = list(changes_between(lines, now))
+
+    def edit(start: int, stop: int) -> SearchReplace:
+        """The range holds whole changes: its other side follows from those before and inside it."""
+        first = next(change for change in changes if change.i1 >= start)
+        last = next(change for change in reversed(changes) if change.i2 <= stop)
+        text = now[first.j1 - (first.i1 - start) : last.j2 + (stop - last.i2)]
+        return SearchReplace(path=path, old="".join(lines[start:stop]), new="".join(text))
+
     ranges = _unique(old, lines, [(change.i1, change.i2) for change in changes])
-    edits = tuple(_edit(path, lines, now, changes, one) for one in ranges)
+    edits = tuple(edit(*one) for one in ranges)
     if _applied(old, edits) != new:  # an earlier edit made a later one's text stand twice
-        whole = (ranges[0][0], ranges[-1][1])
-        edits = (_edit(path, lines, now, changes, whole),)
+        edits = (edit(ranges[0][0], ranges[-1][1]),)
     return edits
 
 
@@ -139,21 +146,6 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def _once(text: str, part: str) -> bool:
     first = text.find(part)
     return first >= 0 and text.find(part, first + 1) < 0
-
-
-def _edit(
-    path: str,
-    before: Sequence[str],
-    after: Sequence[str],
-    changes: Sequence[Change],
-    one: tuple[int, int],
-) -> SearchReplace:
-    """``one`` holds whole changes: its other side follows from those before and inside it."""
-    start, stop = one
-    first = next(change for change in changes if change.i1 >= start)
-    last = next(change for change in reversed(changes) if change.i2 <= stop)
-    new = after[first.j1 - (first.i1 - start) : last.j2 + (stop - last.i2)]
-    return SearchReplace(path=path, old="".join(before[start:stop]), new="".join(new))
 
 
 def _applied(text: str, edits: Sequence[SearchReplace]) -> str | None:

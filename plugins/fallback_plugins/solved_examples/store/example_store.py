@@ -16,6 +16,7 @@ from fallback_plugins.solved_examples.interfaces import Chunker, ExampleStoreErr
 from fallback_plugins.solved_examples.store import ingestion, manifest, schema, withdrawal
 from fallback_plugins.solved_examples.store.connection import read_snapshot, write_transaction
 from fallback_plugins.solved_examples.store.ingestion import IngestCounts
+from fallback_plugins.solved_examples.store.manifest import Manifest
 from fallback_plugins.solved_examples.store.records import as_ingested
 from fallback_plugins.solved_examples.store.schema import Meta, State
 from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
@@ -227,6 +228,11 @@ class ExampleStore:
         ExampleStoreError."""
         with self.reading(as_is=True) as connection:
             return _stored_where(connection, "example_id = ? ORDER BY version DESC", [example_id])
+
+    def manifest(self) -> Manifest:
+        """What it is made of, as the last change left it. Raises ExampleStoreError."""
+        with self.reading(as_is=True) as connection:
+            return manifest.recorded(connection)
 
     def withdrawals(self) -> tuple[Withdrawal, ...]:
         """Every withdrawal, oldest first. Raises ExampleStoreError."""

@@ -7,8 +7,6 @@ costs one look-up. ``drift.validate`` says whether it is still true.
 import hashlib
 import json
 import sqlite3
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
@@ -53,19 +51,6 @@ class Manifest(Frozen):
         """Digest of the manifest as canonical JSON."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return text_sha256(text)
-
-
-class Readable(Protocol):
-    """A store, as far as its manifest is read."""
-
-    def reading(self, *, as_is: bool = False) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection that can't write; ``as_is`` whatever chunker cut the records."""
-
-
-def manifest(store: Readable) -> Manifest:
-    """The manifest as the last change left it. Raises ExampleStoreError."""
-    with store.reading(as_is=True) as connection:
-        return recorded(connection)
 
 
 def recorded(connection: sqlite3.Connection) -> Manifest:

@@ -17,7 +17,7 @@ from fallback_plugins.solved_examples.index.embedded import EMBEDDED_TEXT
 from fallback_plugins.solved_examples.index.indexing import build_index
 from fallback_plugins.solved_examples.interfaces import EmbeddingError, ExampleStoreError
 from fallback_plugins.solved_examples.store.connection import read_snapshot
-from fallback_plugins.solved_examples.store.manifest import manifest, recorded_sha256
+from fallback_plugins.solved_examples.store.manifest import recorded_sha256
 from fallback_plugins.solved_examples.store.records import content_sha256
 from tests.unit.solved_examples.builders import WholeRecordChunker, example, store_at
 
@@ -68,7 +68,7 @@ def kinds(store: ExampleStore, embedder: StubEmbedder | None = None) -> set[Drif
 
 def test_it_says_which_corpus_chunker_and_model(store: ExampleStore) -> None:
     digests = sorted(content_sha256(stored.example) for stored in store.live())
-    found = manifest(store)
+    found = store.manifest()
     assert (
         found.corpus_sha256
         == hashlib.sha256("".join(f"{d}\n" for d in digests).encode()).hexdigest()
@@ -76,7 +76,7 @@ def test_it_says_which_corpus_chunker_and_model(store: ExampleStore) -> None:
     assert (found.examples, found.chunks, found.chunker) == (3, 6, "whole-1")
     assert found.embedding is None
     embedded(store)
-    embedding = manifest(store).embedding
+    embedding = store.manifest().embedding
     assert embedding is not None
     assert (embedding.model, embedding.dimension, embedding.vectors) == ("stub", 2, 6)
     assert embedding.text == EMBEDDED_TEXT
@@ -85,23 +85,23 @@ def test_it_says_which_corpus_chunker_and_model(store: ExampleStore) -> None:
 def test_every_change_changes_its_digest_and_the_same_corpus_has_the_same(
     store: ExampleStore, tmp_path: Path
 ) -> None:
-    seen = [manifest(store).sha256]
+    seen = [store.manifest().sha256]
     store.ingest([example("e4")])
-    seen.append(manifest(store).sha256)
+    seen.append(store.manifest().sha256)
     store.withdraw("e4", reason="wrong", by="me")
-    assert manifest(store).sha256 == seen[0]
+    assert store.manifest().sha256 == seen[0]
     embedded(store)
-    seen.append(manifest(store).sha256)
+    seen.append(store.manifest().sha256)
     newer = store_at(store.path, "whole-2")
     newer.rechunk()
-    seen.append(manifest(newer).sha256)
+    seen.append(newer.manifest().sha256)
     assert len(set(seen)) == 4
     with newer.reading() as connection:
         assert recorded_sha256(connection) == seen[-1]
     # The order of arrival is no part of what a corpus is.
     other = store_at(tmp_path / "other.db")
     other.ingest([example("e3"), example("e1", cwe=("CWE-22",)), example("e2")])
-    assert manifest(other).sha256 == seen[0]
+    assert other.manifest().sha256 == seen[0]
 
 
 def test_a_store_as_it_was_left_has_no_drift(store: ExampleStore) -> None:

@@ -15,7 +15,6 @@ from fallback_plugins.solved_examples import ExampleStore
 from fallback_plugins.solved_examples.index.drift import validate
 from fallback_plugins.solved_examples.interfaces import ExampleStoreError
 from fallback_plugins.solved_examples.store.listing import Selection, listing
-from fallback_plugins.solved_examples.store.manifest import manifest
 from fallback_tier.errors import InputError
 from tests.unit.solved_examples.builders import example, store_at
 from tests.waiting import PATIENCE_S, came
@@ -97,11 +96,11 @@ with store.writing() as connection:
 def test_a_writer_that_was_killed_leaves_the_store_as_it_was(store: ExampleStore) -> None:
     """Also to a reader, who opens it first: that one rolls the dead writer's work back."""
     store.ingest([example("e1"), example("e2")])
-    before, size = manifest(store), store.path.stat().st_size
+    before, size = store.manifest(), store.path.stat().st_size
     done = subprocess.run([sys.executable, "-c", _KILLED, store.path], check=False)
     assert done.returncode == -signal.SIGKILL
     assert store.path.stat().st_size > size  # it was in mid-write
-    assert manifest(store) == before
+    assert store.manifest() == before
     assert validate(store) == ()
     assert store.path.stat().st_size == size
 
