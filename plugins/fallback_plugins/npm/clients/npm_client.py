@@ -33,15 +33,11 @@ class NpmClient:
     """The real npm. One object serves one resolution: it remembers that the registry was asked."""
 
     clients: ClientRunner
+    name: str = field(default="npm", init=False)
     _npm: NpmRunner = field(init=False)
 
     def __post_init__(self) -> None:
         self._npm = NpmRunner(self.clients)
-
-    @property
-    def name(self) -> str:
-        """As messages call it."""
-        return "npm"
 
     def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:
         """The lock as a resolved tree, keyed by npm's own paths. ``names``: with the asks for these

@@ -60,7 +60,11 @@ class Scopes:
                 if path.endswith(".npmrc") and (match := SCOPE_LINE.fullmatch(line))
             }
             if found:
-                return _held_against(_Users.of(clients), found, path)
+                users = _Users.of(clients)
+                own = {scope: url for scope, url in found.items() if scope not in users.scopes}
+                granted = {scope: url for scope, url in own.items() if users.know(url)}
+                refused = {scope: url for scope, url in own.items() if scope not in granted}
+                return cls(granted, refused, path)
         return cls()
 
     def refusal(self, package: str) -> RecipeError | None:
@@ -75,13 +79,6 @@ class Scopes:
             f"If you trust it: `npm config set {scope}:registry {url} --location=user`, and"
             " log in there if it asks for that.",
         )
-
-
-def _held_against(users: "_Users", found: Mapping[str, str], source: str) -> Scopes:
-    own = {scope: url for scope, url in found.items() if scope not in users.scopes}
-    granted = {scope: url for scope, url in own.items() if users.know(url)}
-    refused = {scope: url for scope, url in own.items() if scope not in granted}
-    return Scopes(granted, refused, source)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class ResolvesGate(ResolvingGate, NpmGate):
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
-        if not project.declares:
+        if not project.inputs.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         found = project.install()
 
@@ -52,9 +52,11 @@ class ResolvesGate(ResolvingGate, NpmGate):
             base = Installation(context, context.repo, folder)
             return found.lacks_beside(base.install())
 
-        if (verdict := gating.of_installed(self.name, project.client, found, lacks)) is not None:
+        if (
+            verdict := gating.of_installed(self.name, project.inputs.client, found, lacks)
+        ) is not None:
             return verdict
-        what = f"{project.client} installs {project.manifest}"
+        what = f"{project.inputs.client} installs {project.manifest}"
         if found.declined:
             what += f" {found.in_words}; not more at the base commit"
         return gating.passed(self.name, what, found.in_full)

@@ -62,7 +62,7 @@ class ImportsGate(NpmGate):
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         project = Installation(context, gating.patched(context), folder)
         base = Installation(context, context.repo, folder)
-        if not project.declares:
+        if not project.inputs.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
         if project.key == base.key:
             return gating.skipped(self.name, f"no dependency of {project.manifest} moves")

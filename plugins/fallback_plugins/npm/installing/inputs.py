@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.installing.test_tools import test_tools
 from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
@@ -72,6 +73,11 @@ class Inputs:
         files = self.files
         texts = [dict(files.manifests), dict(files.settings or {}), dict(self.patches)]
         return (files.folder, *texts, files.lock, files.lock_text, self.bootstrapped)
+
+    @property
+    def client(self) -> str:
+        """The client that is asked first: of the lock, or npm."""
+        return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(self.lock_name, "npm")
 
     def texts(self, *, locked: bool) -> dict[str, str]:
         """What is copied; ``locked``: the lock, too."""

@@ -6,7 +6,6 @@ is kept, and lies below the tree as a layer that nobody writes to; what runs in 
 
 import platform
 import sys
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from fallback_plugins.npm.installing import install
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_plugins.npm.installing.modules_layer import layered
-from fallback_plugins.npm.installing.steps import client_name
 from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
@@ -54,16 +52,6 @@ class Installation:
         return Inputs.of(self._repo, self.folder)
 
     @property
-    def declares(self) -> bool:
-        """Does any manifest declare something to install?"""
-        return self.inputs.declares
-
-    @property
-    def client(self) -> str:
-        """The client that is asked first: of the lock, or npm."""
-        return client_name(self.inputs)
-
-    @property
     def has_tests(self) -> bool:
         """Is there a test script, and not just the one that `npm init` writes?"""
         script = self._script("test")
@@ -83,14 +71,14 @@ class Installation:
         Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError
         where no registry answers.
         """
-        if not self.declares:
+        if not self.inputs.declares:
             return Installed(Level.EVERYTHING)
         return Installed.kept(self._store.entry(self.key, self._make))
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
         here = interpreters(self.context.clients)
-        if not self.declares:
+        if not self.inputs.declares:
             return f"{self.key} {here}"
         return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))} {here}"
 
@@ -102,20 +90,16 @@ class Installation:
     @property
     def tree(self) -> FileTree:
         """The tree with what was installed for this project."""
-        place = self._store.find(self.key) if self.declares else None
+        place = self._store.find(self.key) if self.inputs.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)
-
-    def sandboxed(self, argv: Sequence[str]) -> CommandResult:
-        """Run a command of the target, in this folder."""
-        return self.context.sandbox.run(
-            gating.command_in(self.folder, argv),
-            worktree=self.tree,
-            timeout_s=self.context.timeout_s,
-        )
 
     def build(self) -> CommandResult:
         """Run the build script; the output's paths are relative."""
-        result = self.sandboxed(["npm", "run", "build"])
+        result = self.context.sandbox.run(
+            gating.command_in(self.folder, ["npm", "run", "build"]),
+            worktree=self.tree,
+            timeout_s=self.context.timeout_s,
+        )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 
     def _make(self, entry: Path) -> Installed:

@@ -50,11 +50,6 @@ class Step:
     where: str = ""
 
 
-def client_name(inputs: Inputs) -> str:
-    """The client that is asked first."""
-    return {YARN_LOCK: "yarn", PNPM_LOCK: "pnpm"}.get(inputs.lock_name, "npm")
-
-
 def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
     """Each way, or (what, why) where one can't even be tried."""
     name = inputs.lock_name

@@ -8,19 +8,14 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.strategies.overriding import Forced, Override
 from fallback_plugins.npm.strategies.parents import ParentBump
 from fallback_plugins.npm.strategies.refresh_or_bump import RefreshOrBump
-from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver
-from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.shared.ladder import ResultRules, Strategy
+from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep
+from fallback_plugins.shared.ladder import Strategy
 from fallback_tier.errors import RecipeError
 
 
 @dataclass(frozen=True)
-class Strategies:
+class Strategies(NpmStep):
     """What may be tried in one resolution."""
-
-    resolver: Resolver
-    targets: Targets
-    judge: ResultRules[Files]
 
     @property
     def all(self) -> list[Strategy[Files]]:
