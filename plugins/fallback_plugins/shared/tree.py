@@ -4,15 +4,27 @@ Ecosystem plugins read their locks into this one shape; what the ladder asks of 
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TypeVar
 
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.outcome import ClearedPath
 
 #: Paths from a root to one affected package that a result names; a hoisted package can have thousands.
 MAX_PATHS_NAMED = 20
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ...]]:
+    """All values of each key, in the order in which they come."""
+    found: dict[KeyT, list[ValueT]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +73,13 @@ class DependencyTree:
     @cached_property
     def by_name(self) -> Mapping[str, tuple[Node, ...]]:
         """Installed packages by canonical name (roots are not installed packages)."""
-        found: dict[str, list[Node]] = {}
-        for node in self.nodes.values():
-            found.setdefault(node.name, []).append(node)
-        return {name: tuple(nodes) for name, nodes in found.items()}
+        return grouped((node.name, node) for node in self.nodes.values())
 
     @cached_property
     def _dependents(self) -> Mapping[str, tuple[tuple[Node, DependencyEdge], ...]]:
-        found: dict[str, list[tuple[Node, DependencyEdge]]] = {}
-        for node in (*self.roots, *self.nodes.values()):
-            for ask in node.asks:
-                if ask.to is not None:
-                    found.setdefault(ask.to, []).append((node, ask))
-        return {key: tuple(asks) for key, asks in found.items()}
+        everyone = (*self.roots, *self.nodes.values())
+        asking = ((node, ask) for node in everyone for ask in node.asks)
+        return grouped((one[1].to, one) for one in asking if one[1].to is not None)
 
     @cached_property
     def asked(self) -> frozenset[str]:

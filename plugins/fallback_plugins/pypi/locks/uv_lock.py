@@ -13,7 +13,7 @@ from fallback_plugins.pypi.locks.lock_shape import check_uv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import plain
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 
 #: How a lock says that a package's files lie in the repository itself.
 LOCAL_SOURCES = ("editable", "virtual", "directory")
@@ -38,10 +38,8 @@ _SIZE = re.compile(r",? size = \d+")
 def read_tree(path: str, text: str) -> DependencyTree:
     """The lock as a tree: the project and its workspace's members are roots. Raises RecipeError."""
     tables = package_tables(path, text)
-    keys: dict[str, list[str]] = {}
-    for table in tables:
-        if local_source(table) is None:
-            keys.setdefault(table["name"], []).append(_key(table["name"], table))
+    installed = (table for table in tables if local_source(table) is None)
+    keys = grouped((str(table["name"]), _key(table["name"], table)) for table in installed)
     nodes: dict[str, Node] = {}
     roots: list[Node] = []
     for table in tables:
@@ -257,11 +255,11 @@ def _key(name: str, table: Mapping[str, Any]) -> str:
     return f"{name} {table.get('version', '')}".strip()
 
 
-def _asks(table: Mapping[str, Any], keys: Mapping[str, list[str]]) -> Iterator[DependencyEdge]:
+def _asks(table: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> Iterator[DependencyEdge]:
     specs = {canonicalize_name(it["name"]): it.get("specifier", "") for it in declared(table)}
     for entry, optional in _dependencies(table):
         name = entry.get("name", "")
-        known = keys.get(name, [])
+        known = keys.get(name, ())
         key = _key(name, entry) if "version" in entry else (known[0] if known else "")
         to = key if key in known else None
         yield DependencyEdge(name, specs.get(name, ""), to, optional=optional)

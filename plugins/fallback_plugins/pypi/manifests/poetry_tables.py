@@ -16,6 +16,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     poetry_specifier_in,
     specifier_in,
 )
+from fallback_plugins.shared.tree import grouped
 
 Keys = tuple[str | int, ...]
 
@@ -50,10 +51,7 @@ _ELSEWHERE = frozenset({"git", "path", "url", "file", "hg", "svn", "ref"})
 
 def by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
     """Entries by canonical name, in their order."""
-    found: dict[str, list[TableEntry]] = {}
-    for entry in entries:
-        found.setdefault(canonicalize_name(entry.name), []).append(entry)
-    return {name: tuple(same) for name, same in found.items()}
+    return grouped((str(canonicalize_name(entry.name)), entry) for entry in entries)
 
 
 def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:

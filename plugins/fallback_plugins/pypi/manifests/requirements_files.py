@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.requirements import logical_lines
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 
 #: Of a line in a message (characters): a line can be as long as a file.
@@ -64,10 +65,7 @@ def connected(texts: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
         for other in others:
             if other in texts:
                 parent[root(other)] = root(path)
-    sets: dict[str, list[str]] = {}
-    for path in sorted(texts):
-        sets.setdefault(root(path), []).append(path)
-    return tuple(tuple(paths) for paths in sets.values())
+    return tuple(grouped((root(path), path) for path in sorted(texts)).values())
 
 
 def is_closed(text: str) -> bool:

@@ -28,7 +28,7 @@ from fallback_plugins.pypi.strategies.locked_project import (
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
@@ -94,17 +94,14 @@ class PipenvProject(EditedProject):
 
     def _refusal(self, node: Node) -> RecipeError | None:
         first = self.lock.first_source
-        foreign = self._indexes.get(node.name, set()) - {None, first}
+        foreign = {*self._indexes.get(node.name, ())} - {None, first}
         if foreign:
             return unsupported(f"{self.path} takes {node.name} from the index {foreign.pop()!r}.")
         return None
 
     @cached_property
-    def _indexes(self) -> dict[str, set[str | None]]:
-        found: dict[str, set[str | None]] = {}
-        for pin in self.lock.pins:
-            found.setdefault(pin.name, set()).add(pin.index)
-        return found
+    def _indexes(self) -> dict[str, tuple[str | None, ...]]:
+        return grouped((pin.name, pin.index) for pin in self.lock.pins)
 
 
 class _Resolver(EditResolver[PipenvProject]):

@@ -17,7 +17,7 @@ from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError
 
 #: Formats that are known, and so can be written.
@@ -64,9 +64,9 @@ class PoetryLock:
         packages: Sequence[Mapping[str, Any]] = self.document.get("package", ())
         return packages
 
-    def of(self, name: str) -> list[Mapping[str, Any]]:
+    def of(self, name: str) -> Sequence[Mapping[str, Any]]:
         """The entries of a package: several where markers choose between versions."""
-        return self._by_name.get(name, [])
+        return self._by_name.get(name, ())
 
     def version_of(self, name: str) -> str | None:
         """The one version that is locked; None where there is none, or several."""
@@ -209,11 +209,8 @@ class PoetryLock:
             yield from ((table, it) for it in dependencies_of(table) if it.name == name)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Mapping[str, Any]]]:
-        found: dict[str, list[Mapping[str, Any]]] = {}
-        for table in self.packages:
-            found.setdefault(canonicalize_name(table["name"]), []).append(table)
-        return found
+    def _by_name(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        return grouped((str(canonicalize_name(table["name"])), table) for table in self.packages)
 
 
 def in_plain_lines(lock: PoetryLock, edit: Callable[[PoetryLock], PoetryLock]) -> PoetryLock:

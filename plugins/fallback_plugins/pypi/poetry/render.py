@@ -15,6 +15,7 @@ from fallback_plugins.pypi.poetry.asked import applying, extras_in, marker_of
 from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
 from fallback_plugins.pypi.resolving.scratch_lock import Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.shared.tree import grouped
 
 _FILES = re.compile(r"^files = \[.*?^\][ \t]*$|^files = \[\][ \t]*$", re.MULTILINE | re.DOTALL)
 _SECTION = re.compile(r"^\[package\.(?P<name>[a-z]+)\][ \t]*\r?\n", re.MULTILINE)
@@ -144,23 +145,21 @@ def _in_metadata_files(text: str, name: str, files: str) -> str:
 def _dependencies(
     old: Mapping[str, Any], asked: Sequence[Requirement], sections: Mapping[str, str]
 ) -> str:
-    grouped: dict[str, list[Requirement]] = {}
-    for requirement in asked:
-        grouped.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    if not grouped:
+    by_name = grouped((str(canonicalize_name(it.name)), it) for it in asked)
+    if not by_name:
         return ""
     written: dict[str, tuple[str, Any]] = {
         canonicalize_name(name): (name, entry) for name, entry in old.items()
     }
     kept = _entries(sections["dependencies"])
     lines = []
-    for name in sorted(grouped):
+    for name in sorted(by_name):
         key, entry = written.get(name, ("", None))
-        spelled = grouped[name][0].name
-        if key == spelled and _says(entry, grouped[name]):
+        spelled = by_name[name][0].name
+        if key == spelled and _says(entry, by_name[name]):
             lines.append(kept[name])
         else:
-            lines.append(_dependency(spelled, grouped[name]))
+            lines.append(_dependency(spelled, by_name[name]))
     return "[package.dependencies]\n" + "".join(lines)
 
 

@@ -25,6 +25,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
 )
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
@@ -169,15 +170,11 @@ def _wanted_in(path: str, text: str) -> Wanted:
 def _from_pyproject(path: str, text: str) -> Wanted:
     document = parse_toml(path, text)
     own = canonicalize_name(str(table_of(document, "project").get("name", "")))
-    lines: dict[tuple[str | int, ...], list[str]] = {}
-    for keys, value in requirement_arrays(document):
-        line = clean(path, value)
-        if name_of(line) != own:
-            lines.setdefault(keys[:-1], []).append(line)
-    constraints = tuple(lines.pop(_UV_CONSTRAINTS, ()))
-    overrides = tuple(lines.pop(_UV_OVERRIDES, ()))
-    arrays = (line for array in lines.values() for line in array)
-    return Wanted((*arrays, *_from_tables(path, poetry_entries(document))), constraints, overrides)
+    arrays = ((keys[:-1], clean(path, value)) for keys, value in requirement_arrays(document))
+    lines = grouped((keys, line) for keys, line in arrays if name_of(line) != own)
+    constraints, overrides = lines.pop(_UV_CONSTRAINTS, ()), lines.pop(_UV_OVERRIDES, ())
+    asked = (line for array in lines.values() for line in array)
+    return Wanted((*asked, *_from_tables(path, poetry_entries(document))), constraints, overrides)
 
 
 def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from fallback_plugins.shared.ladder import (
     ResultRules,
     Strategy,
 )
-from fallback_plugins.shared.tree import DependencyTree
+from fallback_plugins.shared.tree import DependencyTree, grouped
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.errors import RecipeError
 
@@ -35,11 +35,11 @@ StepFunction = Callable[[State, str], State]
 
 def affected_versions(tree: DependencyTree, advisory: Advisory) -> dict[str, tuple[str, ...]]:
     """The affected versions that a tree holds, lowest first, by package."""
-    found: dict[str, dict[str, None]] = {}
-    for node in tree.affected(advisory, ECOSYSTEM):
-        found.setdefault(node.name, {})[node.version] = None
+    found = grouped((node.name, node.version) for node in tree.affected(advisory, ECOSYSTEM))
     order = partial(sort_key, ECOSYSTEM)
-    return {name: tuple(sorted(versions, key=order)) for name, versions in found.items()}
+    return {
+        name: tuple(sorted(dict.fromkeys(versions), key=order)) for name, versions in found.items()
+    }
 
 
 def strategy(

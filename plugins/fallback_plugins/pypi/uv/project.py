@@ -14,7 +14,7 @@ from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.uv.uv_resolver import UvResolver
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.tree import DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError, RepositoryError
 
 
@@ -30,9 +30,8 @@ class UvProject(LockedProject):
     @cached_property
     def step(self) -> LockStep:
         """The lock beside what the arrays of its manifests ask for."""
-        held: dict[str, list[str]] = {}
-        for table in package_tables(self.path, self.text):
-            held.setdefault(table["name"], []).append(str(table.get("version", "")))
+        tables = package_tables(self.path, self.text)
+        held = grouped((table["name"], str(table.get("version", ""))) for table in tables)
         asked = asked_in_arrays(self.texts, self._members)
         return LockStep(self.path, "uv lock", held, asked)
 

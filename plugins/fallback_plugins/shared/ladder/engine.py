@@ -16,7 +16,7 @@ from fallback_plugins.shared.ladder.strategy import (
     copies,
 )
 from fallback_plugins.shared.ladder.weight import Weight, weight_of
-from fallback_plugins.shared.tree import Node
+from fallback_plugins.shared.tree import Node, grouped
 from fallback_tier.advisory import sort_key
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Left, Move
@@ -156,27 +156,26 @@ class Resolution(Generic[FilesT]):
     def moves(self, manifest: str) -> tuple[Move, ...]:
         """One for each version that a package's affected copies went to."""
         left = copies(self._judge.affected(self.at.tree))
-        found: dict[tuple[str, str | None], dict[str, None]] = {}
-        for node in self._judge.affected(self.start.tree):
-            if (node.name, node.version) not in left:
-                now = self._now(node)
-                found.setdefault((node.name, now), {})[node.version] = None
+        fixed = (
+            ((node.name, self._now(node)), node.version)
+            for node in self._judge.affected(self.start.tree)
+            if (node.name, node.version) not in left
+        )
         return tuple(
             self._move(manifest, package, self._sorted(versions), after)
-            for (package, after), versions in found.items()
+            for (package, after), versions in grouped(fixed).items()
         )
 
     def lefts(self, manifest: str) -> tuple[Left, ...]:
         """What is still affected, a package at a time."""
-        versions: dict[str, dict[str, None]] = {}
-        for node in self._judge.affected(self.at.tree):
-            versions.setdefault(node.name, {})[node.version] = None
+        affected = self._judge.affected(self.at.tree)
+        versions = grouped((node.name, node.version) for node in affected)
         found = []
         rules = self._judge.advisory, self._judge.ecosystem
         for name, held in versions.items():
-            tried, affected = self.tried(name), self._sorted(held)
+            tried, held = self.tried(name), self._sorted(held)
             error = tried.refusal
-            left = left_behind(*rules, name, affected, manifest=manifest, error=error, tried=tried)
+            left = left_behind(*rules, name, held, manifest=manifest, error=error, tried=tried)
             found.append(left)
         return tuple(found)
 
@@ -214,4 +213,4 @@ class Resolution(Generic[FilesT]):
 
     def _sorted(self, versions: Iterable[str]) -> tuple[str, ...]:
         key = self._judge.ecosystem
-        return tuple(sorted(versions, key=lambda version: sort_key(key, version)))
+        return tuple(sorted(dict.fromkeys(versions), key=lambda version: sort_key(key, version)))
