@@ -9,51 +9,47 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from fallback_audit.event_types import MAX_EXCERPT_CHARS, Attempt, Digest, Excerpt, Prose
+from fallback_audit.event_types import MAX_EXCERPT_CHARS as MAX_EXCERPT_CHARS
+from fallback_audit.event_types import Attempt as Attempt
+from fallback_audit.event_types import Digest as Digest
+from fallback_audit.event_types import Excerpt as Excerpt
+from fallback_audit.event_types import Prose
 from fallback_audit.frozen import Frozen
-from fallback_audit.gate_events import (
-    AttemptFailed,
-    FixEscalated,
-    FixPatched,
-    FixRefused,
-    FixStarted,
-    FixVerified,
-    GateJudged,
-    RecipeCandidateFailed,
-    SandboxDisabled,
-)
-from fallback_audit.human_events import (
-    FixResumed,
-    PatchDelivered,
-    ReviewDecided,
-    TransitionReopened,
-)
-from fallback_audit.maintenance_events import (
-    AppendFlagged,
-    EvidenceCollected,
-    PayloadRedacted,
-    RecordBegunAgain,
-    SegmentRetired,
-    SegmentSealed,
-    SigningKeyRotated,
-)
-from fallback_audit.model_events import (
-    AnswerReused,
-    BudgetRaised,
-    BudgetReached,
-    GroundingJudged,
-    GroundingNotEvaluated,
-    LowConfidenceFlagged,
-    ModelAnswered,
-    ModelCalled,
-    ModelFailed,
-    MoreCodeShown,
-    PlanRejected,
-    RepeatedPatchRejected,
-    RetrieveDecided,
-    SegmentScored,
-    StrategyDegraded,
-)
+from fallback_audit.gate_events import AttemptFailed as AttemptFailed
+from fallback_audit.gate_events import FixEscalated as FixEscalated
+from fallback_audit.gate_events import FixPatched as FixPatched
+from fallback_audit.gate_events import FixRefused as FixRefused
+from fallback_audit.gate_events import FixStarted as FixStarted
+from fallback_audit.gate_events import FixVerified as FixVerified
+from fallback_audit.gate_events import GateJudged as GateJudged
+from fallback_audit.gate_events import RecipeCandidateFailed as RecipeCandidateFailed
+from fallback_audit.gate_events import SandboxDisabled as SandboxDisabled
+from fallback_audit.human_events import FixResumed as FixResumed
+from fallback_audit.human_events import PatchDelivered as PatchDelivered
+from fallback_audit.human_events import ReviewDecided as ReviewDecided
+from fallback_audit.human_events import TransitionReopened as TransitionReopened
+from fallback_audit.maintenance_events import AppendFlagged as AppendFlagged
+from fallback_audit.maintenance_events import EvidenceCollected as EvidenceCollected
+from fallback_audit.maintenance_events import PayloadRedacted as PayloadRedacted
+from fallback_audit.maintenance_events import RecordBegunAgain as RecordBegunAgain
+from fallback_audit.maintenance_events import SegmentRetired as SegmentRetired
+from fallback_audit.maintenance_events import SegmentSealed as SegmentSealed
+from fallback_audit.maintenance_events import SigningKeyRotated as SigningKeyRotated
+from fallback_audit.model_events import AnswerReused as AnswerReused
+from fallback_audit.model_events import BudgetRaised as BudgetRaised
+from fallback_audit.model_events import BudgetReached as BudgetReached
+from fallback_audit.model_events import GroundingJudged as GroundingJudged
+from fallback_audit.model_events import GroundingNotEvaluated as GroundingNotEvaluated
+from fallback_audit.model_events import LowConfidenceFlagged as LowConfidenceFlagged
+from fallback_audit.model_events import ModelAnswered as ModelAnswered
+from fallback_audit.model_events import ModelCalled as ModelCalled
+from fallback_audit.model_events import ModelFailed as ModelFailed
+from fallback_audit.model_events import MoreCodeShown as MoreCodeShown
+from fallback_audit.model_events import PlanRejected as PlanRejected
+from fallback_audit.model_events import RepeatedPatchRejected as RepeatedPatchRejected
+from fallback_audit.model_events import RetrieveDecided as RetrieveDecided
+from fallback_audit.model_events import SegmentScored as SegmentScored
+from fallback_audit.model_events import StrategyDegraded as StrategyDegraded
 from fallback_audit.vocabulary import (
     FailureKind,
     LadderStep,
@@ -62,60 +58,6 @@ from fallback_audit.vocabulary import (
     RetrievalVerdict,
     Tier,
 )
-
-__all__ = [
-    "MAX_EXCERPT_CHARS",
-    "SCHEMA_VERSION",
-    "TERMINAL_KINDS",
-    "AnswerReused",
-    "AppendFlagged",
-    "Attempt",
-    "AttemptFailed",
-    "AttemptRefused",
-    "AttemptStarted",
-    "AuditEvent",
-    "BudgetRaised",
-    "BudgetReached",
-    "ConsumerLeft",
-    "Digest",
-    "EvidenceCollected",
-    "ExampleReplayed",
-    "Excerpt",
-    "FixEscalated",
-    "FixPatched",
-    "FixRefused",
-    "FixResumed",
-    "FixStarted",
-    "FixVerified",
-    "GateJudged",
-    "GroundingJudged",
-    "GroundingNotEvaluated",
-    "LowConfidenceFlagged",
-    "ModelAnswered",
-    "ModelCalled",
-    "ModelFailed",
-    "MoreCodeShown",
-    "PatchDelivered",
-    "PatchProposed",
-    "PayloadRedacted",
-    "PlanRejected",
-    "RagSkippedOnRetry",
-    "RecipeCandidateFailed",
-    "RecipeEvaluated",
-    "RecordBegunAgain",
-    "RepeatedPatchRejected",
-    "RetrievalQueried",
-    "RetrieveDecided",
-    "ReviewDecided",
-    "SandboxDisabled",
-    "SegmentRetired",
-    "SegmentScored",
-    "SegmentSealed",
-    "SigningKeyRotated",
-    "StrategyDegraded",
-    "TransitionReopened",
-    "event_adapter",
-]
 
 #: Readers accept every version up to this one; a payload change raises it.
 SCHEMA_VERSION = 12

@@ -10,29 +10,16 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
 from fallback_tier.outcome import NotApplicable
 from fallback_tier.planning.concern import narrowed
-from fallback_tier.planning.document import (
-    EcosystemPlan,
-    PlannedMove,
-    Remaining,
-    RemediationPlan,
-)
+from fallback_tier.planning.document import EcosystemPlan as EcosystemPlan
+from fallback_tier.planning.document import PlannedMove as PlannedMove
+from fallback_tier.planning.document import Remaining as Remaining
+from fallback_tier.planning.document import RemediationPlan as RemediationPlan
 from fallback_tier.planning.ecosystem import EcosystemPlanner
-from fallback_tier.planning.unnamed_versions import selected
-from fallback_tier.planning.whose import Tags, no_tags, settled, whose_code
+from fallback_tier.planning.unnamed_versions import selected as selected
+from fallback_tier.planning.whose import Tags, no_tags, settled
+from fallback_tier.planning.whose import whose_code as whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
-
-__all__ = [
-    "DivisiblePlan",
-    "EcosystemPlan",
-    "PlannedMove",
-    "Remaining",
-    "RemediationPlan",
-    "divisible_plan",
-    "parts",
-    "selected",
-    "whose_code",
-]
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,13 @@
 """Code as structure, without running it: tree-sitter's grammars of Python, JavaScript, TypeScript."""
 
-from fallback_tier.syntax.grammars import (
-    MAX_PARSE_STEPS,
-    grammar_of,
-    grammar_of_text,
-    parse,
-    parser,
-)
-from fallback_tier.syntax.structure import Definition, Import, Structure, definitions, structure
-from fallback_tier.syntax.validity import first_error_line
-
-__all__ = [
-    "MAX_PARSE_STEPS",
-    "Definition",
-    "Import",
-    "Structure",
-    "definitions",
-    "first_error_line",
-    "grammar_of",
-    "grammar_of_text",
-    "parse",
-    "parser",
-    "structure",
-]
+from fallback_tier.syntax.grammars import MAX_PARSE_STEPS as MAX_PARSE_STEPS
+from fallback_tier.syntax.grammars import grammar_of as grammar_of
+from fallback_tier.syntax.grammars import grammar_of_text as grammar_of_text
+from fallback_tier.syntax.grammars import parse as parse
+from fallback_tier.syntax.grammars import parser as parser
+from fallback_tier.syntax.structure import Definition as Definition
+from fallback_tier.syntax.structure import Import as Import
+from fallback_tier.syntax.structure import Structure as Structure
+from fallback_tier.syntax.structure import definitions as definitions
+from fallback_tier.syntax.structure import structure as structure
+from fallback_tier.syntax.validity import first_error_line as first_error_line

@@ -26,24 +26,20 @@ from fallback_tier.planning import parts, selected, whose_code
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
-from fallback_tier.wiring.configuration import Configuration
+from fallback_tier.wiring.configuration import Configuration as Configuration
 from fallback_tier.wiring.models import (
     build_leaf,
     build_models,
     build_retriever,
     check_forms,
     check_prices,
-    random_nonce,
 )
+from fallback_tier.wiring.models import random_nonce as random_nonce
 from fallback_tier.wiring.places import check_caches, check_places
-from fallback_tier.wiring.trail import (
-    RecordSettings,
-    audit_db,
-    evidence_dir,
-    fence_of,
-    open_evidence,
-    open_trail,
-)
+from fallback_tier.wiring.trail import RecordSettings as RecordSettings
+from fallback_tier.wiring.trail import audit_db as audit_db
+from fallback_tier.wiring.trail import evidence_dir as evidence_dir
+from fallback_tier.wiring.trail import fence_of, open_evidence, open_trail
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
@@ -51,19 +47,8 @@ if TYPE_CHECKING:
     from fallback_tier.gates.journal.recording import Observer
     from fallback_tier.gates.runner import GateRunner
     from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
-from fallback_tier.wiring.inputs import NO_RECIPE_ASKED, Inputs
-
-__all__ = [
-    "Configuration",
-    "Inputs",
-    "RecordSettings",
-    "Services",
-    "audit_db",
-    "evidence_dir",
-    "open_services",
-    "random_nonce",
-    "wire",
-]
+from fallback_tier.wiring.inputs import NO_RECIPE_ASKED
+from fallback_tier.wiring.inputs import Inputs as Inputs
 
 _P = ParamSpec("_P")
 

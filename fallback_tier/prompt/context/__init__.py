@@ -12,16 +12,9 @@ What a model that declines asks for besides is found by what it names (``asked``
 Work is bounded whatever the repository's size, and the order depends on nothing but the input.
 """
 
-from fallback_tier.prompt.context.asked import asked_for
-from fallback_tier.prompt.context.files import MAX_SCANNED_FILES
-from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES, MAX_SNIPPETS, Snippet
-from fallback_tier.prompt.context.select import select_snippets
-
-__all__ = [
-    "MAX_SCANNED_FILES",
-    "MAX_SNIPPETS",
-    "MAX_SNIPPET_BYTES",
-    "Snippet",
-    "asked_for",
-    "select_snippets",
-]
+from fallback_tier.prompt.context.asked import asked_for as asked_for
+from fallback_tier.prompt.context.files import MAX_SCANNED_FILES as MAX_SCANNED_FILES
+from fallback_tier.prompt.context.packing import MAX_SNIPPET_BYTES as MAX_SNIPPET_BYTES
+from fallback_tier.prompt.context.packing import MAX_SNIPPETS as MAX_SNIPPETS
+from fallback_tier.prompt.context.packing import Snippet as Snippet
+from fallback_tier.prompt.context.select import select_snippets as select_snippets
