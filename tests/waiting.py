@@ -7,11 +7,10 @@ pytest-timeout's (``pyproject.toml``), which ends the waits that are not ours.
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import AnyStr
+from typing import IO, AnyStr, Protocol
 
 #: In seconds. The slowest of these waits takes a few on a busy machine.
 PATIENCE_S = 300.0
@@ -46,16 +45,36 @@ def came(event: threading.Event) -> None:
         raise _late("nobody has set the event")
 
 
-def becomes(condition: Callable[[], object], what: str, *, patience_s: float | None = None) -> None:
-    """Wait until it holds; for what nobody tells us of. Raises TimeoutError."""
+def becomes(
+    condition: Callable[[], object],
+    what: str,
+    *,
+    patience_s: float | None = None,
+    every_s: float = _LOOK_AGAIN_S,
+) -> None:
+    """Wait until it holds; for what nobody tells us of. ``every_s``: where a look is a call to a server.
+
+    Raises TimeoutError.
+    """
     until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while not condition():
         if time.monotonic() > until:
             raise _late(f"it is not so that {what}")
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(every_s)
 
 
-def next_line(process: "subprocess.Popen[AnyStr]") -> AnyStr:
+class Prints(Protocol[AnyStr]):
+    """A process whose output we read."""
+
+    stdout: IO[AnyStr] | None
+
+    @property
+    def pid(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+
+def next_line(process: "Prints[AnyStr]") -> AnyStr:
     """What it prints next, empty at its end. For one that prints whole lines, and waits between them.
 
     Raises TimeoutError, and kills it.

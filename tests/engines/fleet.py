@@ -1,5 +1,6 @@
 """A scenario with a server, workers and a client: started, killed, started again."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +13,14 @@ from fallback_tier.engines.temporal.client import FixWorkflows
 from fallback_tier.engines.temporal.connecting import Cluster, EngineUnreachableError
 from fallback_tier.engines.temporal.messages import Limits
 from tests.engines.scenario import EngineScenario
+from tests.forks import Forked
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 ROOT = Path(__file__).parents[2]
 
 _WORKER = (sys.executable, "-m", "tests.engines.worker")
+
+Process = subprocess.Popen[str] | Forked
 
 #: A lost worker is noticed soon, and nothing that lives is taken for lost on a busy machine.
 QUICK = Limits(heartbeat_s=10.0, pickup_s=30.0, backoff_s=0.2, max_openings=20)
@@ -30,7 +34,9 @@ class Fleet:
     cluster: Cluster
     limits: Limits = QUICK
     patience_s: float = PATIENCE_S
-    workers: "dict[str, subprocess.Popen[str]]" = field(default_factory=dict)
+    #: Workers are forks of a process that has imported them, not programs: none is inside of anything.
+    forks: bool = False
+    workers: dict[str, Process] = field(default_factory=dict)
     #: How each worker was started, for whoever starts it again: its build, and what runs it elsewhere.
     _ways: dict[str, tuple[str | None, Sequence[str]]] = field(default_factory=dict)
 
@@ -43,22 +49,22 @@ class Fleet:
 
     def worker(
         self, host: str = "one", build: str | None = None, inside: Sequence[str] = ()
-    ) -> "subprocess.Popen[str]":
+    ) -> Process:
         """Start it, and wait until it works. ``inside``: a command that becomes the one behind it."""
         scenario, cluster = self.scenario, self.cluster
         words = [str(scenario.root), cluster.address, cluster.queue, host, scenario.database or ""]
-        with (scenario.root / f"worker-{host}.log").open("a") as log:
-            process = subprocess.Popen(
-                [*inside, *_WORKER, *words, *([build] if build else [])],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=ROOT,
-            )
+        words += [build] if build else []
+        log = scenario.root / f"worker-{host}.log"
+        process = (
+            self._forked(words, log) if self.forks else _started([*inside, *_WORKER, *words], log)
+        )
         self.workers[host] = process
         self._ways[host] = build, inside
         assert next_line(process) == "ready\n"
         return process
+
+    def _forked(self, words: Sequence[str], log: Path) -> Process:
+        return Forked("tests.engines.worker:main", words, cwd=ROOT, env=os.environ, log=log)
 
     def keep_working(self, host: str = "one") -> bool:
         """Start a worker again that was killed; True: it was."""
@@ -87,28 +93,50 @@ class Fleet:
                 assert found.phase != "failed" or phase == "failed", found
                 return found.phase == phase
 
-            becomes(is_there, f"{fix_id} is {phase}", patience_s=self.patience_s)
+            becomes(is_there, f"{fix_id} is {phase}", patience_s=self.patience_s, every_s=0.1)
+
+    def end(self, host: str) -> None:
+        """End a worker in good order, or else at once; nobody starts it again."""
+        process = self.workers.pop(host)
+        process.terminate()
+        _until_over(process)
 
     def close(self) -> None:
         for process in self.workers.values():
             process.terminate()
         for process in self.workers.values():
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(PATIENCE_S)
-            if process.stdout:
-                process.stdout.close()
+            _until_over(process)
         self.client.close()
+
+
+def _started(words: Sequence[str], log: Path) -> Process:
+    with log.open("a") as file:
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=file, text=True, cwd=ROOT)
+
+
+def _until_over(process: Process) -> None:
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(PATIENCE_S)
+    if process.stdout:
+        process.stdout.close()
 
 
 @contextmanager
 def fleet_on(
-    address: str, root: Path, queue: str, *, database: str | None = None, limits: Limits = QUICK
+    address: str,
+    root: Path,
+    queue: str,
+    *,
+    database: str | None = None,
+    limits: Limits = QUICK,
+    forks: bool = False,
 ) -> Iterator[Fleet]:
     root.mkdir(parents=True, exist_ok=True)
-    fleet = Fleet(EngineScenario(root, database), Cluster(address=address, queue=queue), limits)
+    cluster = Cluster(address=address, queue=queue)
+    fleet = Fleet(EngineScenario(root, database), cluster, limits, forks=forks)
     try:
         yield fleet
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -51,11 +52,17 @@ async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
     )
 
 
-if __name__ == "__main__":
-    root, address, queue, host, *rest = sys.argv[1:]
+def main(arguments: Sequence[str]) -> int:
+    """Work until SIGTERM; the exit code."""
+    root, address, queue, host, *rest = arguments
     database = rest[0] if rest and rest[0] else None
     build = rest[1] if len(rest) > 1 else None
     cluster = Cluster(address=address, queue=queue)
     settings = WorkerSettings(cluster=cluster, fixes=2, host=host, build=build)
     machine = host if "apart" in host else None
     asyncio.run(work(EngineScenario(Path(root), database, machine), settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, becomes
 
 @pytest.fixture
 def fleet(temporal_server: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    with fleet_on(temporal_server, tmp_path / "fleet", request.node.name) as made:
+    with fleet_on(temporal_server, tmp_path / "fleet", request.node.name, forks=True) as made:
         yield made
 
 
@@ -72,8 +72,7 @@ def test_who_cannot_reach_the_record_leaves_fixes_to_others(fleet: Fleet) -> Non
     fleet.reach("ended", [name])
     assert not (root / "launched-by-one").exists()
     other = fleet.scenario.add("short")
-    with fleet.workers.pop("two") as two:
-        two.terminate()
+    fleet.end("two")
     (root / "cut-off-one").unlink()
     fleet.start(other)
     fleet.reach("ended", [other])

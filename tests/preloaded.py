@@ -1,6 +1,7 @@
-"""All that ``fallback-tier serve`` imports, for the process whose forks are services (``forked``)."""
+"""All that ``fallback-tier serve`` and workers import, for the process whose forks they are (``forks``)."""
 
 import gc
+from contextlib import suppress
 from importlib import import_module
 
 for name in (
@@ -11,6 +12,8 @@ for name in (
     "fallback_tier.portal.mounting",
     "fallback_tier.service.opening",
     "fallback_tier.service.serving",
+    "tests.engines.worker",
 ):
-    import_module(name)
+    with suppress(ImportError):  # an extra that is not installed: whoever asks for it is told
+        import_module(name)
 gc.freeze()  # or each fork's first collection copies all that was imported
