@@ -125,12 +125,9 @@ class NpmProject:
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         if not resolve.packages:
             return None
-        resolve.run(self._may_use(strategies))
+        resolve.run([self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)])
         resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
-
-    def _may_use(self, strategies: Strategies) -> list[Strategy[Files]]:
-        return [self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)]
 
     def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
         def attempt(at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:

@@ -11,7 +11,6 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import Site, discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.bumping import Choice
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import Lenient
@@ -70,8 +69,9 @@ def apply(
     """Resolve every project, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     if terms.choice is not None:
-        _check_choice(advisory, terms.choice)
-        advisory = bumping.about(advisory, ECOSYSTEM, terms.choice.package)
+        package, version = terms.choice.package, terms.choice.version
+        bumping.check_target(ECOSYSTEM, advisory, package, version, None)
+        advisory = bumping.about(advisory, ECOSYSTEM, package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     projects = [
         Lenient(NpmProject(site, repo, clients, terms, unread), files_of(site), unread)
@@ -143,15 +143,6 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             )
         if any(tree.is_root(dependent) for dependent, _ in tree.dependents(node.key)):
             raise no_fix(node)
-
-
-def _check_choice(advisory: Advisory, choice: Choice) -> None:
-    """A version that somebody else chose: real, and not affected. Raises RecipeError."""
-    package, version = choice.package, choice.version
-    if not is_orderable(ECOSYSTEM, version):
-        raise unsupported(f"{version!r} is not a version of {package}.")
-    if is_affected(advisory, ECOSYSTEM, package, version):
-        raise unsupported(f"{package} {version} is itself affected by {advisory.id}.")
 
 
 def _has_dependencies(site: Site, repo: RepoContext) -> bool:

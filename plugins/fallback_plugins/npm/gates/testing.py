@@ -27,7 +27,8 @@ def run_tests(
     which tests that was about: the end is still the script's, and what its other commands print must be as
     at the base commit. Raises SandboxError.
     """
-    scripts = _scripts(tree, target.manifest)
+    manifest = parse_manifest(target.manifest, tree.read_text(target.manifest))
+    scripts = dict(entries(manifest.get("scripts")))
     with report_in(tree.tree) as file:
         suite = _Suite(context, target, tree, file)
         asked = reporting(scripts, file.path, context.cache)
@@ -77,7 +78,3 @@ class _Suite:
         # Where a report lies is another place each time, and no part of what was run.
         result = result.model_copy(update={"argv": ("npm", "test"), "output": output})
         return result, asked.read(self.file.read())
-
-
-def _scripts(tree: RepoContext, manifest: str) -> dict[str, str]:
-    return dict(entries(parse_manifest(manifest, tree.read_text(manifest)).get("scripts")))

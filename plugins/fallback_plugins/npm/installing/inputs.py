@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
@@ -59,7 +58,7 @@ class Inputs:
         return (
             len(self.own) > 1
             or bool(self.bootstrapped)
-            or any(self._facts(path, SECTIONS) for path in self.own)
+            or any(self._asks_for_something(path) for path in self.own)
         )
 
     @property
@@ -144,9 +143,9 @@ class Inputs:
         both = {**self.files.manifests, **manifests}
         return replace(self, files=replace(self.files, manifests=both))
 
-    def _facts(self, path: str, sections: tuple[str, ...]) -> dict[str, Any]:
+    def _asks_for_something(self, path: str) -> bool:
         facts = parse_manifest(path, self.files.manifests[path])
-        return {section: facts[section] for section in sections if facts.get(section)}
+        return any(facts.get(section) for section in SECTIONS)
 
 
 def write(texts: Mapping[str, str], place: Path) -> None:
