@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from fallback_plugins.solved_examples.search import candidates as pool
 from fallback_plugins.solved_examples.search.fusion import count
-from fallback_plugins.solved_examples.search.ranking import ORDER, Ranking, best_first, weighed
+from fallback_plugins.solved_examples.search.ranking import ORDER, Ranking, by_score, weighed
 from fallback_plugins.solved_examples.search.settings import RetrievalSettings
 
 #: The constant of reciprocal-rank fusion, as published: Cormack, Clarke and Büttcher, "Reciprocal
@@ -20,7 +20,7 @@ def by_rank(ranking: Ranking, settings: RetrievalSettings) -> Ranking:
         pool.with_scores(candidate, {ORDER: score})
         for candidate, score in zip(ranking.candidates, fused, strict=True)
     )
-    return replace(ranking, candidates=tuple(best_first(scored)))
+    return replace(ranking, candidates=tuple(by_score(scored)))
 
 
 def reciprocal_rank(

@@ -196,10 +196,10 @@ def _ordered(found: Sequence[Candidate], settings: RetrievalSettings) -> list[Ca
         pool.with_scores(candidate, {ORDER: score})
         for candidate, score in zip(found, scores, strict=bool(components))
     ]
-    return best_first(scored)
+    return by_score(scored)
 
 
-def best_first(found: Iterable[Candidate]) -> list[Candidate]:
+def by_score(found: Iterable[Candidate]) -> list[Candidate]:
     """By the fused score; among equals by id, so that an answer is repeatable."""
     return sorted(found, key=lambda one: (-one.scores[ORDER], one.example.example_id))
 
@@ -221,4 +221,4 @@ def _reranked(
         pool.with_scores(candidate, {reranker.name: score, ORDER: total})
         for candidate, score, total in zip(head, scores, fused, strict=True)
     ]
-    return [*best_first(again), *tail]
+    return [*by_score(again), *tail]
