@@ -30,16 +30,7 @@ _HOME = {
     "RepoContext": "fallback_tier.repo",
 }
 
-__all__ = [
-    "Advisory",
-    "Applied",
-    "AttemptSummary",
-    "FallbackError",
-    "FallbackTier",
-    "Finished",
-    "Refused",
-    "RepoContext",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> "Any":

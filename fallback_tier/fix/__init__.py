@@ -44,23 +44,7 @@ _HOME = {
     "plan_fixes": "fallback_tier.fix.planning",
 }
 
-__all__ = [
-    "Configuration",
-    "Delivery",
-    "DeliveryOutcome",
-    "Fixed",
-    "Fixer",
-    "OneFix",
-    "Progress",
-    "ProgressCallback",
-    "SeveralFixes",
-    "Task",
-    "Watch",
-    "advisories_at",
-    "advisories_to_fix",
-    "open_fixer",
-    "plan_fixes",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> "Any":
