@@ -16,6 +16,7 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.demo.campaign import PLAN
 from fallback_tier.demo.projects import copy_project
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.e2e.command import run as run_command
 from tests.waiting import PATIENCE_S, becomes
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -76,9 +77,10 @@ def fleet(place: Path, *words: str) -> list[str]:
 
 
 def asked(words: list[str], code: int = 0) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    _, *arguments = words
+    done = run_command(*arguments)
+    assert done.code == code, done
+    return done.out
 
 
 def status(place: Path) -> Any:

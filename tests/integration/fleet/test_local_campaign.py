@@ -21,6 +21,7 @@ from fallback_tier.fleet.store.store import open_store
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import read_trail
+from tests.e2e.command import run as run_command
 from tests.waiting import PATIENCE_S, becomes
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -79,9 +80,10 @@ def run(place: Path) -> list[str]:
 
 
 def asked(words: list[str], code: int = 0) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=2 * PATIENCE_S)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    _, *arguments = words
+    done = run_command(*arguments)
+    assert done.code == code, done
+    return done.out
 
 
 def status(place: Path) -> Any:
