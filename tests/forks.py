@@ -18,6 +18,9 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import IO
 
+#: What the console script calls.
+MAIN = "fallback_tier.cli.main:main"
+
 
 class Forked:
     """What ``subprocess.Popen`` would be; ``stdout``: what it prints, as text, with its errors where no log
@@ -94,10 +97,8 @@ def _become(
         os.dup2(out.fileno(), 1)
         os.dup2(1 if log is None else errors.fileno(), 2)
     out.close()
-    sys.stdout, sys.stderr = (
-        open(number, "w", closefd=False)  # noqa: SIM115 (a descriptor)
-        for number in (1, 2)
-    )
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (a descriptor)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     module, _, name = main.partition(":")
     sys.argv = [module, *arguments]
     sys.exit(getattr(import_module(module), name)(arguments))

@@ -1,4 +1,5 @@
-"""All that ``fallback-tier serve`` and workers import, for the process whose forks they are (``forks``)."""
+"""All that ``fallback-tier fix``, ``serve`` and workers import, for the process whose forks they are
+(``forks``)."""
 
 import gc
 from contextlib import suppress
@@ -6,12 +7,16 @@ from importlib import import_module
 
 for name in (
     "fallback_tier.cli.main",
+    "fallback_tier.cli.fix.command",
     "fallback_tier.cli.serve.command",
     "fallback_tier.observing.http",
     "fallback_tier.observing.observer",
     "fallback_tier.portal.mounting",
     "fallback_tier.service.opening",
     "fallback_tier.service.serving",
+    "fallback_tier.wiring.gates",
+    "fallback_plugins.npm.ecosystem",
+    "fallback_plugins.pypi.ecosystem",
     "tests.engines.worker",
 ):
     with suppress(ImportError):  # an extra that is not installed: whoever asks for it is told

@@ -3,14 +3,16 @@
 import json
 import os
 import re
-import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 
 from fallback_tier.cli import exit_codes
-from tests.e2e.command import SCRIPT, Ended, half_written, osv, repository, run, snapshot
+from tests.e2e.command import Ended, half_written, osv, repository, run, snapshot
+from tests.forks import MAIN, Forked
 from tests.integration.gate_setup import needs_sandbox
 from tests.registry import Universe, serve
 
@@ -51,15 +53,24 @@ def at_once(place: Path, repo: Path, env: Mapping[str, str], ecosystem: str) -> 
     advisory = place / "advisory.json"
     advisory.write_text(osv("left", ecosystem=ecosystem))
     own = ["--state-dir", place / "state", "--keys", place / "keys"]
-    command = [SCRIPT, "fix", repo, "--advisory", advisory, "--dry-run", *own]
+    words = ["fix", repo, "--advisory", advisory, "--dry-run", *own]
     environ = {**os.environ, "COLUMNS": "200", **env}
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    runs = [
-        subprocess.Popen(list(map(str, command)), env=environ, **streams)  # type: ignore[call-overload]
-        for _ in range(AT_ONCE)
-    ]
-    reported = [one.communicate(timeout=300) for one in runs]
-    return [Ended(one.returncode, *words) for one, words in zip(runs, reported, strict=True)]
+    with ExitStack() as stack:
+        runs, outs, errs = [], [], []
+        for _ in range(AT_ONCE):
+            log = stack.enter_context(NamedTemporaryFile("r", dir=place))
+            one = Forked(MAIN, list(map(str, words)), cwd=place, env=environ, log=Path(log.name))
+            assert one.stdout is not None
+            outs.append(stack.enter_context(one.stdout))
+            errs.append(log)
+            runs.append(one)
+        # Each to the end of what it prints: a pipe that is full would keep it.
+        printed = [out.read() for out in outs]
+        codes = [one.wait(300) for one in runs]
+        return [
+            Ended(code, out, err.read())
+            for code, out, err in zip(codes, printed, errs, strict=True)
+        ]
 
 
 def without_its_name(message: str) -> str:

@@ -14,13 +14,10 @@ from typing import Any
 
 import httpx2
 
-from tests.forks import Forked
+from tests.forks import MAIN, Forked
 from tests.waiting import PATIENCE_S
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
-
-#: What the console script calls.
-_MAIN = "fallback_tier.cli.main:main"
 
 #: A service's.
 Process = subprocess.Popen[str] | Forked
@@ -111,7 +108,7 @@ def served(
     if as_command or open_files is not None:
         process = _command([str(SCRIPT), *map(str, words)], state.parent, environ, open_files)
     else:
-        process = Forked(_MAIN, list(map(str, words)), cwd=state.parent, env=environ)
+        process = Forked(MAIN, list(map(str, words)), cwd=state.parent, env=environ)
     running = Running(process, "", key)
     reader = threading.Thread(target=_read, args=(process, running.said), daemon=True)
     reader.start()
