@@ -33,6 +33,6 @@ def axe_source(place: Path) -> str:
         return file.read().decode()
 
 
-def against_readers(browser: Browser, source: str) -> list[str]:
-    """Each violation on the page that is open, with its element."""
-    return list(browser.run(f"{source}\n{_RUN}"))
+def against_readers(browser: Browser) -> list[str]:
+    """Each violation on the page that is open, which has run ``axe_source``, with its element."""
+    return list(browser.run(_RUN))
