@@ -10,6 +10,7 @@ from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, RecipeResult, Selected
 from fallback_tier.repo import Settings
+from tests.choice import a_choice
 from tests.registry import Universe
 from tests.unit.npm.world import at, bad, manifest, project, versions, world
 from tests.unit.shared.recipes import after
@@ -47,8 +48,17 @@ def test_an_in_range_copy_goes_to_the_lowest_safe_version_in_one_run(tmp_path: P
     assert "overrides" not in packages[""]
 
 
-@pytest.mark.parametrize("lock_version", [1, 2, 3])
-@pytest.mark.parametrize(("spec", "raised"), [("^8.16.0", "^8.16.0"), ("~8.16.0", "~8.17.1")])
+@pytest.mark.parametrize(
+    ("spec", "raised", "lock_version"),
+    a_choice(
+        [
+            (spec, raised, lock_version)
+            for spec, raised in (("^8.16.0", "^8.16.0"), ("~8.16.0", "~8.17.1"))
+            for lock_version in (1, 2, 3)
+        ],
+        step=2,
+    ),
+)
 def test_the_lowest_that_serves_is_taken_where_higher_ones_would_too(
     tmp_path: Path, spec: str, raised: str, lock_version: int
 ) -> None:
@@ -171,7 +181,7 @@ def test_a_parent_that_moves_within_its_range_changes_the_lock_only(tmp_path: Pa
     assert [change.path for change in result.changes] == ["package-lock.json"]
 
 
-@pytest.mark.parametrize("lock_version", [1, 2, 3])
+@pytest.mark.parametrize("lock_version", a_choice((1, 2, 3), step=2))
 def test_what_a_raised_parent_brings_is_the_lowest_that_serves(
     tmp_path: Path, lock_version: int
 ) -> None:
