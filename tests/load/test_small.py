@@ -9,7 +9,7 @@ from tests.load.phases import Memory
 
 
 def test_a_small_load(tmp_path: Path) -> None:
-    sizes = Sizes(idle=40, seconds=2.0, minutes=0.05, readers=60, look_s=0.5)
+    sizes = Sizes(idle=40, seconds=1.0, minutes=0.025, readers=60, look_s=0.25)
     figures = asyncio.run(campaign(tmp_path, sizes))
     for phase in ("idle", "saturation", "half", "idle_again", "memory"):
         assert figures[phase]["requests"] > 0
