@@ -1,7 +1,7 @@
 """A record's chunks: runs of whole structural units, advisory before code."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from fallback_plugins.solved_examples.chunking.code import edit_unit
 from fallback_plugins.solved_examples.chunking.markdown import advisory_units
@@ -48,10 +48,8 @@ class StructureChunker:
 
     def spans(self, units: Sequence[Unit]) -> tuple[tuple[int, int], ...]:
         """Where the chunks of these units' text begin and end in it (characters)."""
-        edges = [0]
-        for piece in pack(units, self.max_tokens, self._overlap_tokens):
-            edges.append(edges[-1] + len(piece.own))
-        return tuple(pairwise(edges))
+        pieces = pack(units, self.max_tokens, self._overlap_tokens)
+        return tuple(pairwise(accumulate((len(piece.own) for piece in pieces), initial=0)))
 
     def _advisory(self, text: str) -> Iterator[Chunk]:
         for piece in pack(advisory_units(text), self.max_tokens, self._overlap_tokens):
@@ -64,9 +62,7 @@ class StructureChunker:
 
     def _file(self, path: str, edits: Sequence[tuple[int, Unit]]) -> Iterator[Chunk]:
         units = [unit for _, unit in edits]
-        ends: list[int] = []
-        for unit in units:
-            ends.append((ends[-1] if ends else 0) + len(unit.text))
+        ends = list(accumulate(len(unit.text) for unit in units))
         begin = 0
         for piece in pack(units, self.max_tokens, self._overlap_tokens):
             end = begin + len(piece.own)

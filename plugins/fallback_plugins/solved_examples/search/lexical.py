@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,12 +94,10 @@ def search(
     found = _by_postings(connection, postings, words) if postings is not None else None
     if found is None:
         found = _by_fts5(connection, words, max_postings)
-    hits: list[LexicalHit] = []
-    for chunk, score in _of_ecosystems(connection, found.ranked, ecosystems):
-        hits.append(LexicalHit(chunk, score, min(1.0, score / found.ideal)))
-        if len(hits) == limit:
-            break
-    return hits
+    return [
+        LexicalHit(chunk, score, min(1.0, score / found.ideal))
+        for chunk, score in islice(_of_ecosystems(connection, found.ranked, ecosystems), limit)
+    ]
 
 
 @dataclass(frozen=True)

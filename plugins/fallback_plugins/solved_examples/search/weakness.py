@@ -7,8 +7,7 @@ the root"). The lexicon is ``weaknesses.toml`` beside this module.
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -32,12 +31,6 @@ _AUTOMATON_BYTES = 64 * 2**20
 #: Characters of a text that are looked at: the mechanism is told early, the rest is impact,
 #: credits and proofs of concept that name other mechanisms too.
 _MAX_CHARS = 4_000
-
-
-@dataclass(frozen=True)
-class _Lexicon:
-    cwe: Mapping[str, tuple[str, ...]]
-    text: "_Patterns"
 
 
 class _Patterns:
@@ -69,13 +62,13 @@ def weaknesses(text: str, *, cwe: Iterable[str] = ()) -> Profile:
 
     Empty where nothing is recognised. Weights are between 0 and 1, their squares add up to 1.
     """
-    lexicon = _lexicon()
+    patterns, by_cwe = _lexicon()
     title, _, body = text[:_MAX_CHARS].strip().partition("\n")
     found: dict[str, float] = {}
     for weight, families in (
-        (CWE_WEIGHT, [name for item in cwe for name in lexicon.cwe.get(item.upper(), ())]),
-        (TITLE_WEIGHT, lexicon.text.families(title)),
-        (BODY_WEIGHT, lexicon.text.families(body)),
+        (CWE_WEIGHT, [name for item in cwe for name in by_cwe.get(item.upper(), ())]),
+        (TITLE_WEIGHT, patterns.families(title)),
+        (BODY_WEIGHT, patterns.families(body)),
     ):
         for name in families:
             found[name] = found.get(name, 0.0) + weight
@@ -100,13 +93,11 @@ def families() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def _lexicon() -> _Lexicon:
+def _lexicon() -> tuple[_Patterns, Mapping[str, Sequence[str]]]:
+    """What tells a family in a text, and the families of a CWE id."""
     table = families()
     by_cwe: dict[str, list[str]] = {}
     for name, family in table.items():
         for number in family["cwe"]:
             by_cwe.setdefault(f"CWE-{number}", []).append(name)
-    return _Lexicon(
-        cwe={item: tuple(names) for item, names in by_cwe.items()},
-        text=_Patterns({name: family["text"] for name, family in table.items()}),
-    )
+    return _Patterns({name: family["text"] for name, family in table.items()}), by_cwe
