@@ -6,15 +6,15 @@ where a figure did.
 
 from collections.abc import Mapping, Sequence
 from io import StringIO
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from fallback_eval.retrieval.abstention import Routed, operating_curve
 from fallback_eval.retrieval.analysis import PRIMARY, Analysis, K
 from fallback_eval.retrieval.results import DEFAULT, DEPTH
+
+if TYPE_CHECKING:  # half a second, which only who draws needs
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Inches.
 _WIDTH, _ROW, _HEIGHT = 8.0, 0.22, 4.0
@@ -97,21 +97,26 @@ def _latency(analysis: Analysis, named: Sequence[str]) -> str:
     return svg_of(figure)
 
 
-def new_figure(height: float = _HEIGHT) -> tuple[Figure, Axes]:
+def new_figure(height: float = _HEIGHT) -> "tuple[Figure, Axes]":
     """An empty plot of the report's width; ``height`` in inches."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     FigureCanvasSVG(figure)
     return figure, figure.add_subplot()
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
+def legend_below(figure: "Figure", axes: "Axes") -> None:
     """Below the axes: inside it would hide curves."""
     if axes.get_legend_handles_labels()[0]:
         figure.legend(fontsize=7, loc="outside lower center", ncols=3)
 
 
-def svg_of(figure: Figure) -> str:
+def svg_of(figure: "Figure") -> str:
     """The same figure gives the same bytes."""
+    import matplotlib as mpl
+
     out = StringIO()
     with mpl.rc_context():
         mpl.rcParams["svg.fonttype"] = "none"  # text stays text: smaller, and searchable
