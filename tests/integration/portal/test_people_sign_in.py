@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import ServiceSettings, parse_settings
-from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
+from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
 from tests.service.portal import SAME_ORIGIN, Visitor, text_of, visit, write_trails
 from tests.service.scenario import ServiceScenario, service_scenario
 
@@ -55,7 +55,7 @@ def with_password(visitor: Visitor, password: str = PASSWORD, after: str = "") -
 def through_the_issuer(visitor: Visitor, after: str = "/portal/queue") -> httpx2.Response:
     """To it and back, up to the service's last answer."""
     out = visitor.client.get("/v1/session/oidc", params={"next": after}, follow_redirects=False)
-    back = httpx2.get(out.headers["location"]).headers["location"]
+    back = sent_back(out.headers["location"])
     path = back.removeprefix(PUBLIC)
     return visitor.client.get(path, headers=HTML, follow_redirects=False)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
@@ -16,7 +15,7 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
 from tests.integration.service.test_requests import problem
-from tests.service.issuer import CLIENT, SECRET, Issuer, issuing
+from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
 from tests.service.scenario import ServiceScenario, service_scenario
 
 PASSWORD = "correct horse battery"
@@ -238,7 +237,7 @@ def through(service: ServiceScenario, path: str = "/v1/session/oidc") -> tuple[T
     client = service.client()
     out = client.get(path, follow_redirects=False)
     assert out.status_code == 302, out.text
-    back = httpx2.get(out.headers["location"]).headers["location"]
+    back = sent_back(out.headers["location"])
     assert back.startswith(f"{PUBLIC}/v1/session/oidc/callback?")
     return client, client.get(back.removeprefix(PUBLIC), follow_redirects=False)
 
@@ -359,7 +358,7 @@ def test_who_is_in_no_group_has_no_role(remote: ServiceScenario, issuer: Issuer)
 
 def test_the_way_back_belongs_to_one_browser(remote: ServiceScenario) -> None:
     out = remote.client().get("/v1/session/oidc", follow_redirects=False)
-    back = httpx2.get(out.headers["location"]).headers["location"].removeprefix(PUBLIC)
+    back = sent_back(out.headers["location"]).removeprefix(PUBLIC)
     problem(remote.client().get(back, follow_redirects=False), 401)
 
 
