@@ -3,10 +3,15 @@
 import json
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
 _DECODER = json.JSONDecoder()
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
+
+#: Objects and lists in each other: deeper than any real manifest.
+MAX_DEPTH = 400
 
 #: Where a value begins and ends.
 _Span = tuple[int, int]
@@ -16,8 +21,11 @@ def set_value(text: str, keys: Sequence[str], value: str) -> str:
     """The text with a string at ``keys``, objects on the way made where missing.
 
     An object gains its new member at the end, indented as the file is. Raises ValueError: the text is
-    not a JSON object, or something else than an object stands on the way.
+    not a JSON object, something else than an object stands on the way, or it nests deeper than MAX_DEPTH.
     """
+    steps = ((it in "[{") - (it in "]}") for it in _TOKEN.findall(text))
+    if max(accumulate(steps), default=0) > MAX_DEPTH:
+        raise ValueError(f"no text that nests deeper than {MAX_DEPTH} is edited")
     try:
         span = _value(text, 1 if text.startswith("\ufeff") else 0)
     except json.JSONDecodeError as error:
