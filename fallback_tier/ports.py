@@ -56,7 +56,8 @@ class ModelRequest(Frozen):
     form of the answer.
 
     ``answer_schema``: JSON schema (pydantic's) that a server may enforce; the answer is validated by us
-    in any case. ``nonces`` are the random parts of the messages.
+    in any case. ``answer_grammar``: of an answer in blocks, which has no schema, a grammar (GBNF)
+    for a server that can hold it to one. ``nonces`` are the random parts of the messages.
     """
 
     call_type: CallType
@@ -64,6 +65,7 @@ class ModelRequest(Frozen):
     messages: tuple[Message, ...]
     max_output_tokens: Annotated[int, Field(ge=1)]
     answer_schema: dict[str, Any] | None = None
+    answer_grammar: str | None = None
     nonces: tuple[str, ...] = ()
     effort: Effort | None = None
 

@@ -66,7 +66,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         choices=ANSWER_FORMS,
         help="how the model writes its plan: one JSON object, or plain text with search/replace blocks, "
         "for "
-        "models that do not write JSON well (default: json, which local:FILE is held to by a grammar)",
+        "models that do not write JSON well (default: json; local:FILE is held to either by a grammar)",
     )
     model.add_argument(
         "--recall-attempts",

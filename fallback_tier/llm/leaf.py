@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fallback_audit.events import GroundingNotEvaluated
 from fallback_audit.ports import EvidenceStore
 from fallback_audit.vocabulary import CallType, FailureKind
+from fallback_tier.answers.block_grammar import grammar_of_blocks
 from fallback_tier.answers.plan import plan_schema, read_plan
 from fallback_tier.attempt.checks import Invalid, check
 from fallback_tier.attempt.task import (
@@ -211,6 +212,7 @@ class LlmLeaf:
             messages=conversation.messages,
             max_output_tokens=settings.max_output_tokens,
             answer_schema=_schema(attempt.task),
+            answer_grammar=_grammar(attempt),
             nonces=conversation.nonces,
             effort=settings.effort,
         )
@@ -249,6 +251,14 @@ def _schema(task: AttemptTask) -> dict[str, Any] | None:
     if task.repo.settings.answer_form is not AnswerForm.JSON:
         return None
     return plan_schema(declaring=_may_declare(task))
+
+
+def _grammar(attempt: ModelAttempt) -> str | None:
+    """What a server may hold an answer in blocks to; a retry that declares writes one line more."""
+    form = attempt.task.repo.settings.answer_form
+    if form is not AnswerForm.BLOCKS or _may_declare(attempt.task):
+        return None
+    return grammar_of_blocks([run for one in attempt.prompt.snippets for run in one.quotable])
 
 
 def _may_declare(task: AttemptTask) -> bool:

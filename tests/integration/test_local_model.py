@@ -203,13 +203,24 @@ def test_a_server_of_ours_is_held_to_the_plan(model: Path, server: Path, tmp_pat
 
 
 def test_another_schema_is_another_server(model: Path, server: Path) -> None:
-    """A retry that may declare capabilities; plain text, which has no schema."""
+    """A retry that may declare capabilities; plain text that quotes nothing."""
     with closing(LocalModel(model, holds_to_schema=True)) as local:
         answers = [told(local, request) for request in (PLAN, DECLARING, DECLARING, REQUEST)]
     processes, grammars = zip(*answers, strict=True)
     assert len(set(processes)) == 3
     assert "capabilities" in grammars[1]
     assert grammars[3] == "none"
+
+
+def test_plain_text_is_held_to_its_grammar(model: Path, server: Path) -> None:
+    """Other lines to quote, as a retry may show, are another server."""
+    asked = ("root ::= [a-z]+\n", "root ::= [0-9]+\n")
+    requests = [REQUEST.model_copy(update={"answer_grammar": one}) for one in (*asked, asked[1])]
+    with closing(LocalModel(model, holds_to_schema=True)) as local:
+        answers = [told(local, request) for request in requests]
+    processes, grammars = zip(*answers, strict=True)
+    assert [one.strip() for one in grammars] == [one.strip() for one in (*asked, asked[1])]
+    assert len(set(processes)) == 2
 
 
 def test_a_model_that_thinks_first_is_left_room_for_it(model: Path, server: Path) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_tier.answers.block_grammar import Quotable
 from fallback_tier.prompt.context.units import sizes_of
 
 #: Snippets in one prompt: more places than this are a list, not a context. Of a package's own code there
@@ -45,6 +46,15 @@ class Snippet(Frozen):
     def end_line(self) -> int:
         """The last line shown."""
         return self.start_line + max(0, self.text.removesuffix("\n").count("\n"))
+
+    @property
+    def quotable(self) -> tuple[Quotable, ...]:
+        """What an edit may quote: lines in a row that are shown as they are."""
+        lines = self.text.removesuffix("\n").split("\n")
+        ends = [number - self.start_line for number in sorted(self.hidden)] + [len(lines)]
+        starts = [0, *(end + 1 for end in ends)]
+        runs = (tuple(lines[start:end]) for start, end in zip(starts, ends, strict=False))
+        return tuple(Quotable(path=self.path, lines=run) for run in runs if run)
 
     def overlaps(self, place: "Wanted") -> bool:
         """Is a line of the place shown here?"""

@@ -82,8 +82,10 @@ class LocalModel:
 
     def _grammar_for(self, request: ModelRequest) -> str | None:
         """None also for a model that thinks first: a grammar would leave no room for it."""
-        if not self._holds_to_schema or request.answer_schema is None or self._is_thinking:
+        if not self._holds_to_schema or self._is_thinking:
             return None
+        if request.answer_schema is None:
+            return request.answer_grammar
         return grammar_of(request.answer_schema)
 
     @cached_property

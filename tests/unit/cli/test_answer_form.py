@@ -1,6 +1,8 @@
 """Which form of an answer is asked for: by the option, and by the kind of model."""
 
 import argparse
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ from fallback_tier.wiring import Configuration, wire
 from fallback_tier.wiring import configuration as defaults
 from tests.fakes.answering import AnsweringModel
 from tests.fixtures.retry_case import Simulator
+
+#: A line that a grammar of blocks lets an edit quote.
+_QUOTED = re.compile(r'^run\d+-\d+ ::= new \| "(.*)\\n" run', re.MULTILINE)
 
 
 def parsed(*options: str) -> argparse.Namespace:
@@ -79,3 +84,14 @@ def test_a_schema_goes_with_json_alone(tmp_path: Path, asked: AnswerForm) -> Non
         asked is AnswerForm.BLOCKS
     }
     assert len(author.requests) == (1 if asked is AnswerForm.BLOCKS else MAX_AUTHOR_CALLS)
+
+
+@pytest.mark.parametrize("asked", AnswerForm)
+def test_a_grammar_goes_with_blocks_alone(tmp_path: Path, asked: AnswerForm) -> None:
+    """For a server that can hold the answer to it: what it quotes are lines that this prompt shows."""
+    author = AnsweringModel(lambda _: "action: refuse\nreason: no")
+    Simulator(tmp_path, settings=Settings(answer_form=asked)).run(author)
+    for request in author.requests:
+        assert (request.answer_grammar is not None) == (asked is AnswerForm.BLOCKS)
+        for line in _QUOTED.findall(request.answer_grammar or ""):
+            assert "| " + json.loads(f'"{line}"') in request.text

@@ -184,3 +184,12 @@ def test_hostile_code_is_bounded(tmp_path: Path, text: str) -> None:
     found = select_snippets(advisory("`read_archive`"), repo, PLUGIN)
     assert len(found) <= MAX_SNIPPETS
     assert all(s.text in text for s in found)
+
+
+def test_what_may_be_quoted_are_the_lines_that_are_shown_as_they_are() -> None:
+    """A secret's line can't be an edit's old text, so it parts what is in a row."""
+    text = "a = 1\nkey = [REDACTED]\n\nb = 2\n"
+    snippet = Snippet(id="S1", path="app.py", start_line=10, text=text, hidden=(11,))
+    assert [run.lines for run in snippet.quotable] == [("a = 1",), ("", "b = 2")]
+    assert {run.path for run in snippet.quotable} == {"app.py"}
+    assert not snippet.model_copy(update={"hidden": (10, 11, 12, 13)}).quotable

@@ -87,6 +87,9 @@ class Server:
     async def wait_condition(self, condition: Callable[[], bool]) -> None:
         assert condition(), "nobody would wake it"
 
+    def cancellation_reason(self) -> None:
+        """Nobody cancels it here."""
+
     def upsert_memo(self, _: object) -> None:
         """Nobody reads it here."""
 
@@ -129,7 +132,7 @@ class Server:
 def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standing:
     for name in (
         *("execute_activity", "sleep", "info", "continue_as_new", "time"),
-        *("wait_condition", "upsert_memo"),
+        *("wait_condition", "upsert_memo", "cancellation_reason"),
     ):
         monkeypatch.setattr(workflow, name, getattr(server, name))
     server.fix = FixWorkflow(fix)

@@ -1,0 +1,106 @@
+"""A plan in blocks as a grammar (GBNF): what an edit quotes are lines that the prompt shows, and no others.
+
+For a llama-server that we start (ADR-0045). A small model that writes a block copies nearly, but not
+exactly: another quote, a blank line left out, another path. Held to this it chooses where to begin among
+the lines of a file and when to end, so the old text is in the file, and there once.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fallback_audit.frozen import Frozen
+from fallback_tier.answers.block_form import DIVIDER, REPLACE, SEARCH, closes, opens
+
+
+class Quotable(Frozen):
+    """Lines of one file, in a row and without their ends, that an edit may quote as its old text."""
+
+    path: str
+    lines: tuple[str, ...]
+
+
+#: Each line is two rules, and of each possible beginning the server keeps a place: what is shown to a small
+#: model has some 400 lines.
+MAX_LINES: Final = 1_000
+
+
+def _literal(text: str) -> str:
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
+    return f'"{escaped}"'
+
+
+_RULES: Final = {
+    "bump": '("action: dependency_bump\\n" | "action: override\\n") '
+    '"package: " word "\\n" "version: " word "\\n" reasons block*',
+    "edit": '"action: source_edit\\n" reasons block+',
+    "refuse": '"action: refuse\\n" "reason: " text',
+    "reasons": '"rationale: " text "\\n" "citations: " word (", " word)* "\\n"',
+    "text": r"[!-~] [^\x00-\x1F\x7F]*",
+    "word": "[@A-Za-z0-9] [A-Za-z0-9._/-]*",
+    # Whole lines of code; one that begins as a marker or a fence does is none.
+    "new": f'{_literal(DIVIDER)} "\\n" (line "\\n")* {_literal(REPLACE)} "\\n```\\n"',
+    "line": r"([^<=>`\x00-\x08\x0A-\x1F\x7F] code* | [<=>`] ([^<=>`\x00-\x08\x0A-\x1F\x7F] code*)?)?",
+    "code": r"[^\x00-\x08\x0A-\x1F\x7F]",
+}
+
+
+def grammar_of_blocks(quotable: Sequence[Quotable]) -> str | None:
+    """From ``root``; None where nothing can be quoted, or too much."""
+    runs = [run for one in quotable for run in _runs(one)]
+    if sum(len(lines) for _, lines in runs) > MAX_LINES:
+        return None
+    shown: dict[str, str] = {}
+    for path, lines in runs:
+        shown[path] = "\n".join((shown.get(path, ""), *lines, ""))
+    rules, blocks = dict(_RULES), []
+    for number, (path, lines) in enumerate(runs):
+        if found := dict(_quoting(f"run{number}", lines, shown[path])):
+            rules |= found
+            head = _literal(f"path: {path}\n```\n{SEARCH}\n")
+            blocks.append(f"{head} run{number}")
+    if not blocks:
+        return None
+    rules["block"] = " | ".join(blocks)
+    listed = "".join(f"{name} ::= {rule}\n" for name, rule in sorted(rules.items()))
+    return f"root ::= edit | bump | refuse\n{listed}"
+
+
+def _runs(one: Quotable) -> Iterator[tuple[str, Sequence[str]]]:
+    """Lines in a row that a block can hold."""
+    run: list[str] = []
+    for line in (*one.lines, None):
+        if line is not None and not _is_no_code(line):
+            run.append(line)
+        elif run:
+            yield one.path, run
+            run = []
+
+
+def _is_no_code(line: str) -> bool:
+    return opens(line) or closes(line) or line.rstrip() == DIVIDER or "\r" in line
+
+
+def _quoting(name: str, lines: Sequence[str], shown: str) -> Iterator[tuple[str, str]]:
+    """Begin at any line from which the text is soon the only one of its kind; end at any line after."""
+    begins = []
+    for at in range(len(lines)):
+        if (end := _unique(lines, at, shown)) is not None:
+            first = _literal("".join(f"{line}\n" for line in lines[at:end]))
+            begins.append(f"{first} {name}-{end}")
+    if not begins:
+        return
+    yield name, " | ".join(begins)
+    for at, line in enumerate(lines):
+        yield f"{name}-{at}", f"new | {_literal(line + chr(10))} {name}-{at + 1}"
+    yield f"{name}-{len(lines)}", "new"
+
+
+def _unique(lines: Sequence[str], at: int, shown: str) -> int | None:
+    """The least end of lines from here whose text stands once in all that is shown of the file."""
+    for end in range(at + 1, len(lines) + 1):
+        text = "\n".join(lines[at:end])
+        if text.strip() and shown.find(text) == shown.rfind(text):
+            return end
+    return None

@@ -1,0 +1,118 @@
+"""What the grammar of a plan in blocks admits: edits that quote what is shown, each in one place."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fallback_tier.answers.block_grammar import MAX_LINES, Quotable, grammar_of_blocks
+from fallback_tier.answers.blocks import parse_blocks
+from fallback_tier.outcome import Refuse, SearchReplace, SourceEdit
+from tests.fixtures.written_blocks import write_blocks
+from tests.unit.messages_api.test_grammar import regex_of
+
+CODE = (
+    "def read(text):",
+    '    """It\'s read."""',
+    "    if text:",
+    "        return eval(text)",
+    "",
+    "}",
+    "    }",
+)
+#: Few kinds of lines, so that they repeat; and what looks like a marker.
+LINES = st.lists(
+    st.sampled_from([*CODE, "\tx = 1", "=======", "<<<<<<< SEARCH", "a\\b"]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@cache
+def admitted(lines: Sequence[str], path: str = "app.py") -> re.Pattern[str] | None:
+    grammar = grammar_of_blocks([Quotable(path=path, lines=tuple(lines))])
+    return None if grammar is None else re.compile(regex_of(grammar))
+
+
+def plan(old: str, new: str, path: str = "app.py") -> str:
+    edit = SearchReplace(path=path, old=old, new=new)
+    return write_blocks(
+        SourceEdit(edits=(edit,), rationale="It's safe.", citations=("S1", "GHSA-1"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        return eval(text)", "        return int(text)"),
+        ("    if text:\n        return eval(text)", "    return int(text)"),
+        ("def read(text):", "import json\n\n\ndef read(text):"),
+        ("    if text:\n", ""),
+        ("}\n    }", "<b>{}</b>"),
+    ],
+)
+def test_an_edit_of_lines_that_are_shown_is_admitted(old: str, new: str) -> None:
+    assert (pattern := admitted(CODE)) is not None
+    assert pattern.fullmatch(plan(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        pytest.param("        return eval( text )", "x", "app.py", id="nearly"),
+        pytest.param("    if text:\n}", "x", "app.py", id="a line left out"),
+        pytest.param("}", "x", "app.py", id="in two places"),
+        pytest.param("        return eval(text)", "x", "other.py", id="another file"),
+        pytest.param("", "x", "app.py", id="a new file"),
+        pytest.param("    if text:", "```", "app.py", id="a fence in the new text"),
+    ],
+)
+def test_no_other_edit_is(old: str, new: str, path: str) -> None:
+    assert (pattern := admitted(CODE)) is not None
+    assert not pattern.fullmatch(plan(old, new, path))
+
+
+def test_declining_and_a_bump_are_admitted_too() -> None:
+    assert (pattern := admitted(CODE)) is not None
+    assert pattern.fullmatch(write_blocks(Refuse(reason="lib/x.js is missing.")).removesuffix("\n"))
+    bump = "action: dependency_bump\npackage: @a/b\nversion: 1.2.3\nrationale: r\ncitations: S1\n"
+    assert pattern.fullmatch(bump)
+
+
+@given(LINES, st.data())
+@settings(max_examples=60)
+def test_all_that_is_admitted_is_a_plan_whose_old_text_stands_once(
+    lines: list[str], data: st.DataObject
+) -> None:
+    if (pattern := admitted(tuple(lines))) is None:
+        return
+    text = data.draw(st.from_regex(pattern, fullmatch=True))
+    made, problems = parse_blocks(text)
+    if made is None:  # an answer that contradicts itself, by two values of one key
+        assert all("twice" in problem for problem in problems), (text, problems)
+        return
+    for edit in getattr(made, "edits", ()):
+        shown, old = "\n".join(lines), edit.old.removesuffix("\n")
+        assert shown.find(old) == shown.rfind(old) >= 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(("",), id="nothing to quote"),
+        pytest.param(tuple(map(str, range(MAX_LINES + 1))), id="too much"),
+    ],
+)
+def test_where_nothing_can_be_held_to_there_is_no_grammar(lines: tuple[str, ...]) -> None:
+    assert admitted(lines) is None
+
+
+def test_what_stands_in_two_snippets_of_a_file_is_quoted_with_what_follows() -> None:
+    shown = [Quotable(path="a.py", lines=("x = 1", end)) for end in ("y = 1", "y = 2")]
+    grammar = grammar_of_blocks(shown)
+    assert grammar is not None
+    assert '"x = 1\\ny = 2\\n"' in grammar
+    assert '"x = 1\\n" run' not in grammar.partition("run0-0")[0]
