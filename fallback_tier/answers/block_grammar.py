@@ -24,6 +24,10 @@ class Quotable(Frozen):
 MAX_LINES: Final = 1_000
 
 
+#: Citations behind the first: a plan rests on a few things.
+_MORE_CITATIONS: Final = 4
+
+
 def _literal(text: str) -> str:
     escaped = (
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
@@ -36,7 +40,8 @@ _RULES: Final = {
     '"package: " word "\\n" "version: " word "\\n" reasons block*',
     "edit": '"action: source_edit\\n" reasons block+',
     "refuse": '"action: refuse\\n" "reason: " text',
-    "reasons": '"rationale: " text "\\n" "citations: " word (", " word)* "\\n"',
+    "reasons": '"rationale: " text "\\n" "citations: " citations "\\n"',
+    "citations": f'citation (", " citation){{0,{_MORE_CITATIONS}}}',
     "text": r"[!-~] [^\x00-\x1F\x7F]*",
     "word": "[@A-Za-z0-9] [A-Za-z0-9._/-]*",
     # Whole lines of code; one that begins as a marker or a fence does is none.
@@ -46,8 +51,13 @@ _RULES: Final = {
 }
 
 
-def grammar_of_blocks(quotable: Sequence[Quotable]) -> str | None:
-    """From ``root``; None where nothing can be quoted, or too much."""
+def grammar_of_blocks(
+    quotable: Sequence[Quotable], citable: Sequence[str], *, may_bump: bool
+) -> str | None:
+    """From ``root``; None where nothing can be quoted or cited, or too much.
+
+    ``citable``: what a plan may rest on. ``may_bump``: is there a dependency to raise?
+    """
     runs = [run for one in quotable for run in _runs(one)]
     if sum(len(lines) for _, lines in runs) > MAX_LINES:
         return None
@@ -60,11 +70,12 @@ def grammar_of_blocks(quotable: Sequence[Quotable]) -> str | None:
             rules |= found
             head = _literal(f"path: {path}\n```\n{SEARCH}\n")
             blocks.append(f"{head} run{number}")
-    if not blocks:
+    if not blocks or not citable:
         return None
+    rules["citation"] = " | ".join(map(_literal, citable))
     rules["block"] = " | ".join(blocks)
     listed = "".join(f"{name} ::= {rule}\n" for name, rule in sorted(rules.items()))
-    return f"root ::= edit | bump | refuse\n{listed}"
+    return f"root ::= edit | {'bump | ' * may_bump}refuse\n{listed}"
 
 
 def _runs(one: Quotable) -> Iterator[tuple[str, Sequence[str]]]:

@@ -45,7 +45,7 @@ def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid
         repo=task.repo,
         plugin=task.plugin,
         snippet_ids=frozenset(snippet.id for snippet in prompt.snippets),
-        example_ids=frozenset(f"E{number}" for number in range(1, len(prompt.examples) + 1)),
+        example_ids=prompt.example_citations,
     )
     if problems:
         return _rejected(draft, problems, task)

@@ -162,13 +162,17 @@ class _Texts:
         return None
 
     def _barred(self, path: str) -> str | None:
-        """Why no plan may touch this path, whatever is there."""
-        reason = forbidden_reason(path) or recipe_only_reason(path)
-        if reason is None and (
-            path in self.repo.manifests or self.plugin.editable_keys(path) is not None
-        ):
-            reason = "it is a dependency manifest (use dependency_bump or override)"
-        return reason or self.judging.reason(path)
+        return barred_reason(path, self.repo, self.plugin, self.judging)
+
+
+def barred_reason(
+    path: str, repo: RepoContext, plugin: EcosystemPlugin, judging: Judging
+) -> str | None:
+    """Why no plan's edit may touch this path, whatever is there."""
+    reason = forbidden_reason(path) or recipe_only_reason(path)
+    if reason is None and (path in repo.manifests or plugin.editable_keys(path) is not None):
+        reason = "it is a dependency manifest (use dependency_bump or override)"
+    return reason or judging.reason(path)
 
 
 def _texts(edit: SearchReplace) -> str | None:

@@ -29,6 +29,7 @@ from fallback_tier.budget.calls import CallCeiling
 from fallback_tier.budget.journal import Journal
 from fallback_tier.budget.meter import Meter, OverBudget
 from fallback_tier.errors import ModelError
+from fallback_tier.grounding.edit_checks import barred_reason
 from fallback_tier.grounding.support import Judgement
 from fallback_tier.llm.calling import Caller, CallRequest
 from fallback_tier.llm.judging import PlanJudge
@@ -44,6 +45,7 @@ from fallback_tier.llm.leaf_ends import (
 )
 from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Refuse
+from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.ports import LanguageModel, ModelRequest
 from fallback_tier.prompt.builder import Prompt, PromptBuilder
@@ -255,10 +257,20 @@ def _schema(task: AttemptTask) -> dict[str, Any] | None:
 
 def _grammar(attempt: ModelAttempt) -> str | None:
     """What a server may hold an answer in blocks to; a retry that declares writes one line more."""
-    form = attempt.task.repo.settings.answer_form
-    if form is not AnswerForm.BLOCKS or _may_declare(attempt.task):
+    task, prompt = attempt.task, attempt.prompt
+    repo, judging = task.repo, Judging.of(task.repo)
+    if repo.settings.answer_form is not AnswerForm.BLOCKS or _may_declare(task):
         return None
-    return grammar_of_blocks([run for one in attempt.prompt.snippets for run in one.quotable])
+    shown = [
+        one
+        for one in prompt.snippets
+        if barred_reason(one.path, repo, task.plugin, judging) is None
+    ]
+    citable = [one.id for one in prompt.snippets] + sorted(prompt.example_citations)
+    citable += [task.advisory.id, *task.advisory.aliases]
+    return grammar_of_blocks(
+        [run for one in shown for run in one.quotable], citable, may_bump=not task.is_own_code
+    )
 
 
 def _may_declare(task: AttemptTask) -> bool:

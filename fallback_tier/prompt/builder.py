@@ -56,6 +56,11 @@ class Prompt(Frozen):
     more: Conversation | None = None
 
     @property
+    def example_citations(self) -> frozenset[str]:
+        """As a plan cites its examples."""
+        return frozenset(f"E{number}" for number in range(1, len(self.examples) + 1))
+
+    @property
     def opening(self) -> Conversation:
         """The first generation. The turn is marked for the cache: whatever is asked again begins so."""
         first = Message(role="user", content=self.user, cache=True)

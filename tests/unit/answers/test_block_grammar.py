@@ -31,17 +31,25 @@ LINES = st.lists(
 )
 
 
+def made(quotable: Sequence[Quotable], *, may_bump: bool = True) -> str | None:
+    return grammar_of_blocks(quotable, ["S1", "GHSA-1"], may_bump=may_bump)
+
+
 @cache
 def admitted(lines: Sequence[str], path: str = "app.py") -> re.Pattern[str] | None:
-    grammar = grammar_of_blocks([Quotable(path=path, lines=tuple(lines))])
+    grammar = made([Quotable(path=path, lines=tuple(lines))])
     return None if grammar is None else re.compile(regex_of(grammar))
 
 
-def plan(old: str, new: str, path: str = "app.py") -> str:
+def plan(old: str, new: str, path: str = "app.py", cites: str = "GHSA-1") -> str:
     edit = SearchReplace(path=path, old=old, new=new)
-    return write_blocks(
-        SourceEdit(edits=(edit,), rationale="It's safe.", citations=("S1", "GHSA-1"))
-    )
+    return write_blocks(SourceEdit(edits=(edit,), rationale="It's safe.", citations=("S1", cites)))
+
+
+def test_only_what_is_known_is_cited() -> None:
+    assert (pattern := admitted(CODE)) is not None
+    assert pattern.fullmatch(plan("    if text:", "    if x:"))
+    assert not pattern.fullmatch(plan("    if text:", "    if x:", cites="S2"))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +88,9 @@ def test_declining_and_a_bump_are_admitted_too() -> None:
     assert pattern.fullmatch(write_blocks(Refuse(reason="lib/x.js is missing.")).removesuffix("\n"))
     bump = "action: dependency_bump\npackage: @a/b\nversion: 1.2.3\nrationale: r\ncitations: S1\n"
     assert pattern.fullmatch(bump)
+    own = made([Quotable(path="app.py", lines=CODE)], may_bump=False)
+    assert own is not None
+    assert not re.compile(regex_of(own)).fullmatch(bump)
 
 
 @given(LINES, st.data())
@@ -110,9 +121,13 @@ def test_where_nothing_can_be_held_to_there_is_no_grammar(lines: tuple[str, ...]
     assert admitted(lines) is None
 
 
+def test_a_plan_cites_something() -> None:
+    assert grammar_of_blocks([Quotable(path="a.py", lines=CODE)], [], may_bump=True) is None
+
+
 def test_what_stands_in_two_snippets_of_a_file_is_quoted_with_what_follows() -> None:
     shown = [Quotable(path="a.py", lines=("x = 1", end)) for end in ("y = 1", "y = 2")]
-    grammar = grammar_of_blocks(shown)
+    grammar = made(shown)
     assert grammar is not None
     assert '"x = 1\\ny = 2\\n"' in grammar
     assert '"x = 1\\n" run' not in grammar.partition("run0-0")[0]
