@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.sources.line_edits import Change, changes_between, split_lines
+from fallback_plugins.solved_examples.chunking.units import lines_of
+from fallback_plugins.solved_examples.sources.line_edits import Change, changes_between
 from fallback_tier.prompt.fence import PREFIX
 from tests.own_code.upstream import FileFix
 
@@ -56,9 +57,9 @@ class Shown(Frozen):
 
 def hunk_groups(file: FileFix) -> tuple[tuple[Change, ...], ...]:
     """The changed blocks of a file, those that git would show together in one tuple."""
-    before = split_lines(file.before.replace("\r\n", "\n"))
+    before = lines_of(file.before.replace("\r\n", "\n"))
     groups: list[list[Change]] = []
-    for change in changes_between(before, split_lines(file.after)):
+    for change in changes_between(before, lines_of(file.after)):
         if groups and change.i1 - groups[-1][-1].i2 <= _SAME_HUNK_LINES:
             groups[-1].append(change)
         else:
@@ -70,7 +71,7 @@ def site(files: Iterable[FileFix]) -> tuple[HunkLines, ...]:
     """What must be seen of a fix, one entry a hunk that has a line that says something."""
     found = []
     for file in files:
-        lines = [line.strip() for line in split_lines(file.before.replace("\r\n", "\n"))]
+        lines = [line.strip() for line in lines_of(file.before.replace("\r\n", "\n"))]
         for group in hunk_groups(file):
             removed = [line for one in group for line in lines[one.i1 : one.i2] if says(line)]
             wanted = removed or [line for one in group for line in _around(lines, one)]

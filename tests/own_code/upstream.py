@@ -11,8 +11,9 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from fallback_audit.frozen import Frozen
+from fallback_plugins.solved_examples.chunking.units import lines_of
 from fallback_plugins.solved_examples.sources.diff_edits import Hunk, LeftOut, LeftOutReason, hunks
-from fallback_plugins.solved_examples.sources.line_edits import edits_between, split_lines
+from fallback_plugins.solved_examples.sources.line_edits import edits_between
 from fallback_tier.errors import EditError
 from fallback_tier.grounding.edit_checks import MAX_EDIT_BYTES, MAX_EDITS, MAX_EDITS_BYTES
 from fallback_tier.outcome import SearchReplace
@@ -197,9 +198,9 @@ def _repository(checkout: Checkout) -> RepoContext:
 
 def patched(before: str, parts: Sequence[Hunk]) -> str | None:
     """The text with hunks made where they say, plain line ends; None where it is another text."""
-    lines = split_lines(_plain(before))
+    lines = lines_of(_plain(before))
     for part in sorted(parts, key=lambda part: part.line, reverse=True):
-        old, new = split_lines(_plain(part.edit.old)), split_lines(_plain(part.edit.new))
+        old, new = lines_of(_plain(part.edit.old)), lines_of(_plain(part.edit.new))
         start = max(0, part.line - 1)
         if lines[start : start + len(old)] != old:
             return None

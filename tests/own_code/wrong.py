@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import PurePosixPath
 
 from fallback_audit.frozen import Frozen
-from fallback_plugins.solved_examples.sources.line_edits import Change, split_lines
+from fallback_plugins.solved_examples.chunking.units import lines_of
+from fallback_plugins.solved_examples.sources.line_edits import Change
 from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
@@ -263,7 +264,7 @@ def _indent(lines: Sequence[str], at: int) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    return split_lines(text.replace("\r\n", "\n"))
+    return lines_of(text.replace("\r\n", "\n"))
 
 
 def _is_python(path: str) -> bool:
