@@ -24,6 +24,14 @@ def ending_in_order() -> Iterator[None]:
         sys.exit(128 + signal.SIGTERM)
 
 
+def is_late(error: BaseException | None) -> bool:
+    """Does it come of ``Late``? Whoever is interrupted while a class is made, or a module imported, may
+    raise an error of their own for it."""
+    while error is not None and not isinstance(error, Late):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def end_late(limit_s: float) -> None:
     """Raise ``Late`` in this thread when ``limit_s`` seconds are over."""
     signal.signal(signal.SIGALRM, _late)

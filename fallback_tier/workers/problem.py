@@ -35,7 +35,7 @@ def problem_of(error: FallbackError) -> Problem:
     return Problem(code=error.code, problem=error.problem, next_step=error.next_step)
 
 
-def defect(error: Exception) -> Problem:
+def defect(error: BaseException) -> Problem:
     """What nobody explained, said plainly."""
     first = str(error).partition("\n")[0][:_QUOTED]
     return Problem(

@@ -20,7 +20,7 @@ from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.ending import Late, end_late, ending_in_order
+from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem, defect, problem_of
 
@@ -49,13 +49,14 @@ def work(job: Job) -> None:
             write_holder(job.lock)
         run(job)
         leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
-    except Late:
-        failed(_took_too_long(job.place.fix_s))
-    except FallbackError as error:
-        failed(problem_of(error))
-    except Exception as error:
-        failed(defect(error))
-        raise  # its traceback goes to the worker's log
+    except (Late, Exception) as error:
+        if is_late(error):
+            failed(_took_too_long(job.place.fix_s))
+        elif isinstance(error, FallbackError):
+            failed(problem_of(error))
+        else:
+            failed(defect(error))
+            raise  # its traceback goes to the worker's log
 
 
 def run(job: Job) -> None:

@@ -22,7 +22,7 @@ from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
 from fallback_tier.service.worker.order import WorkOrder, took_too_long
 from fallback_tier.workers.checkouts import Checkouts
-from fallback_tier.workers.ending import Late, end_late, ending_in_order
+from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import defect, problem_of
 
@@ -55,13 +55,14 @@ def work(order: WorkOrder) -> None:
             assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
             message = json.dumps(document(fixed.result))
             queue.end(order.fix_id, fixed.result.outcome, message)
-        except Late:
-            queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
-        except FallbackError as error:
-            queue.fail(order.fix_id, problem_of(error))
-        except Exception as error:
-            queue.fail(order.fix_id, defect(error))
-            raise  # its traceback goes to the worker's log
+        except (Late, Exception) as error:
+            if is_late(error):
+                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
+            elif isinstance(error, FallbackError):
+                queue.fail(order.fix_id, problem_of(error))
+            else:
+                queue.fail(order.fix_id, defect(error))
+                raise  # its traceback goes to the worker's log
 
 
 def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
