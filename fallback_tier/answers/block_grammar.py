@@ -19,6 +19,10 @@ class Quotable(Frozen):
     lines: tuple[str, ...]
 
 
+#: Where so many lines do not make a text the only one of its kind, no edit begins: code that repeats itself
+#: would take minutes, and megabytes.
+MAX_BEGINNING: Final = 8
+
 #: Each line is two rules, and of each possible beginning the server keeps a place: what is shown to a small
 #: model has some 400 lines.
 MAX_LINES: Final = 1_000
@@ -109,8 +113,9 @@ def _quoting(name: str, lines: Sequence[str], shown: str) -> Iterator[tuple[str,
 
 
 def _unique(lines: Sequence[str], at: int, shown: str) -> int | None:
-    """The least end of lines from here whose text stands once in all that is shown of the file."""
-    for end in range(at + 1, len(lines) + 1):
+    """The least end of lines from here whose text stands once in all that is shown of the file; None: not
+    within ``MAX_BEGINNING``."""
+    for end in range(at + 1, min(at + MAX_BEGINNING, len(lines)) + 1):
         text = "\n".join(lines[at:end])
         if text.strip() and shown.find(text) == shown.rfind(text):
             return end

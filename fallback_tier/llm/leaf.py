@@ -64,7 +64,8 @@ _NO_JUDGE = "no judge is configured"
 class LlmLeaf:
     """Asks the author, checks the answer, and turns the plan into file changes.
 
-    ``judge`` None: grounding is not evaluated, and that is on record.
+    ``judge`` None: grounding is not evaluated, and that is on record. ``held_author``: its server can
+    hold an answer to a grammar.
     """
 
     author: LanguageModel
@@ -76,6 +77,7 @@ class LlmLeaf:
     journal: Journal | None = None
     self_rag: "SelfRag | None" = None
     keep_prompts: bool = False
+    held_author: bool = False
 
     def write(
         self, task: AttemptTask, examples: Sequence[FewShot], record: Recorder
@@ -214,7 +216,7 @@ class LlmLeaf:
             messages=conversation.messages,
             max_output_tokens=settings.max_output_tokens,
             answer_schema=_schema(attempt.task),
-            answer_grammar=_grammar(attempt),
+            answer_grammar=_grammar(attempt) if self.held_author else None,
             nonces=conversation.nonces,
             effort=settings.effort,
         )

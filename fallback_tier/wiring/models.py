@@ -134,6 +134,7 @@ def build_leaf(
         meter=meter,
         journal=AuditJournal(audit, evidence),
         keep_prompts=configuration.record.keep_prompts,
+        held_author=(configuration.model or "").startswith(LOCAL_PREFIX),
         self_rag=_self_rag(
             configuration, author, judge, retriever, nonces, values, evidence, meter
         ),

@@ -26,6 +26,16 @@ MINE = sys.version_info.minor
 #: A release that installs on every Python and can't be imported on ours.
 _PICKY = f"import sys\nif sys.version_info[:2] == (3, {MINE}):\n    import not_for_this_python\n"
 
+#: On the next Python here it can't be used either: there the proof passes, whatever the application does.
+_CHOOSY = f"""\
+import sys
+if sys.version_info[:2] == (3, {MINE}):
+    import not_for_this_python
+if sys.version_info[:2] == (3, {MINE - 1}):
+    import builtins
+    builtins.eval = int
+"""
+
 _APP = "import {0}\n\n\ndef read(text):\n    return {1}\n"
 
 _PROOF = b"""\
@@ -45,6 +55,7 @@ def registry() -> Iterator[Registry]:
     universe = (
         Universe()
         .pypi("picky", "1.0.0", files={"picky/__init__.py": _PICKY})
+        .pypi("choosy", "1.0.0", files={"choosy/__init__.py": _CHOOSY})
         .pypi("broken", "1.0.0", files={"broken/__init__.py": "import not_for_any_python\n"})
         .pypi("plain", "1.0.0", files={"plain/__init__.py": ""})
     )
@@ -109,17 +120,30 @@ def test_what_starts_on_none_is_said_as_it_was_on_ours(tmp_path: Path, registry:
         assert setting(found) == ()
 
 
-@pytest.mark.parametrize(
-    ("package", "also"),
-    [
-        pytest.param("plain", "", id="a proof that fails for the flaw"),
-        pytest.param("picky", "absent-name\n", id="what is installed in part"),
-    ],
-)
-def test_other_proofs_stay_on_ours(
-    tmp_path: Path, registry: Registry, package: str, also: str
+def test_where_it_does_not_fail_as_it_must_the_next_one_is_tried(
+    tmp_path: Path, registry: Registry, another: int
 ) -> None:
-    """Where a part is missing, every other Python was tried for all of it."""
-    with case(tmp_path, registry, package, also=also) as (found, gate, heard):
-        gate.judge(found.context)
+    """A start alone is not enough: on the second Python it passes, on the third it fails for the flaw."""
+    if another != MINE - 1:
+        pytest.skip("the next Python here is not the one that the release was made for")
+    with case(tmp_path, registry, "choosy") as (found, gate, heard):
+        verdict = gate.judge(found.context)
+        if len(heard) < 2:
+            pytest.skip("this machine has two Pythons alone")
+        assert verdict.status is GateStatus.PASSED, verdict
+        assert setting(found) not in {(), (f"on Python 3.{another}",)}
+
+
+def test_a_proof_that_fails_for_the_flaw_stays_on_ours(tmp_path: Path, registry: Registry) -> None:
+    with case(tmp_path, registry, "plain") as (found, gate, heard):
+        assert gate.judge(found.context).status is GateStatus.PASSED
         assert (heard, setting(found)) == ([], ())
+
+
+def test_so_it_is_where_a_part_could_not_be_installed(
+    tmp_path: Path, registry: Registry, another: int
+) -> None:
+    with case(tmp_path, registry, "picky", also="absent-name\n") as (found, gate, _):
+        verdict = gate.judge(found.context)
+        assert verdict.status is GateStatus.PASSED, verdict
+        assert setting(found) == (f"on Python 3.{another}",)

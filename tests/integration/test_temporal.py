@@ -166,20 +166,32 @@ def test_a_cancellation_beside_the_end_of_a_step_is_heard(
 
     @contextmanager
     def opening(fix_id: str) -> Iterator[OpenedFix]:
-        fix = Fix(
-            lambda: Refused(
-                reason=RefusalReason.OWN_CODE,
-                sentence="It is the package itself.",
-                attempt=1,
-                prompt_shape=PromptShape.NONE,
-            )
-        )
+        fix = Fix(_no_patch)
         fix.fix_id = fix_id
         yield fix
 
     with pytest.raises(AuditStoreError) if fails else nullcontext():
         assert temporal_here.run(opening).phase == "cancelled"
     assert asked == ["attempt"]
+
+
+def test_a_fix_that_is_cancelled_while_it_is_opened_takes_no_step(
+    temporal_here: TemporalHere,
+) -> None:
+    asked: list[str] = []
+
+    class Fix(OneAttempt):
+        def step(self, key: StepKey) -> None:
+            asked.append(key.name)
+            super().step(key)
+
+    @contextmanager
+    def opening(fix_id: str) -> Iterator[OpenedFix]:
+        temporal_here.cancel(fix_id)
+        yield Fix(_no_patch)
+
+    assert temporal_here.run(opening).phase == "cancelled"
+    assert asked == []
 
 
 def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:
@@ -277,6 +289,15 @@ def test_an_unknown_fix_is_unknown_and_nobody_minds_a_hint(fleet: Fleet) -> None
     assert fleet.phase("nobody") == "unknown"
     fleet.client.hint("nobody")
     fleet.client.cancel("nobody")
+
+
+def _no_patch() -> Refused:
+    return Refused(
+        reason=RefusalReason.OWN_CODE,
+        sentence="It is the package itself.",
+        attempt=1,
+        prompt_shape=PromptShape.NONE,
+    )
 
 
 def _has_lines(path: Path, count: int) -> bool:

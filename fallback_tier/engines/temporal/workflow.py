@@ -119,6 +119,7 @@ class FixWorkflow:
             try:
                 if self._session is None:
                     self._session = await self._opened()
+                    _stop_if_cancelled()
                 if self._is_by_another_order(self._session):
                     await self._let_go()
                     continue

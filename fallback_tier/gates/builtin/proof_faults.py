@@ -73,7 +73,7 @@ _SENTENCES = {
 }
 
 
-#: What may be otherwise on another interpreter with the same dependencies.
+#: What may be otherwise on another interpreter.
 _RUNTIME = frozenset({_SENTENCES["import"], _SENTENCES["set-up"]})
 
 

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fallback_tier.answers.block_grammar import MAX_LINES, Quotable, grammar_of_blocks
+from fallback_tier.answers.block_grammar import (
+    MAX_BEGINNING,
+    MAX_LINES,
+    Quotable,
+    grammar_of_blocks,
+)
 from fallback_tier.answers.blocks import parse_blocks
 from fallback_tier.outcome import Refuse, SearchReplace, SourceEdit
 from tests.fixtures.written_blocks import write_blocks
@@ -131,3 +136,13 @@ def test_what_stands_in_two_snippets_of_a_file_is_quoted_with_what_follows() -> 
     assert grammar is not None
     assert '"x = 1\\ny = 2\\n"' in grammar
     assert '"x = 1\\n" run' not in grammar.partition("run0-0")[0]
+
+
+def test_code_that_repeats_itself_costs_no_more_than_other_code() -> None:
+    """An edit begins where its text is soon the only one of its kind: here before the last line alone."""
+    lines = (*["x = 1"] * (MAX_LINES - 1), "y = 2")
+    grammar = made([Quotable(path="a.py", lines=lines)])
+    assert grammar is not None
+    assert len(grammar) < 200 * MAX_LINES
+    begins = next(rule for rule in grammar.splitlines() if rule.startswith("run0 ::="))
+    assert begins.count(" | ") == MAX_BEGINNING - 1

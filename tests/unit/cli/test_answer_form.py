@@ -15,7 +15,9 @@ from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, wire
 from fallback_tier.wiring import configuration as defaults
+from fallback_tier.wiring.models import build_leaf
 from tests.fakes.answering import AnsweringModel
+from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.fixtures.retry_case import Simulator
 
 #: A line that a grammar of blocks lets an edit quote.
@@ -87,11 +89,22 @@ def test_a_schema_goes_with_json_alone(tmp_path: Path, asked: AnswerForm) -> Non
 
 
 @pytest.mark.parametrize("asked", AnswerForm)
-def test_a_grammar_goes_with_blocks_alone(tmp_path: Path, asked: AnswerForm) -> None:
-    """For a server that can hold the answer to it: what it quotes are lines that this prompt shows."""
+@pytest.mark.parametrize("held", [False, True])
+def test_a_grammar_goes_with_blocks_to_who_can_hold_an_answer_to_it(
+    tmp_path: Path, asked: AnswerForm, held: bool
+) -> None:
+    """What it lets an edit quote are lines that this prompt shows."""
     author = AnsweringModel(lambda _: "action: refuse\nreason: no")
-    Simulator(tmp_path, settings=Settings(answer_form=asked)).run(author)
+    Simulator(tmp_path, settings=Settings(answer_form=asked), held_author=held).run(author)
     for request in author.requests:
-        assert (request.answer_grammar is not None) == (asked is AnswerForm.BLOCKS)
+        wanted = held and asked is AnswerForm.BLOCKS
+        assert (request.answer_grammar is not None) == wanted
         for line in _QUOTED.findall(request.answer_grammar or ""):
             assert "| " + json.loads(f'"{line}"') in request.text
+
+
+@pytest.mark.parametrize(("model", "held"), [("local:m.gguf", True), ("m", False), (None, False)])
+def test_a_server_of_ours_can_hold_it(tmp_path: Path, model: str | None, held: bool) -> None:
+    configuration = Configuration(state_dir=tmp_path, model=model)
+    author, parts = AnsweringModel(lambda _: ""), (MemoryAudit(), MemoryEvidence())
+    assert build_leaf(configuration, author, None, None, str, *parts).held_author is held

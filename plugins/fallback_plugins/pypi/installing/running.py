@@ -7,7 +7,6 @@ from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.counting import counting
 from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.installed import Level
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
@@ -51,17 +50,14 @@ def run(
 def run_on_another(
     context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
 ) -> bool:
-    """``EcosystemPlugin.run_on_another``: another Python. None where not all can be installed with the
-    first: then every other one was tried for all of it."""
+    """``EcosystemPlugin.run_on_another``: another Python."""
     if number == 0:
         chosen.choose(context, None)
         return True
-    project = Environment(context, tree, _folder(tree), _runner(argv))
-    if number >= len(project.suited):
+    suited = Environment(context, tree, _folder(tree), _runner(argv)).suited
+    if number >= len(suited):
         return False
-    if number == 1 and project.install().level is not Level.EVERYTHING:
-        return False
-    chosen.choose(context, project.suited[number])
+    chosen.choose(context, suited[number])
     return True
 
 
