@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,9 +190,8 @@ def test_a_killed_run_leaves_no_half(store: InstalledStore, place: Path, make: M
     assert names(place) == {"kind-a", "kind-b"}
 
 
-def bounded(store: InstalledStore, monkeypatch: pytest.MonkeyPatch, **bounds: int) -> None:
-    for name, bound in bounds.items():
-        monkeypatch.setattr(store._entries, name, bound)
+def bounded(store: InstalledStore, monkeypatch: pytest.MonkeyPatch, **bounds: Any) -> None:
+    monkeypatch.setattr(store, "_entries", replace(store._entries, **bounds))
 
 
 def aged(place: Path, key: str, age: int) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_those_who_come_at_once_make_one(
 def test_the_last_used_are_kept_and_one_in_use_is_never_removed(
     repo: RepoContext, store: Bases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store._entries, "most", 2)
+    monkeypatch.setattr(store, "_entries", replace(store._entries, most=2))
     first, second, third, fourth = commits(repo, 4)
     in_use = store.open(first)
     for age, made in ((300, second), (200, third)):
