@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from fallback_tier.errors import ToolFailedError
 
 #: What was installed is told beside what was installed.
 RECORD = "fallback-tier-installed.json"
@@ -94,5 +94,18 @@ class Installed:
 
     @classmethod
     def kept(cls, environment: Path) -> "Installed":
-        """What was kept there."""
-        return TypeAdapter(cls).validate_json((environment / RECORD).read_bytes())
+        """What was kept there. A name may hold what no text in UTF-8 does: half of a surrogate pair.
+
+        Raises OSError; ToolFailedError where it can't be read.
+        """
+        path = environment / RECORD
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            declined = tuple((what, why) for what, why in found["declined"])
+            how, step = tuple(found.get("how", ())), found.get("step", "")
+            return cls(Level(found["level"]), declined, how, step)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ToolFailedError(
+                f"{path} does not tell what was installed ({type(error).__name__}).",
+                next_step="Remove the entry's folder: what it held is installed again.",
+            ) from error

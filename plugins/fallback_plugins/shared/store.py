@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_plugins.shared.installed import Installed
+from fallback_tier.errors import ToolFailedError
 from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.files.folders import boot_id
 from fallback_tier.gate_ports import GateContext
@@ -123,7 +124,7 @@ def described(entry: Entry) -> tuple[str, str]:
     kind = entry.key.partition("-")[0]
     try:
         return kind, Installed.kept(entry.place / _CONTENT).level
-    except (OSError, ValueError):
+    except (OSError, ToolFailedError):
         return kind, "nothing that can be read"
 
 

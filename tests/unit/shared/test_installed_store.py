@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.shared.installed import Installed, Level
-from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.installed import RECORD, Installed, Level
+from fallback_plugins.shared.store import InstalledStore, described, entries_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.files import entries, folders
 from tests.waiting import next_line
@@ -72,6 +72,40 @@ def test_an_entry_is_made_once_with_what_could_not_be_had(
     assert (make.times, told, names(place)) == (1, [], {"kind-a"})
     assert store.entry("kind-b", make) != entry
     assert make.times == 2
+
+
+def test_a_name_that_is_no_text_is_kept_as_it_is(store: InstalledStore) -> None:
+    """JSON can write half of a surrogate pair, and a package.json may: as a name that is left out."""
+    found = Installed(
+        Level.IN_PART, (("other devDependencies", "left out: \ud83d"),), step="npm ci"
+    )
+    entry = store.entry("kind-a", lambda _: found)
+    assert Installed.kept(entry) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"declined": [1], "level": "everything"}',
+        b'{"declined": [], "level": "no such"}',
+        b'{"declined": [], "level": "in part", "how": 1}',
+    ],
+    ids=["empty", "bytes", "list", "bare", "deep", "number", "level", "how"],
+)
+def test_a_record_that_can_not_be_read_is_told_with_its_file(
+    store: InstalledStore, place: Path, make: Making, text: bytes
+) -> None:
+    entry = store.entry("kind-a", make)
+    (entry / RECORD).write_bytes(text)
+    with pytest.raises(ToolFailedError, match=f"{RECORD} does not tell what was installed"):
+        Installed.kept(entry)
+    (found,) = entries_of(place).all()
+    assert described(found) == ("kind", "nothing that can be read")
 
 
 def test_what_was_not_made_is_not_found(store: InstalledStore, place: Path) -> None:
