@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -222,6 +222,14 @@ def test_search_says_what_was_found_and_what_was_dropped(store: Path) -> None:
     assert run(*strict, "0", "--json").json["returned"] == found["returned"]
     for value in ("1.1", "nan", "much"):
         assert run(*strict, value).code == exit_codes.BAD_INPUT
+
+
+def test_lines_before_a_record_that_can_not_be_read_are_printed(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE examples SET added_at = 'never' WHERE example_id = 'e2'")
+    done = run("examples", "list", "--store", store)
+    assert done.code != exit_codes.OK
+    assert done.out.startswith("e1 ")
 
 
 @pytest.mark.parametrize("verb", ["list", "manifest", "validate", "index"])

@@ -19,7 +19,9 @@ from fallback_plugins.solved_examples.store.ingestion import IngestCounts
 from fallback_plugins.solved_examples.store.listing import Listed, Selection, listing
 from fallback_plugins.solved_examples.store.schema import State
 from fallback_plugins.solved_examples.store.withdrawal import Withdrawal
+from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import OTHER_KEY, PROVIDER_KEY
+from fallback_tier.cli.output import print_json
 from fallback_tier.cli.results import print_plain, print_shown
 from fallback_tier.errors import ConfigurationError, InputError
 from fallback_tier.retrieval import SolvedExample
@@ -72,9 +74,12 @@ def list_examples(arguments: argparse.Namespace) -> int:
         cwe=arguments.cwe,
         state=None if arguments.state == "all" else State(arguments.state),
     )
-    found = list(listing(open_store(arguments), selection))
-    document = {"examples": [listed.model_dump(mode="json") for listed in found]}
-    return print_plain(arguments, document, map(_list_line, found))
+    found = listing(open_store(arguments), selection)
+    if arguments.json:
+        print_json({"examples": [listed.model_dump(mode="json") for listed in found]})
+    else:  # as they are read: a memory has many, and a record that can't be read may be the last one
+        sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in found)
+    return exit_codes.OK
 
 
 def show(arguments: argparse.Namespace) -> int:
