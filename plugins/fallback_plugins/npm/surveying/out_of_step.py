@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import Declared, entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
@@ -67,7 +68,12 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
 
 
 def locked_unanswered(client: Client, files: Files) -> list[Unanswered]:
-    """The same of a lock as it is; of npm's only the part that tells is read. Raises RecipeError."""
+    """The same of a lock as it is; of npm's only the part that tells is read. Raises RecipeError.
+
+    The others read their whole lock, and before any manifest: of two broken files it is the one named.
+    """
+    if not isinstance(client, NpmClient):
+        return list(unanswered(client, files, client.tree(files)))
     places = (place for path, text in files.manifests.items() for place in _declared(path, text))
     names = frozenset(_package(place.key, place.spec) for place in places)
     return list(unanswered(client, files, client.tree(files, names)))

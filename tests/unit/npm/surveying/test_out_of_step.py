@@ -10,6 +10,9 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.surveying.out_of_step import locked_unanswered
 from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.advisory import AdvisorySet, bundle
 from fallback_tier.errors import RecipeError
@@ -204,6 +207,13 @@ def test_other_clients_locks(tmp_path: Path, name: str, text: str, command: str)
     sentence = told(tmp_path, files).sentence
     assert f"sub/{name} is out of step with sub/package.json" in sentence
     assert f"`{command}` in sub" in sentence
+
+
+@pytest.mark.parametrize("name", ["yarn.lock", "pnpm-lock.yaml"])
+def test_of_a_broken_lock_and_a_broken_manifest_the_lock_is_named(name: str) -> None:
+    files = Files(".", {"package.json": "{"}, name, "{: [")
+    with pytest.raises(RecipeError, match=name):
+        locked_unanswered(client_for(name, FakeClients()), files)
 
 
 def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
