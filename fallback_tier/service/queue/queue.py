@@ -146,7 +146,7 @@ class OrderQueue:
         return self._changed(
             "state = ?, ended_at = ?, outcome = ?, ended = ?, problem = ?, cancelling = 0"
             " WHERE fix_id = ? AND state = ?",
-            *(state, self._now(), *came, fix_id, OrderState.RUNNING),
+            *(state, self._now, *came, fix_id, OrderState.RUNNING),
         )
 
     def cancel(self, fix_id: str, by: str) -> Order:
@@ -178,7 +178,7 @@ class OrderQueue:
         """The worker of this one has gone. True: it was to be cancelled, and is now."""
         return self._changed(
             "state = ?, ended_at = ?, cancelling = 0 WHERE fix_id = ? AND state = ? AND cancelling",
-            *(OrderState.CANCELLED, self._now(), fix_id, OrderState.RUNNING),
+            *(OrderState.CANCELLED, self._now, fix_id, OrderState.RUNNING),
         )
 
     def queue_again(self, fix_id: str, by: str | None) -> Order:
@@ -220,10 +220,12 @@ class OrderQueue:
             *(OrderState.QUEUED, fix_id, OrderState.RUNNING),
         )
 
-    def _changed(self, change: str, *values: str | None) -> bool:
-        """In one transaction. False: there is no such fix, or it does not stand where it had to."""
+    def _changed(self, change: str, *values: str | Callable[[], str] | None) -> bool:
+        """In one transaction; it asks for a value that is a function, so a time is when the change was
+        made. False: there is no such fix, or it does not stand where it had to."""
         with self.database.writing() as db:
-            return db.execute(f"UPDATE orders SET {change}", values).rowcount == 1  # noqa: S608 (ours)
+            given = [value() if callable(value) else value for value in values]
+            return db.execute(f"UPDATE orders SET {change}", given).rowcount == 1  # noqa: S608 (ours)
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds")

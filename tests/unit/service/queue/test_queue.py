@@ -1,7 +1,10 @@
 """The queue: durable, bounded; each change names the state it comes from; tokens know a repetition."""
 
 import json
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,34 @@ def test_an_end_is_kept_whole(queue: OrderQueue) -> None:
     assert not queue.fail("fix-1", PROBLEM)
     assert not queue.cancelled_if_wanted("fix-1")
     assert queue.get("fix-1") == order
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        lambda queue: queue.end("fix-1", "verified", "{}"),
+        lambda queue: queue.fail("fix-1", PROBLEM),
+        lambda queue: queue.cancelled_if_wanted("fix-1"),
+    ],
+    ids=["ended", "failed", "cancelled"],
+)
+def test_it_ended_when_that_was_written_not_when_its_turn_was_awaited(
+    queue: OrderQueue, database: Database, clock: Clock, over: Callable[[OrderQueue], bool]
+) -> None:
+    queue.submit(asked("fix-1"))
+    queue.take_next()
+    queue.cancel("fix-1", "key:ci")
+
+    def late() -> float:
+        with (
+            closing(sqlite3.connect(database.path, timeout=0)) as other,
+            pytest.raises(sqlite3.OperationalError, match="locked"),
+        ):
+            other.execute("BEGIN IMMEDIATE")
+        return clock()
+
+    assert over(replace(queue, clock=late))
+    assert queue.get("fix-1").ended_at is not None
 
 
 def test_one_that_waits_is_cancelled_at_once(queue: OrderQueue) -> None:
