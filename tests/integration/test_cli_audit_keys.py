@@ -202,6 +202,8 @@ def test_an_old_checkpoint_is_the_beginning(
         (["3", "--from", "x"], "Name the event to prove, or --from"),
         (["3", "--check", "x"], "--check takes neither"),
         (["--check", "missing"], "--check missing: No such file"),
+        (["--check", "./missing"], "--check ./missing: No such file"),
+        (["--from", "./missing"], "--from ./missing: No such file"),
         (
             ["--check", "missing", "--trust", "x"],
             "--trust x: A key of the audit trail can't be used",

@@ -83,7 +83,7 @@ def _check(arguments: argparse.Namespace) -> int:
             next_step="Give the proof alone; --from names the old checkpoint of a consistency proof.",
         )
     keys = _trusted(arguments)
-    data = read_file("--check", Path(arguments.check))
+    data = read_file("--check", arguments.check)
     with _named("--check", arguments.check):
         proof, signed = _checked(arguments, data, keys)
     document = {"ok": True, **_statement(proof, signed)}
@@ -133,7 +133,7 @@ def _trusted(arguments: argparse.Namespace) -> tuple[Verifier, ...]:
 def _old(arguments: argparse.Namespace, keys: Collection[Verifier]) -> Checkpoint | None:
     if arguments.old is None:
         return None
-    note = read_file("--from", Path(arguments.old))
+    note = read_file("--from", arguments.old)
     with _named("--from", arguments.old):
         return open_checkpoint(note, keys).checkpoint
 

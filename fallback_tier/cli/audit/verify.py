@@ -204,12 +204,12 @@ def _is_export(path: Path) -> bool:
         raise _unreadable(str(path), error, "Name a store's file, or an export.") from error
 
 
-def read_file(option: str, path: Path) -> bytes:
-    """What an option names. Raises InputError, or what a disk failed with."""
+def read_file(option: str, name: str | Path) -> bytes:
+    """What an option names, called as it was typed. Raises InputError, or what a disk failed with."""
     try:
-        return path.read_bytes()
+        return Path(name).read_bytes()
     except OSError as error:
-        raise _unreadable(f"{option} {path}", error, "Check the path.") from error
+        raise _unreadable(f"{option} {name}", error, "Check the path.") from error
 
 
 def _unreadable(what: str, error: OSError, next_step: str) -> FallbackError:
