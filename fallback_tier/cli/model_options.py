@@ -65,8 +65,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--answer-form",
         choices=ANSWER_FORMS,
         help="how the model writes its plan: one JSON object, or plain text with search/replace blocks, "
-        "for "
-        "models that do not write JSON well (default: json; local:FILE is held to either by a grammar)",
+        "for models that do not write JSON well (default: json; with local:FILE blocks; its server holds "
+        "it to either by a grammar)",
     )
     model.add_argument(
         "--recall-attempts",

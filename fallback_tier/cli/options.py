@@ -119,8 +119,10 @@ def _output_tokens(arguments: argparse.Namespace) -> int:
 
 
 def _answer_form(arguments: argparse.Namespace) -> AnswerForm:
-    form: str | None = getattr(arguments, "answer_form", None)
-    return AnswerForm(form) if form else answer_form_for(getattr(arguments, "model", None))
+    if form := getattr(arguments, "answer_form", None):
+        return AnswerForm(form)
+    strategy = Strategy(getattr(arguments, "strategy", None) or Strategy.STANDARD)
+    return answer_form_for(getattr(arguments, "model", None), strategy)
 
 
 def _is_local(arguments: argparse.Namespace) -> bool:

@@ -14,7 +14,6 @@ from fallback_tier.errors import ConfigurationError
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, wire
-from fallback_tier.wiring import configuration as defaults
 from fallback_tier.wiring.models import build_leaf
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
@@ -33,23 +32,24 @@ def form(*options: str) -> AnswerForm:
 
 
 def test_json_where_nobody_says() -> None:
-    """No measurement speaks for another form yet: who changes a default publishes its figures."""
+    """No measurement speaks for another form: who changes a default publishes its figures."""
     assert tuple(AnswerForm) == ANSWER_FORMS
-    assert form() is form("--model", "claude") is form("--model", "local:m.gguf") is AnswerForm.JSON
+    assert form() is form("--model", "claude") is AnswerForm.JSON
     assert Settings().answer_form is AnswerForm.JSON
+
+
+def test_blocks_for_a_model_on_this_machine() -> None:
+    """ADR-0045 has the figures. Self-RAG asks for edits one by one, in JSON."""
+    local = ("--model", "local:m.gguf")
+    assert form(*local) is AnswerForm.BLOCKS
+    assert form(*local, "--answer-form", "json") is AnswerForm.JSON
+    assert form(*local, "--strategy", "self-rag") is AnswerForm.JSON
 
 
 @pytest.mark.parametrize("model", [(), ("--model", "claude"), ("--model", "local:m.gguf")])
 @pytest.mark.parametrize("name", ANSWER_FORMS)
 def test_as_it_is_said(model: tuple[str, ...], name: str) -> None:
     assert form(*model, "--answer-form", name) is AnswerForm(name)
-
-
-def test_a_model_on_this_machine_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "LOCAL_ANSWER_FORM", AnswerForm.BLOCKS)
-    assert form("--model", "local:m.gguf") is AnswerForm.BLOCKS
-    assert form("--model", "claude") is form() is AnswerForm.JSON
-    assert form("--model", "local:m.gguf", "--answer-form", "json") is AnswerForm.JSON
 
 
 def test_another_form_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
