@@ -44,7 +44,9 @@ def test_who_types_a_reason_is_told_that_somebody_was_quicker(
 ) -> None:
     browser.open(f"{server.address}/portal/fixes/fix-002/triage")
     browser.press("a")
+    browser.until("return document.activeElement.id === 'because'")
     browser.write("half a rea")
+    assert browser.run("return document.activeElement.value") == "half a rea"
     body = {"verdict": "reject", "because": "quicker"}
     assert server.post("/v1/reviews/fix-002/decisions", body).status_code == 201
     browser.until("return document.querySelector('.meanwhile .notice')")
