@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import Capability
 from fallback_tier.answers.block_form import DIVIDER, REPLACE, SEARCH, closes, opens
 
 
@@ -28,6 +29,9 @@ MAX_BEGINNING: Final = 8
 MAX_LINES: Final = 1_000
 
 
+_CAPABILITY: Final = " | ".join(f'"{one}"' for one in Capability)
+_DECLARED: Final = f'"capabilities: " ({_CAPABILITY}) (", " ({_CAPABILITY})){{0,3}} "\\n"'
+
 #: Citations behind the first: a plan rests on a few things.
 _MORE_CITATIONS: Final = 4
 
@@ -44,7 +48,7 @@ _RULES: Final = {
     '"package: " word "\\n" "version: " word "\\n" reasons block*',
     "edit": '"action: source_edit\\n" reasons block+',
     "refuse": '"action: refuse\\n" "reason: " text',
-    "reasons": '"rationale: " text "\\n" "citations: " citations "\\n"',
+    "reasons": '"rationale: " text "\\n" "citations: " citations "\\n" declared',
     "citations": f'citation (", " citation){{0,{_MORE_CITATIONS}}}',
     "text": r"[!-~] [^\x00-\x1F\x7F]*",
     "word": "[@A-Za-z0-9] [A-Za-z0-9._/-]*",
@@ -56,11 +60,16 @@ _RULES: Final = {
 
 
 def grammar_of_blocks(
-    quotable: Sequence[Quotable], citable: Sequence[str], *, may_bump: bool
+    quotable: Sequence[Quotable],
+    citable: Sequence[str],
+    *,
+    may_bump: bool,
+    may_declare: bool = False,
 ) -> str | None:
     """From ``root``; None where nothing can be quoted or cited, or too much.
 
     ``citable``: what a plan may rest on. ``may_bump``: is there a dependency to raise?
+    ``may_declare``: was an earlier attempt told to say what its edits reach for?
     """
     runs = [run for one in quotable for run in _runs(one)]
     if sum(len(lines) for _, lines in runs) > MAX_LINES:
@@ -76,6 +85,7 @@ def grammar_of_blocks(
             blocks.append(f"{head} run{number}")
     if not blocks or not citable:
         return None
+    rules["declared"] = f"({_DECLARED})?" if may_declare else '""'
     rules["citation"] = " | ".join(map(_literal, citable))
     rules["block"] = " | ".join(blocks)
     listed = "".join(f"{name} ::= {rule}\n" for name, rule in sorted(rules.items()))

@@ -258,10 +258,10 @@ def _schema(task: AttemptTask) -> dict[str, Any] | None:
 
 
 def _grammar(attempt: ModelAttempt) -> str | None:
-    """What a server may hold an answer in blocks to; a retry that declares writes one line more."""
+    """What a server may hold an answer in blocks to."""
     task, prompt = attempt.task, attempt.prompt
     repo, judging = task.repo, Judging.of(task.repo)
-    if repo.settings.answer_form is not AnswerForm.BLOCKS or _may_declare(task):
+    if repo.settings.answer_form is not AnswerForm.BLOCKS:
         return None
     shown = [
         one
@@ -271,7 +271,10 @@ def _grammar(attempt: ModelAttempt) -> str | None:
     citable = [one.id for one in prompt.snippets] + sorted(prompt.example_citations)
     citable += [task.advisory.id, *task.advisory.aliases]
     return grammar_of_blocks(
-        [run for one in shown for run in one.quotable], citable, may_bump=not task.is_own_code
+        [run for one in shown for run in one.quotable],
+        citable,
+        may_bump=not task.is_own_code,
+        may_declare=_may_declare(task),
     )
 
 

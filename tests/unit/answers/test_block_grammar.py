@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fallback_audit.vocabulary import Capability
 from fallback_tier.answers.block_grammar import (
     MAX_BEGINNING,
     MAX_LINES,
@@ -36,8 +37,8 @@ LINES = st.lists(
 )
 
 
-def made(quotable: Sequence[Quotable], *, may_bump: bool = True) -> str | None:
-    return grammar_of_blocks(quotable, ["S1", "GHSA-1"], may_bump=may_bump)
+def made(quotable: Sequence[Quotable], **may: bool) -> str | None:
+    return grammar_of_blocks(quotable, ["S1", "GHSA-1"], **{"may_bump": True, **may})
 
 
 @cache
@@ -124,6 +125,16 @@ def test_all_that_is_admitted_is_a_plan_whose_old_text_stands_once(
 )
 def test_where_nothing_can_be_held_to_there_is_no_grammar(lines: tuple[str, ...]) -> None:
     assert admitted(lines) is None
+
+
+def test_capabilities_are_declared_where_that_is_asked_for() -> None:
+    edit = SearchReplace(path="app.py", old="    if text:", new="    if x:")
+    asked = (Capability.PROCESS, Capability.UNKNOWN)
+    plan = SourceEdit(edits=(edit,), rationale="r", citations=("S1",), capabilities=asked)
+    for may_declare in (False, True):
+        grammar = made([Quotable(path="app.py", lines=CODE)], may_declare=may_declare)
+        assert grammar is not None
+        assert bool(re.fullmatch(regex_of(grammar), write_blocks(plan))) is may_declare
 
 
 def test_a_plan_cites_something() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.vocabulary import FailureKind
+from fallback_audit.vocabulary import Capability, FailureKind
 from fallback_tier.llm.leaf import _grammar
 from fallback_tier.prompt.context import Snippet
 from fallback_tier.repo import AnswerForm, Settings
@@ -66,8 +66,9 @@ def test_a_dependency_is_raised_where_there_is_one(attempt: Any) -> None:
     assert rules(attempt)["root"] == "edit | refuse"
 
 
-def test_who_must_declare_is_held_to_nothing(attempt: Any) -> None:
-    """The grammar has no line for it."""
+def test_who_must_declare_can(attempt: Any) -> None:
+    """No other answer has the line: a small model filled it in at once (ADR-0045)."""
+    assert rules(attempt)["declared"] == '""'
     kind = FailureKind.UNDECLARED_CAPABILITY
     attempt.task.prior_attempts = (SimpleNamespace(failure_kind=kind),)
-    assert _grammar(attempt) is None
+    assert all(f'"{one}"' in rules(attempt)["declared"] for one in Capability)
