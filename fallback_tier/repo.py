@@ -53,7 +53,7 @@ class Settings(Frozen):
     #: Code in a prompt: what calls a dependency.
     snippet_budget_bytes: int = 12_000
     #: … and the package's own, where that is at fault (docs/evaluation/own-code/code-budget.md).
-    own_code_budget_bytes: int = 96_000
+    own_code_budget_bytes: int = 192_000
     strategy: Strategy = Strategy.STANDARD
     #: How a plan is asked for and read; a self-RAG search knows JSON alone.
     answer_form: AnswerForm = AnswerForm.JSON

@@ -47,7 +47,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="KB",
         help="how much of a package's own code a prompt shows if that code is at fault: what fits the "
-        "model's window (default: 96, some 25,000 tokens; with local:FILE 12)",
+        "model's window (default: 192, some 42,000 tokens; with local:FILE 12)",
     )
     model.add_argument(
         "--max-output-tokens",

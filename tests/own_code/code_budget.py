@@ -105,7 +105,7 @@ HEAD = """\
 
 Made by `python -m tests.own_code.code_budget`: the first prompt of each case of `make eval-own`, as
 `fix` makes it, with more and more room for code (`--code-room`). Counted are the lines that upstream's
-fix removes, or stands between. No model is asked. The default is 96 KB; for a model on the same
+fix removes, or stands between. No model is asked. The default is 192 KB; for a model on the same
 machine, whose window is small, it is 12 KB.
 
 """

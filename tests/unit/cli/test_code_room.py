@@ -18,8 +18,8 @@ def parsed(*options: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("options", "space"),
     [
-        ((), 96_000),
-        (("--model", "claude"), 96_000),
+        ((), 192_000),
+        (("--model", "claude"), 192_000),
         (("--model", "local:small.gguf"), 12_000),
         (("--model", "local:small.gguf", "--code-room", "24"), 24_000),
         (("--code-room", "1000"), 1_000_000),
