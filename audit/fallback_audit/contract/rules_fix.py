@@ -80,7 +80,7 @@ def gates_judge_proposals(trail: Trail) -> Iterator[Finding]:
                 yield seq, f"gate {verdict.gate!r}: {verdict.status} and its failure kind disagree"
             if verdict.gate in judged:
                 yield seq, f"gate {verdict.gate!r} judged twice"
-            if verdict.flaky and verdict.status in {GateStatus.SKIPPED, GateStatus.UNDECIDED}:
+            if verdict.flaky and verdict.status is GateStatus.SKIPPED:
                 yield seq, f"gate {verdict.gate!r} was {verdict.status}, and names flaky tests"
             judged.add(verdict.gate)
 

@@ -133,8 +133,14 @@ def undecided_and_asked() -> Events:
     return [begun(AffectedCode.DEPENDENCY), *t.first_by_recipe(), *gates[:-1], tests, ask]
 
 
+def undecided_for_flaky_tests() -> Events:
+    """Tests that fail now and then at the base commit never passed with the patch (ADR-0078)."""
+    return changed(undecided_and_asked(), GateJudged, flaky=("test_clock",))
+
+
 PROOF_VALID = (
     undecided_and_asked,
+    undecided_for_flaky_tests,
     declared_on_retry,
     dependency_verified,
     dependency_proved,
