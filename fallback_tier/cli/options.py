@@ -22,7 +22,7 @@ from fallback_tier.limits import (
 )
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
+from fallback_tier.wiring.configuration import answer_form_for, is_local
 from fallback_tier.wiring.trail import OnViolation
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
@@ -126,7 +126,7 @@ def _answer_form(arguments: argparse.Namespace) -> AnswerForm:
 
 
 def _is_local(arguments: argparse.Namespace) -> bool:
-    return (getattr(arguments, "model", None) or "").startswith(LOCAL_PREFIX)
+    return is_local(getattr(arguments, "model", None))
 
 
 def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:

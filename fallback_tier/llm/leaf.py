@@ -260,13 +260,13 @@ def _schema(task: AttemptTask) -> dict[str, Any] | None:
 def _grammar(attempt: ModelAttempt) -> str | None:
     """What a server may hold an answer in blocks to."""
     task, prompt = attempt.task, attempt.prompt
-    repo, judging = task.repo, Judging.of(task.repo)
-    if repo.settings.answer_form is not AnswerForm.BLOCKS:
+    if task.repo.settings.answer_form is not AnswerForm.BLOCKS:
         return None
+    judging = Judging.of(task.repo)
     shown = [
         one
         for one in prompt.snippets
-        if barred_reason(one.path, repo, task.plugin, judging) is None
+        if barred_reason(one.path, task.repo, task.plugin, judging) is None
     ]
     citable = [one.id for one in prompt.snippets] + sorted(prompt.example_citations)
     citable += [task.advisory.id, *task.advisory.aliases]

@@ -70,10 +70,15 @@ ANSWER_FORM = AnswerForm.JSON
 LOCAL_ANSWER_FORM = AnswerForm.BLOCKS
 
 
+def is_local(model: str | None) -> bool:
+    """Is it a model on this machine?"""
+    return (model or "").startswith(LOCAL_PREFIX)
+
+
 def answer_form_for(model: str | None, strategy: Strategy = Strategy.STANDARD) -> AnswerForm:
     """The form of an answer for a model of this name, where nobody chose one. Self-RAG knows JSON alone."""
-    is_local = (model or "").startswith(LOCAL_PREFIX)
-    return LOCAL_ANSWER_FORM if is_local and strategy is Strategy.STANDARD else ANSWER_FORM
+    in_blocks = is_local(model) and strategy is Strategy.STANDARD
+    return LOCAL_ANSWER_FORM if in_blocks else ANSWER_FORM
 
 
 def _absolute(path: Path | None) -> Path | None:

@@ -11,7 +11,7 @@ from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.ports import LanguageModel, NonceSource, SolvedExampleRetriever
 from fallback_tier.repo import AnswerForm, Strategy
-from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration
+from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration, is_local
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
@@ -134,7 +134,7 @@ def build_leaf(
         meter=meter,
         journal=AuditJournal(audit, evidence),
         keep_prompts=configuration.record.keep_prompts,
-        held_author=(configuration.model or "").startswith(LOCAL_PREFIX),
+        held_author=is_local(configuration.model),
         self_rag=_self_rag(
             configuration, author, judge, retriever, nonces, values, evidence, meter
         ),

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fallback_tier.limits import OUTPUT_TOKENS, SMALL_CODE_ROOM_BYTES, SMALL_OUTPUT_TOKENS
 from fallback_tier.repo import Effort, Settings
-from fallback_tier.wiring.configuration import LOCAL_PREFIX, answer_form_for
+from fallback_tier.wiring.configuration import answer_form_for, is_local
 
 
 class ModelTable(BaseModel):
@@ -32,10 +32,10 @@ class ModelTable(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """As the fields of an attempt's Settings. A model on this machine has a small window."""
-        is_local = (self.model or "").startswith(LOCAL_PREFIX)
-        space = SMALL_CODE_ROOM_BYTES if is_local else Settings().own_code_budget_bytes
+        small = is_local(self.model)
+        space = SMALL_CODE_ROOM_BYTES if small else Settings().own_code_budget_bytes
         return {
-            "max_output_tokens": SMALL_OUTPUT_TOKENS if is_local else OUTPUT_TOKENS,
+            "max_output_tokens": SMALL_OUTPUT_TOKENS if small else OUTPUT_TOKENS,
             "effort": self.effort,
             "answer_form": answer_form_for(self.model),
             "own_code_budget_bytes": space,

@@ -46,7 +46,7 @@ def _expression(schema: dict[str, Any]) -> str:
         return _one_of([_expression(branch) for branch in branches])
     if "const" in schema or "enum" in schema:
         values = schema.get("enum") or [schema["const"]]
-        return _one_of([literal(json.dumps(value)) for value in values])
+        return _one_of([_literal(json.dumps(value)) for value in values])
     match schema.get("type"):
         case "object":
             return _object(schema)
@@ -76,7 +76,7 @@ def _object(schema: dict[str, Any]) -> str:
     if not always:
         raise ValueError(f"{schema.get('title', 'An object')} has no key that is always there.")
     pairs = {
-        key: f'{literal(json.dumps(key))} space ":" space {_expression(properties[key])}'
+        key: f'{_literal(json.dumps(key))} space ":" space {_expression(properties[key])}'
         for key in ordered
     }
     first = ' space "," space '.join(pairs[key] for key in always)
@@ -92,11 +92,8 @@ def _one_of(choices: Sequence[str]) -> str:
     return choices[0] if len(choices) == 1 else f"({' | '.join(choices)})"
 
 
-def literal(text: str) -> str:
-    """A text as GBNF quotes it."""
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    )
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
