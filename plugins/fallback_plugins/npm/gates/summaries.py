@@ -1,27 +1,20 @@
 """What the logs of npm's test runners tell: how many tests ran, how many failed, and which.
 
-Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap 18+,
+Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap,
 ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras). A log of several runs
 (workspaces) is their sum. Other runners, and other reporters, tell nothing.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
+from fallback_plugins.npm.gates.tap_logs import tap_names, tap_report, tests_of_tap_16
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-_NOT_OK = re.compile(r"^( *)not ok \d+(?: - | )(.+?)(?: # (?!SKIP|TODO).*)?$")
-_RESULT = re.compile(
-    r"^( *)(not )?ok \d+(?: - | )(.+?)(?: # (?:(SKIP|TODO)|time=).*)?$", re.IGNORECASE
-)
-_SUBTEST = re.compile(r"^( *)# Subtest: (.+)$")
-_SECTION = re.compile(r"^# (.+)$")
-_LOCATION = re.compile(r"^ +location: '(.+):\d+:\d+'$")
 _SPEC_FAILURE = re.compile(r"^test at (.+):\d+:\d+\n\u2716 (.+?)(?: \([\d.]+ms\))?$", MULTILINE)
 
 _JEST_FILE = re.compile(r"^FAIL (.+?)(?: \([\d.]+ m?s\))?$")
@@ -102,9 +95,9 @@ def _node(text: str) -> Summary | None:
     if "tests" not in figures:
         return None
     spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
-    names = (*spec, *_tap_names(text))
+    names = (*spec, *tap_names(text))
     ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
-    report = _tap_report(text, ran, failing)
+    report = tap_report(text, ran, failing)
     return Summary(ran, failing, names, report, expected=figures.get("todo", 0))
 
 
@@ -121,59 +114,19 @@ def _tap(text: str) -> Summary | None:
         sum(int(number) for total in totals for number in re.findall(rf"\b{word}: (\d+)", total))
         for word in ("pass", "fail")
     )
-    report = _tap_report(text, passed + failing, failing)
-    return Summary(passed + failing, failing, tuple(_tap_names(text)), report)
+    report = tap_report(text, passed + failing, failing)
+    return Summary(passed + failing, failing, tuple(tap_names(text)), report)
 
 
-def _tap_report(text: str, ran: int, failing: int) -> Report | None:
-    """Every test of a TAP log by name, without lines that sum up those above; None where the last lines
-    count otherwise."""
-    inside: dict[int, str] = {}
-    reported: list[tuple[str, str]] = []
-    deepest = 0
-    subtests = any(map(_SUBTEST.fullmatch, text.split("\n")))
-    for line in text.split("\n"):
-        if opened := _SUBTEST.fullmatch(line):
-            deepest = len(opened[1])
-            inside = {at: name for at, name in inside.items() if at < deepest} | {
-                deepest: opened[2]
-            }
-        elif not subtests and (section := _SECTION.fullmatch(line)):
-            inside = {-1: section[1]}
-        elif found := _RESULT.fullmatch(line):
-            depth = len(found[1])
-            sums_up, deepest = depth < deepest, depth
-            if not (sums_up or found[4]):
-                parents = [name for at, name in inside.items() if at < depth]
-                was = "failed" if found[2] else "passed"
-                reported.append((" > ".join([*parents, found[3]]), was))
+def _tap_16(text: str) -> Summary | None:
+    """Its last lines count files: tests are counted by their own lines."""
+    reported = tests_of_tap_16(text)
+    if reported is None:
+        return None
     names = numbered(name for name, _ in reported)
+    failed = tuple(name for name, (_, was) in zip(names, reported, strict=True) if was == "failed")
     report = Report.of(zip(names, (was for _, was in reported), strict=True))
-    fits = len(report.failed) == failing and len(report.passed) <= ran - failing
-    return report if fits and report.passed else None
-
-
-def _tap_names(text: str) -> Iterator[str]:
-    """``file: test > subtest`` for each line that is not ok; node names the file below the line.
-
-    tape's lines are of assertions (``should be equal``); the test is the comment above them.
-    """
-    inside: dict[int, str] = {}
-    lines = text.split("\n")
-    sections = not any(map(_SUBTEST.fullmatch, lines))
-    for number, line in enumerate(lines):
-        if opened := _SUBTEST.fullmatch(line):
-            depth = len(opened[1])
-            inside = {at: name for at, name in inside.items() if at < depth} | {depth: opened[2]}
-        elif sections and (section := _SECTION.fullmatch(line)):
-            inside = {-1: section[1]}
-        elif (found := _NOT_OK.fullmatch(line)) and " # " not in found[2]:
-            parents = [name for at, name in inside.items() if at < len(found[1])]
-            place = next(
-                filter(None, map(_LOCATION.fullmatch, lines[number + 1 : number + 5])), None
-            )
-            name = " > ".join([*parents, found[2]])
-            yield f"{place[1]}: {name}" if place else name
+    return Summary(len(names), len(failed), failed, report)
 
 
 def _qunit(text: str) -> Summary | None:
@@ -182,8 +135,8 @@ def _qunit(text: str) -> Summary | None:
         return None
     passed, to_do, failing = map(sum, zip(*totals, strict=True))
     ran = passed + to_do + failing
-    report = _tap_report(text, ran, failing)
-    return Summary(ran, failing, tuple(_tap_names(text)), report, expected=to_do)
+    report = tap_report(text, ran, failing)
+    return Summary(ran, failing, tuple(tap_names(text)), report, expected=to_do)
 
 
 def _qunit_extras(text: str) -> Summary | None:
@@ -257,4 +210,4 @@ def _jasmine(text: str) -> Summary | None:
     return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(message)))
 
 
-_RUNNERS = (_node, _tap, _jest, _vitest, _mocha, _ava, _jasmine, _qunit, _qunit_extras)
+_RUNNERS = (_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine, _qunit, _qunit_extras)

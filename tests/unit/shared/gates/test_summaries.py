@@ -2,7 +2,7 @@
 
 ``tests/fixtures/logs``: each of a small project with tests that pass, fail, and are left out, run with
 its output to a pipe. Versions: jest 29.7.0, vitest 4.1.12, mocha 12.0.3, ava 7.0.0, jasmine 7.0.0, tap
-21.8.0, tape 5.10.2, node 20.20.2, qunit 2.24.1, qunit-extras 3.0.0 (with qunitjs 2.4.1).
+16.3.10 and 21.8.0, tape 5.10.2, node 20.20.2, qunit 2.24.1, qunit-extras 3.0.0 (with qunitjs 2.4.1).
 """
 
 from dataclasses import replace
@@ -148,6 +148,18 @@ def test_a_runner_of_npm(name: str, told: Summary) -> None:
             {"b \u203a also fails: here Error thrown in test", "a \u203a calc adds nothing"},
         ),
         ("qunit.txt", {"calc > adds"}, {"calc > adds nothing", "also fails: here"}),
+        (
+            "tap-16.txt",
+            {
+                "test/one.js > adds",
+                "test/one.js > of a group > inner passes",
+                "test/one.js > twice",
+                "test/one.js > twice (2)",
+                "test/three.js > fine",
+                "test/two.js",
+            },
+            {"test/one.js > of a group > inner fails", "test/three.js"},
+        ),
     ],
 )
 def test_a_log_that_is_a_report_names_what_passes(
@@ -189,6 +201,26 @@ def test_a_run_of_jest_that_stopped_early_names_no_complete_list() -> None:
     reported = summary(text)
     assert reported is not None
     assert (reported.ran, reported.failed, reported.failing) == (1, 1, None)
+
+
+def test_old_tap_counts_tests_not_files_or_assertions() -> None:
+    reported = summary(log("tap-16.txt"))
+    assert reported is not None
+    assert (reported.ran, reported.failed) == (8, 2)
+
+
+@pytest.mark.parametrize("other", ["# failed 1 of 3 tests", "# failed 3 of 3 tests", "# pass 3"])
+def test_old_tap_names_nothing_where_its_last_lines_count_otherwise(other: str) -> None:
+    text = log("tap-16.txt")
+    assert "# failed 2 of 3 tests" in text
+    assert summary(text.replace("# failed 2 of 3 tests", other)) is None
+
+
+def test_what_a_result_is_explained_with_is_no_result() -> None:
+    text = log("tap-16.txt")
+    explained = text.replace("    compare: ===", "    compare: ===\n    ok 9 - of a group")
+    assert explained != text
+    assert summary(explained) == summary(text)
 
 
 def test_tap_counts_tests_and_names_assertions_with_all_that_is_around_them() -> None:
