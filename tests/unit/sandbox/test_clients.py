@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox import clients as clients_module
 from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 from fallback_tier.sandbox.process import BoundedOutput
 from tests.fakes.repository import commit_all, git, write
 
@@ -239,3 +241,9 @@ def test_the_default_is_this_process(tmp_path: Path) -> None:
     assert result.output.startswith("git version")
     assert os.environ["PATH"]
     assert Path(sys.executable).exists()
+
+
+def test_a_whole_log_goes_on_record_also_where_it_is_no_text() -> None:
+    output = BoundedOutput(MAX_OUTPUT_BYTES)
+    output.add(b"\xff" * (2 * MAX_OUTPUT_BYTES))
+    assert len(output.text().encode()) < MAX_EVIDENCE_BYTES

@@ -1,7 +1,7 @@
 """Logs in TAP (testanything.org): results by name, with all that is around them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fallback_plugins.shared.gates.reports import Report
@@ -21,9 +21,6 @@ _TAP_16 = re.compile(
     re.MULTILINE,
 )
 
-#: What a result is explained with, in YAML: code and output of others, which may look like a result.
-_EXPLAINED = re.compile(r"^( *)---\n(?:.*\n)*?\1\.\.\.$", re.MULTILINE)
-
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     """Tests, not their assertions, of a log that ends as tap 16 ends its own: (``file > test > subtest``,
@@ -35,13 +32,27 @@ def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     if not ends:
         return None
     reading = _Reading()
-    for line in _EXPLAINED.sub("", text).split("\n"):
+    for line in _without_explanations(text.split("\n")):
         if opened := _SUBTEST.fullmatch(line):
             reading.opened(len(opened[1]), opened[2])
         elif (found := _RESULT.fullmatch(line)) and not found[4]:
             reading.ended(len(found[1]), found[3], failed=found[2] is not None)
     counted = sum(int(number or 0) for number in ends)
     return reading.reported if reading.failed_files == counted else None
+
+
+def _without_explanations(lines: Iterable[str]) -> Iterator[str]:
+    """A result can be explained below it, in YAML: with code and output that may look like results."""
+    begins = ends = ""
+    for line in lines:
+        if ends:
+            ends = "" if line == ends else ends
+        elif line == begins:
+            ends = line.replace("---", "...")
+        else:
+            found = _RESULT.fullmatch(line)
+            begins = f"{found[1]}  ---" if found else ""
+            yield line
 
 
 @dataclass
@@ -87,7 +98,7 @@ def tap_report(text: str, ran: int, failing: int) -> Report | None:
     reported: list[tuple[str, str]] = []
     deepest = 0
     subtests = any(map(_SUBTEST.fullmatch, text.split("\n")))
-    for line in _EXPLAINED.sub("", text).split("\n"):
+    for line in text.split("\n"):
         if opened := _SUBTEST.fullmatch(line):
             deepest = len(opened[1])
             inside = {at: name for at, name in inside.items() if at < deepest} | {

@@ -77,7 +77,7 @@ def judge_run(
         return gating.timed_out(gate, ours, context)
     if base.exit_code == 0:
         return _failed(gate, f"{check.label} fails", ours.output)
-    found, blocked = check.findings(ours.output), check.blocked(ours)
+    found, blocked = check.findings(ours.output), ours.truncated or check.blocked(ours)
     new = _beyond(found, base.keys)
     if ours.timed_out or (base.blocked and not blocked):
         return _is_inconclusive(gate, check, ours)
@@ -109,8 +109,9 @@ def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Bas
     if isinstance(result, NotInstalled):
         return result
     keys = [finding.key for finding in check.findings(result.output)]
-    # What it did not come to may be out of order there too.
-    base = _Base(result.exit_code, keys, result.timed_out or check.blocked(result))
+    # What it did not come to, or what its log left out, may be out of order there too.
+    blocked = result.timed_out or result.truncated or check.blocked(result)
+    base = _Base(result.exit_code, keys, blocked)
     if not result.timed_out:  # else perhaps for a passing reason: asked again next time
         keep(place, asdict(base))
     return base

@@ -82,7 +82,9 @@ class SuiteRun:
         if report is not None and report.figures != (summary.ran, summary.failed):
             report = None  # one of the two is wrong, and the log is what was always believed
         passing = max(0, summary.ran - summary.failed) if report is None else len(report.passed)
-        failing = () if result.ok else summary.failing
+        # Of what was left out of a log nobody knows how many names it had.
+        named = None if result.truncated else summary.failing
+        failing = () if result.ok else named
         return cls(
             result, summary.ran, passing, failing, summary.failed, report, installed=installed
         )

@@ -24,6 +24,7 @@ def result(*messages: str, code: int | None = None) -> CommandResult:
 
 NOWHERE = NotInstalled("no wheel of left")
 HANGS = result().model_copy(update={"exit_code": None})
+CUT = result("a").model_copy(update={"truncated": True})
 
 
 def findings(output: str) -> list[Finding]:
@@ -79,6 +80,9 @@ def test_where_the_base_commit_is_in_order_the_whole_log_is_kept(tmp_path: Path)
         (HANGS, NOWHERE, UNDECIDED),
         # What the base commit did not come to may be out of order there too.
         (result("a"), HANGS, SKIPPED),
+        # Of a log too long to be kept nobody knows what else it complained of.
+        (CUT, result("a"), SKIPPED),
+        (result("a", "b"), CUT, SKIPPED),
     ],
 )
 def test_nothing_new_is_a_pass_only_where_everything_was_looked_at(

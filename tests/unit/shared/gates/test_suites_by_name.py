@@ -18,7 +18,8 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from tests.unit.shared.gates.test_flaky import Project, context, judge
 
-PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
+PASSED, FAILED = GateStatus.PASSED, GateStatus.FAILED
+SKIPPED, UNDECIDED = GateStatus.SKIPPED, GateStatus.UNDECIDED
 NAMES = ("a", "b", "c", "d")
 
 
@@ -145,6 +146,19 @@ def test_a_report_without_the_logs_last_lines_counts_for_nothing() -> None:
     result = CommandResult(argv=("test",), exit_code=0, output="", duration_ms=1)
     run = SuiteRun.read(result, None, Report.of([("a", "passed")], (1, 0)))
     assert (run.report, run.count) == (None, None)
+
+
+def test_a_log_that_was_too_long_names_no_failures(tmp_path: Path) -> None:
+    """Half of its names looked like all: other halves looked like flaky tests, and like fixed ones."""
+    whole = CommandResult(argv=("test",), exit_code=1, output="", duration_ms=1)
+    cut = whole.model_copy(update={"truncated": True})
+    failing = Summary(9, 1, ("suite", "suite > a"))
+    assert SuiteRun.read(whole, failing).failing == ("suite", "suite > a")
+    run = SuiteRun.read(cut, failing)
+    assert (run.failing, run.failed) == (None, 1)
+    other = replace(run, result=cut.model_copy(update={"output": "otherwise"}))
+    assert judge(tmp_path / "1", Project([run], [run])).status is SKIPPED
+    assert judge(tmp_path / "2", Project([other], [run])).status is FAILED
 
 
 def test_where_neither_side_has_a_report_the_logs_tell_as_ever(tmp_path: Path) -> None:
