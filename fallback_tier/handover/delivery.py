@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from fallback_audit.disk_errors import blamed
@@ -11,6 +10,7 @@ from fallback_audit.ports import AuditStore, Scope
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.errors import ConfigurationError, PatchError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.files.whole import write_whole
 from fallback_tier.gates.result import WithPatch
 from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, inspect_repository
 from fallback_tier.outcome import Applied
@@ -117,13 +117,9 @@ def check_output(path: Path) -> None:
 
 def write_patch(path: Path, diff: str) -> None:
     """Write the patch whole or not at all. Raises PatchError naming the path."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(diff.encode())
-        partial.replace(path)
+        write_whole(path, diff.encode())
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         unwritable = PatchError(
             f"The patch can't be written to {path}: {error.strerror}.",
             next_step="Name a writable path with --output.",

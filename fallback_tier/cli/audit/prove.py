@@ -2,10 +2,9 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import InputError
+from fallback_tier.files.whole import write_whole
 from fallback_tier.wiring.trail import checkpoint_dir, keys_dir, read_trail
 
 Proof = InclusionProof | ConsistencyProof
@@ -139,13 +139,9 @@ def _old(arguments: argparse.Namespace, keys: Collection[Verifier]) -> Checkpoin
 
 
 def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
         unwritable = InputError(
             f"--output {path}: {error.strerror or error}.",
             next_step="Name a file that can be made.",

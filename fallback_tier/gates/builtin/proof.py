@@ -7,7 +7,6 @@ patched index for the run only, so that no other gate, and no diff, ever sees th
 
 import hashlib
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.tree import FileTree
+from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
 from fallback_tier.gates.builtin.proof_faults import fault, may_start_elsewhere
 from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
@@ -145,9 +145,7 @@ class ProofGate:
             base = _AtBase(output=output, installed=ran.installed)
             place = self._place(context)  # it may have moved to another interpreter
             place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_suffix(f".{secrets.token_hex(4)}")
-            partial.write_text(base.model_dump_json(), encoding="utf-8")
-            partial.replace(place)
+            write_whole(place, base.model_dump_json().encode())
         return _AtBase.model_validate_json(place.read_bytes())
 
     def _place(self, context: GateContext) -> Path:

@@ -25,6 +25,7 @@ from fallback_audit.vocabulary import Provenance
 from fallback_eval.fixes.facts import FixFacts, facts_of
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import first_fault
+from fallback_tier.files.whole import write_whole
 from fallback_tier.repo import AnswerForm
 
 RUNS, TRANSCRIPTS, REPORT = "runs.jsonl", "transcripts", "report.md"
@@ -157,9 +158,7 @@ def _parsed(line: str, place: str) -> FixRun:
 
 def _replace(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    write_whole(path, content)
 
 
 def _unreadable(why: str) -> EvaluationError:

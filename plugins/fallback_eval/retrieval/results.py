@@ -19,6 +19,7 @@ from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_eval.retrieval.golden import Split
 from fallback_tier.errors import FallbackError, first_fault
+from fallback_tier.files.whole import write_whole
 
 #: Places of a ranking that are kept: as far as the quality-against-k curve goes.
 DEPTH = 10
@@ -131,9 +132,9 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
         places = {name: place for place, name in enumerate(self.run.corpus)}
         kept = (_kept(answer, places) for one in self.answers.values() for answer in one.values())
-        _replace(folder / RANKINGS, "".join(map(_line, kept)))
-        _replace(folder / LATENCIES, "".join(map(_line, self.latencies.values())))
-        _replace(folder / RUN, self.run.model_dump_json(indent=1) + "\n")
+        write_whole(folder / RANKINGS, ("".join(map(_line, kept))).encode())
+        write_whole(folder / LATENCIES, ("".join(map(_line, self.latencies.values()))).encode())
+        write_whole(folder / RUN, (self.run.model_dump_json(indent=1) + "\n").encode())
 
 
 def load_results(folder: Path) -> Results:
@@ -214,9 +215,3 @@ def _parsed(text: str, place: Path | str, model: type[_T]) -> _T:
             f"{place} is not a raw result: {first_fault(error, 'the text')}.",
             next_step="Run `fallback-tier eval retrieval` again.",
         ) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.part")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

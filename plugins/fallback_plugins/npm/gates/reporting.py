@@ -2,7 +2,6 @@
 plainly calls one, beside what it prints. Other scripts are left as they are, and their logs tell."""
 
 import re
-import secrets
 import shlex
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from fallback_plugins.shared.gates.reports import Report, read_lines
 from fallback_plugins.shared.gates.suite_run import numbered
+from fallback_tier.files.whole import write_whole
 
 #: What may stand before a runner's name and hands on all that stands behind it.
 _WRAPPERS = frozenset({"cross-env", "npx", "nyc", "c8", "node", "env"})
@@ -150,7 +150,5 @@ def _laid_out(cache: Path, name: str) -> Path:
     place = cache / "reporters" / digest / name
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        partial = place.with_suffix(f".{secrets.token_hex(4)}")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(place)
+        write_whole(place, text.encode())
     return place

@@ -4,13 +4,13 @@ What was seen there is kept in the cache that outlives attempts: a commit does n
 """
 
 import json
-import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fallback_plugins.shared.gates import gating
+from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -49,6 +49,4 @@ def kept(place: Path) -> Any:
 def keep(place: Path, what: object) -> None:
     """Keep it: a reader sees the old or the new, never half of one."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_suffix(f".{secrets.token_hex(4)}")
-    partial.write_text(json.dumps(what), encoding="utf-8")
-    partial.replace(place)
+    write_whole(place, json.dumps(what).encode())
