@@ -38,17 +38,25 @@ class Level(StrEnum):
 class Installed:
     """What is there. ``declined``: steps, files and lines that could not be had, and the client's words;
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
-    that served, with its flags (``npm ci --legacy-peer-deps``)."""
+    that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
+    source, by name and version."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
     how: tuple[str, ...] = ()
     step: str = ""
+    built: tuple[str, ...] = ()
+
+    @property
+    def unusual(self) -> tuple[str, ...]:
+        """How it was had where that was not in the usual way, in words."""
+        built = f"built from source: {', '.join(self.built)}"
+        return (*self.how, *([built] if self.built else []))
 
     @property
     def in_words(self) -> str:
         """``in part; not: coverage==5.0.4 (no wheel …)``, one sentence of a verdict."""
-        level = ", ".join((self.level, *self.how))
+        level = ", ".join((self.level, *self.unusual))
         if not self.declined:
             return level
         message = "; ".join(f"{what} ({why})" for what, why in self.declined[:_MAX_REPORTED])
@@ -63,7 +71,7 @@ class Installed:
     @property
     def is_as_declared(self) -> bool:
         """Is all of it there, in the usual way: is there nothing to tell?"""
-        return not self.declined and not self.how
+        return not self.declined and not self.unusual
 
     @property
     def in_full(self) -> str:
@@ -79,7 +87,10 @@ class Installed:
 
     def otherwise_than(self, base: "Installed") -> str:
         """How this was installed, and how the base commit was, where that differs in anything but the
-        texts; else empty. What a run in the two says can't be compared: it may be the setting's doing."""
+        texts; else empty. What a run in the two says can't be compared: it may be the setting's doing.
+
+        What was built is no setting: one source gives both trees one wheel, and another release is the
+        patch's own doing."""
         if (self.how, self.level, self.step) == (base.how, base.level, base.step):
             return ""
         reported = (
@@ -103,7 +114,8 @@ class Installed:
             found = json.loads(path.read_text(encoding="utf-8"))
             declined = tuple((what, why) for what, why in found["declined"])
             how, step = tuple(found.get("how", ())), found.get("step", "")
-            return cls(Level(found["level"]), declined, how, step)
+            built = tuple(found.get("built", ()))
+            return cls(Level(found["level"]), declined, how, step, built)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

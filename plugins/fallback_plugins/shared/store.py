@@ -22,8 +22,9 @@ from fallback_tier.files.folders import boot_id
 from fallback_tier.gate_ports import GateContext
 
 #: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its
-#: own set and a patched one, and there is room for a retry's, and for a second project folder.
-MAX_ENTRIES = 32
+#: own set and a patched one, and there is room for a retry's, for a second project folder, and for wheels
+#: that were built for them.
+MAX_ENTRIES = 64
 
 #: A set is some 10 MB to 1 GB; files that a client's own cache shares with it are counted all the same.
 MAX_BYTES = 20 * 1024**3

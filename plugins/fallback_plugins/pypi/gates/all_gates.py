@@ -61,8 +61,8 @@ class ResolvesGate(ResolvingGate, PyPIGate):
             )
         if found.declined:
             what += f" {found.in_words}; so it is at the base commit"
-        elif found.how:
-            what += f", {', '.join(found.how)}"
+        elif found.unusual:
+            what += f", {', '.join(found.unusual)}"
         return gating.passed(self.name, what, found.in_full)
 
 

@@ -56,7 +56,7 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     found = target.install()
     if found.absent is not None:
         return found.absent
-    is_usual = found.level is Level.EVERYTHING and not found.how
+    is_usual = found.level is Level.EVERYTHING and not found.unusual
     installed = "" if is_usual else f"installed {found.in_words}"
     chosen = [f"{ONLY}{json.dumps([*only])}"] if only else []
     ours = _pytest(target, installed, chosen) if target.installed("pytest") else None

@@ -36,7 +36,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 12
+_FORMAT = 13
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -141,7 +141,7 @@ class Environment:
         settings, others = as_base(self._settings, base)
         with gating.scratch(self.context) as scratch:
             making = Making(self.context, self._manifests, made, scratch, self._starts)
-            found = making.first_whole([*settings, *others]) or making.part(settings[0])
+            found = making.make(settings, others)
         add_to(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():
@@ -173,7 +173,7 @@ class Environment:
         else none: what is installed in part, or for another Python, may be no version that users get."""
         made = self._store.find(self.key)
         found = None if made is None else Installed.kept(made)
-        whole = found is not None and found.level is Level.EVERYTHING and not found.how
+        whole = found is not None and found.level is Level.EVERYTHING and not found.unusual
         return self.installed(package) if whole else ()
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:

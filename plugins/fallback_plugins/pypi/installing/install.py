@@ -49,6 +49,7 @@ class InstallPlan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
     step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
 
+    ``beside``: what every environment had, so that nobody declared it; not told where it can't be had.
     ``refused``: what uv is not to read, and why: what it would have led to is missing. ``there``: what is
     installed by now, as pins.
     """
@@ -58,6 +59,7 @@ class InstallPlan:
     runner: str | None = None
     refused: tuple[tuple[str, str], ...] = ()
     there: Callable[[], Sequence[str]] = tuple
+    beside: tuple[str, ...] = ()
 
 
 def install(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed:
@@ -98,6 +100,9 @@ class _InstallLadder:
     def with_runner(self, level: Level) -> Installed:
         # What is there satisfies the runner where it is declared, and the runner changes none of it: a
         # verdict tells the versions that are there as those that users get.
+        for line in self.plan.beside if level is not Level.METADATA else ():
+            self.kept = tuple(self.plan.there())
+            self._try(line, asked=False)
         if (runner := self.plan.runner) is not None:
             self.kept = tuple(self.plan.there())
             why = self._try(runner, asked=False)

@@ -1,31 +1,37 @@
 """Makes a virtual environment of a project's dependencies (ADR-0039).
 
 Everything here runs outside the sandbox over copies of the manifests and takes wheels only
-(``--no-build``): no source distribution and no local project is built, so no target's code runs.
+(``--no-build``): no source distribution and no local project is built, so no target's code runs. Where a
+wheel is all that is missing, one is built in the sandbox (``building``).
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import Distribution, distributions
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
+from fallback_plugins.pypi.installing.building import Building
+from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import InstallPlan, Uv, install, install_whole
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
+from fallback_plugins.pypi.manifests.uv_settings import names_own_index
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
-#: No source distribution and no local project is built; compiling would start the new environment's Python,
-#: and every .pth file in it, out here.
-_NEVER_BUILT = ("--no-build", "--no-compile-bytecode")
+#: No source distribution and no local project is built out here.
+_NEVER_BUILT = ("--no-build", NOT_COMPILED)
 
+#: Before this minor version a new environment had setuptools in it, and releases of that time import its
+#: ``pkg_resources`` without a word in what they require.
+_WITHOUT_SETUPTOOLS = 12
 
 #: Packages that may be of another day where the rest is of one: a helper that had no wheel yet, one that
 #: the project released together with itself. A set with more of them is none of that day.
@@ -108,44 +114,88 @@ class Making:
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
         self._refusals: dict[Setting, list[str]] = {}
+        self._building = Building(context, own_index=partial(names_own_index, manifests.texts))
+        #: Where each setting's last try could have found what was built.
+        self._linked: dict[Setting, str] = {}
         steps = tuple(manifests.everything(self._write))
         there = partial(_pins_in, made)
         self._plan = InstallPlan(steps, self._sources, manifests.runner, manifests.strays, there)
 
-    def first_whole(self, settings: Sequence[Setting]) -> Installed | None:
-        """All of it, in the first setting that can have it; None: none can."""
-        for setting in settings if self._plan.everything else ():
-            found = self._whole(setting, is_first=setting is settings[0])
-            if found is not None and (not setting.how or self._starts(self._made)):
-                return replace(found, how=(*setting.how, *found.how))
-        return None
+    def make(self, settings: Sequence[Setting], others: Sequence[Setting]) -> Installed:
+        """All of it in the first setting that can have it, from wheels of a registry before any is built;
+        in one of ``others`` only where none of ``settings`` can; else a part, in the first of them."""
+        for some in (settings, others):
+            ways = chain(self._from_wheels(some, settings[0]), self._with_built(some))
+            if (found := next(ways, None)) is not None:
+                return found
+        return self._part(settings[0])
 
-    def part(self, setting: Setting) -> Installed:
+    def _from_wheels(self, settings: Sequence[Setting], first: Setting) -> Iterator[Installed]:
+        for setting in settings if self._plan.everything else ():
+            yield from self._whole(setting, is_first=setting is first)
+
+    def _with_built(self, settings: Sequence[Setting]) -> Iterator[Installed]:
+        """… as soon as what uv has no wheel of is built."""
+        for setting in settings if self._plan.everything else ():
+            while self._has_more(setting):
+                yield from self._whole(setting, is_first=False)
+
+    def _part(self, setting: Setting) -> Installed:
         """What can be had in one setting."""
         if setting.until:
-            found = install(self._plan, self._start(setting), self._write)
+            found = self._part_of(setting)
             # A registry may tell no days, and what was right on that day may not run on today's Python.
             if found.level is not Level.METADATA and self._starts(self._made):
-                return replace(found, how=setting.how)
-        today = replace(setting, until="")
-        found = install(self._plan, self._start(today), self._write)
-        return replace(found, how=today.how)
+                return found
+        return self._part_of(replace(setting, until=""))
 
-    def _whole(self, setting: Setting, *, is_first: bool) -> Installed | None:
+    def _part_of(self, setting: Setting) -> Installed:
+        self._linked[setting] = self._links(setting)
+        found = install(self._plan_for(setting), self._start(setting), self._write)
+        while self._has_more(setting):
+            found = install(self._plan_for(setting), self._start(setting), self._write)
+        failed = self._building.failed(setting.python, setting.until)
+        return self._told(replace(found, declined=(*failed, *found.declined)), setting)
+
+    def _has_more(self, setting: Setting) -> bool:
+        """Build what was refused for want of a wheel. Is anything built that was not there to be had?"""
+        refusals = self._refusals.get(setting, ())
+        self._building.build(setting.python, setting.until, refusals)
+        before, self._linked[setting] = self._linked.get(setting, ""), self._links(setting)
+        return self._linked[setting] != before
+
+    def _plan_for(self, setting: Setting) -> InstallPlan:
+        """Where releases are of a day, with what every environment of that day had."""
+        had = setting.until and minor_of(setting.python) < _WITHOUT_SETUPTOOLS
+        return replace(self._plan, beside=("setuptools",)) if had else self._plan
+
+    def _links(self, setting: Setting) -> str:
+        return self._building.links(setting.python, setting.until)
+
+    def _told(self, found: Installed, setting: Setting) -> Installed:
+        """With all that is unusual in it."""
+        built = self._building.built(setting.python, setting.until, self._plan.there())
+        return replace(found, how=(*setting.how, *found.how), built=built)
+
+    def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
+        """All of it, if it can be had so and starts."""
         try:
             if setting.but_for:
-                return self._but_for(setting)
-            return install_whole(self._plan, self._start(setting), self._write)
+                found = self._but_for(setting)
+            else:
+                found = install_whole(self._plan_for(setting), self._start(setting), self._write)
         except ToolFailedError:
             if is_first:
                 raise
-            return None  # a Python that does not work is treated as not installed
+            return  # a Python that does not work is treated as not installed
+        if found is not None and (not setting.how or self._starts(self._made)):
+            yield self._told(found, setting)
 
     def _but_for(self, setting: Setting) -> Installed | None:
         """All of it, from the day but for what uv says that the day can't give."""
         apart = self._not_of_the_day(replace(setting, but_for=False))
         while apart is not None and len(apart) <= MAX_APART:
-            found = install_whole(self._plan, self._start(setting, apart), self._write)
+            found = install_whole(self._plan_for(setting), self._start(setting, apart), self._write)
             if found is not None:
                 if apart and len(self._plan.there()) <= 2 * len(apart):
                     return None  # the greater part is of any day
@@ -166,6 +216,8 @@ class Making:
     def _start(self, setting: Setting, apart: Sequence[str] = ()) -> Uv:
         """A new environment, and what runs uv on it. ``apart``: what may be of any day."""
         refusals = self._refusals[setting] = []
+        links = self._links(setting)
+        built = ["-r", str(self._write(links))] if links else []
         options = ["--no-project", "--relocatable", "--clear", "--python", str(setting.python)]
         result = self._uv(["venv", *options, str(self._made)])
         if not result.ok:
@@ -177,9 +229,9 @@ class Making:
         python = str(self._made / "bin" / "python")
 
         def uv(words: Sequence[str]) -> CommandResult:
-            until = f"{setting.until}T23:59:59Z" if setting.until else ""
             free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
-            done = self._uv([*words, *free, *_NEVER_BUILT, "--python", python], until)
+            more = [*free, *(built if words[:2] == ["pip", "install"] else []), *_NEVER_BUILT]
+            done = self._uv([*words, *more, "--python", python], setting.until)
             if not done.ok:
                 refusals.append(done.output)
             return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
@@ -200,16 +252,8 @@ class Making:
         return place
 
     def _uv(self, arguments: Sequence[str], until: str = "") -> CommandResult:
-        env = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
-        # uv takes no --no-compile-bytecode beside this variable: without it, there is nothing to say no to.
-        env |= {"UV_COMPILE_BYTECODE": "", **self._manifests.variables}
-        env["UV_PROJECT_ENVIRONMENT"] = str(self._made)
-        if until:
-            env["UV_EXCLUDE_NEWER"] = until
-        timeout_s = self._context.timeout_s
-        return self._context.clients.run(
-            "uv", arguments, cwd=self._folder, timeout_s=timeout_s, env=env
-        )
+        env = {**self._manifests.variables, "UV_PROJECT_ENVIRONMENT": str(self._made)}
+        return run_uv(self._context, arguments, self._folder, until, env)
 
 
 def distributions_in(environment: Path) -> Iterable[Distribution]:

@@ -83,6 +83,13 @@ def readable(environment: Path) -> list[Path]:
     ]
 
 
+def headers(environment: Path) -> list[Path]:
+    """What a compiler must be able to read besides, in a sandbox, to build against its Python."""
+    python = (environment / "bin" / "python").resolve()
+    place = python.parent.parent / "include" / f"python3.{minor_of(python)}"
+    return [place] if place.is_dir() and not place.is_relative_to("/usr") else []
+
+
 def _here(home: Path | None) -> Iterator[Path]:
     """Programs by their real paths, no scripts: what pyenv puts on the path only sometimes leads to a
     Python. PyPy's have another name."""

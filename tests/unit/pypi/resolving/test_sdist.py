@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.pypi import archives
 from fallback_plugins.pypi.resolving import sdist
 from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
 from tests.fakes.endless import serving
@@ -77,8 +78,8 @@ def test_what_is_required_here_without_extras(
         lambda: b"no archive",
         lambda: tarred()[:40],
         lambda: tarred("it-1.0/setup.py"),
-        lambda: gzip.compress(b"\0" * (sdist.MAX_UNPACKED_BYTES + 1), compresslevel=1),
-        lambda: b"\0" * (sdist.MAX_ARCHIVE_BYTES + 1),
+        lambda: gzip.compress(b"\0" * (archives.MAX_UNPACKED_BYTES + 1), compresslevel=1),
+        lambda: b"\0" * (archives.MAX_ARCHIVE_BYTES + 1),
     ],
     ids=["empty", "text", "cut", "silent", "bomb", "large"],
 )

@@ -1,0 +1,139 @@
+"""Which packages of an environment are built from their source, for want of a wheel (ADR-0090)."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.installing import pythons
+from fallback_plugins.pypi.installing.archive_listing import listed
+from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, SourceArchive, WheelBuild
+from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.versions import this_python, today, version_of
+from fallback_tier.gate_ports import GateContext
+
+#: Wheels of one environment that are built. Old projects lack one or two; one that lacks more is of a time
+#: that this machine is not set up for, and each is a listing, an archive and up to two runs.
+MAX_BUILT = 5
+
+#: Builds that are tried for one environment, on all Pythons and for all days. The first two Pythons may
+#: need as many as one may have.
+MAX_TRIED = 10
+
+#: Changed with how a wheel is built: one of an older version is not taken.
+_FORMAT = 1
+
+#: uv's words for releases that it may not build. Several: the newest of them stands last.
+_UNBUILT = re.compile(
+    r"\b(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
+    r"(?P<spec>(?:[<>=!~]=?=?[\w.!+*]+)(?:,[<>=!~]=?=?[\w.!+*]+)*)? ha(?:s|ve) no usable wheels"
+)
+
+#: What is installed for: a Python, and the day of releases.
+_For = tuple[Path, str]
+
+#: A package, and the releases of it.
+_Asked = tuple[str, str]
+
+
+@dataclass
+class _Tried:
+    """For one Python and day: what was asked for, what was built, and what was not, with the reason."""
+
+    asked: set[_Asked] = field(default_factory=set)
+    wheels: dict[_Asked, Path] = field(default_factory=dict)
+    failed: dict[_Asked, str] = field(default_factory=dict)
+
+
+class Building:
+    """The builds of one environment. ``own_index``: the project names an index of its own, so that nobody
+    can tell whose archive has a package's name."""
+
+    def __init__(self, context: GateContext, *, own_index: Callable[[], bool]) -> None:
+        self._context = context
+        self._own_index = own_index
+        self._store = InstalledStore.of(context)
+        self._tried: dict[_For, _Tried] = {}
+        self._left = MAX_TRIED
+
+    def build(self, python: Path, until: str, refusals: Sequence[str]) -> None:
+        """Build what uv refused for want of a wheel, what was not tried before.
+
+        Raises ToolFailedError where no registry answers; ToolMissingError, SandboxError.
+        """
+        tried = self._of(python, until)
+        for asked in unbuilt("\n".join(refusals)):
+            if asked not in tried.asked and len(tried.wheels) < MAX_BUILT and self._left:
+                tried.asked.add(asked)
+                self._build(tried, python, until, *asked)
+
+    def links(self, python: Path, until: str) -> str:
+        """Lines of a requirements file that have uv find what was built; empty: nothing was."""
+        folders = (wheel.as_uri() for wheel in self._of(python, until).wheels.values())
+        return "\n".join(f"--find-links {folder}" for folder in folders)
+
+    def built(self, python: Path, until: str, there: Sequence[str]) -> tuple[str, ...]:
+        """Those that are there (pins), by name and version."""
+        pins = {(canonicalize_name(name), version) for name, version in map(_parted, there)}
+        wheels = self._of(python, until).wheels
+        return tuple(
+            sorted(f"{name} {version}" for name, version in wheels if (name, version) in pins)
+        )
+
+    def failed(self, python: Path, until: str) -> tuple[tuple[str, str], ...]:
+        """What no wheel came of, and why."""
+        tried = self._of(python, until)
+        return tuple((" ".join(asked), why) for asked, why in tried.failed.items())
+
+    def _of(self, python: Path, until: str) -> _Tried:
+        return self._tried.setdefault((python, until), _Tried())
+
+    def _build(self, tried: _Tried, python: Path, until: str, name: str, spec: str) -> None:
+        if self._own_index():
+            tried.failed[name, spec] = "not built: the project names an index of its own"
+            return
+        archive = listed(self._context, name, spec, python, until)
+        if archive is None:
+            return
+        release = (archive.name, archive.version)
+        if release in tried.wheels or release in tried.failed:
+            return
+        self._left -= 1
+        build = WheelBuild(self._context, archive, python, until)
+        try:
+            tried.wheels[release] = self._store.entry(self._key(archive, python, until), build.into)
+        except NotBuiltError as error:
+            tried.failed[release] = f"not built: {error.problem}"
+
+    def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
+        """All that decides a wheel. What its build needs is of the day, or of this one."""
+        by = (pythons.identity(python), until or today(), *this_python())
+        by = (*by, version_of("uv", self._context.clients))
+        return (
+            f"wheel-{gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)}"
+        )
+
+
+def unbuilt(refusals: str) -> tuple[_Asked, ...]:
+    """What uv has no wheel of, by its own words: names and specifiers, pins first."""
+    found = dict.fromkeys(_named(" ".join(refusals.split())))
+    return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
+
+
+def _named(text: str) -> Iterator[_Asked]:
+    for match in _UNBUILT.finditer(text):
+        name, spec = canonicalize_name(match["name"]), match["spec"] or ""
+        try:
+            SpecifierSet(spec)
+        except InvalidSpecifier:
+            continue
+        yield name, spec
+
+
+def _parted(pin: str) -> tuple[str, str]:
+    name, _, version = pin.partition("==")
+    return name, version

@@ -1,0 +1,33 @@
+"""uv, run for an environment: nothing is downloaded but packages, and nothing of an environment starts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
+
+#: uv takes no --no-compile-bytecode beside UV_COMPILE_BYTECODE: without it, there is nothing to say no to.
+_ALWAYS = {
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_NO_PROGRESS": "1",
+    "NO_COLOR": "1",
+    "UV_COMPILE_BYTECODE": "",
+}
+
+#: Compiling would start the environment's Python, and every .pth file in it, out here.
+NOT_COMPILED = "--no-compile-bytecode"
+
+
+def run_uv(
+    context: GateContext,
+    arguments: Sequence[str],
+    cwd: Path,
+    until: str = "",
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> CommandResult:
+    """``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
+    of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
+    return context.clients.run(
+        "uv", arguments, cwd=cwd, timeout_s=context.timeout_s, env={**_ALWAYS, **env, **of_day}
+    )

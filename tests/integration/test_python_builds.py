@@ -1,0 +1,349 @@
+"""What has no wheel is built in the sandbox, and nothing of it reaches farther: real uv and bubblewrap."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fallback_plugins.pypi.installing import building, wheel_build
+from fallback_plugins.pypi.installing.archive_listing import listed
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.pythons import ours
+from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, WheelBuild
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_tier.sandbox.clients import SubprocessClients
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+
+pytestmark = pytest.mark.sandbox
+
+#: Builds as a source's own backend does, or as setuptools.
+BACKEND = """import os, zipfile
+
+NAME = {name!r}
+
+def get_requires_for_build_wheel(settings=None):
+    return {asks!r}
+
+def build_wheel(folder, settings=None, metadata=None):
+    with zipfile.ZipFile(os.path.join(folder, NAME + "-py3-none-any.whl"), "w") as wheel:
+        info = NAME + ".dist-info/"
+        wheel.writestr(NAME.partition("-")[0] + "/__init__.py", "V = 'built'")
+        name, version = NAME.split("-")
+        about = f"Name: {{name}}\\nVersion: {{version}}\\n"
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\n" + about)
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+{doing}
+"""
+
+
+def source(
+    name: str, doing: str = "", needs: tuple[str, ...] = (), asks: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """A source that builds itself. ``doing``: behind the wheel that it leaves."""
+    system = f"[build-system]\nrequires = {[*needs]}\nbuild-backend = 'own'\nbackend-path = ['.']\n"
+    lines = "\n".join(f"    {line}" for line in ["here = folder", *doing.splitlines()])
+    return {
+        "pyproject.toml": system,
+        "own.py": BACKEND.format(name=f"{name}-1.0", asks=[*asks], doing=lines),
+    }
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = Universe().pypi("left", "1.0").pypi("right", "1.0", ["plain==1.0"])
+    for name in ("plain", "other", "third"):
+        universe.pypi(name, "1.0", sdist_only=True, files=source(name))
+    universe.pypi("newer", "1.0").pypi("newer", "2.0", sdist_only=True, files=source("newer"))
+    legacy = BACKEND.format(name="legacy-1.0", asks=["wheel"], doing="")
+    universe.pypi(
+        "setuptools",
+        "70.0",
+        files={
+            "setuptools/build_meta.py": f"import sys\n{legacy}\n__legacy__ = sys.modules[__name__]\n"
+        },
+    )
+    universe.pypi("wheel", "1.0").pypi("legacy", "1.0", sdist_only=True)
+    asks = "import tool"
+    universe.pypi("tool", "1.0")
+    universe.pypi(
+        "declares", "1.0", sdist_only=True, files=source("declares", asks, needs=("tool",))
+    )
+    universe.pypi("asks", "1.0", sdist_only=True, files=source("asks", asks, asks=("tool",)))
+    universe.pypi("deep", "1.0", sdist_only=True, files=source("deep", needs=("plain",)))
+    universe.pypi(
+        "away", "1.0", sdist_only=True, files=source("away", needs=("a @ https://b.invalid/c",))
+    )
+    broken = source("broken", "raise SystemExit('no compiler here')")
+    universe.pypi("broken", "1.0", sdist_only=True, files=broken)
+    universe.pypi("broken", "0.9")
+    with serve(universe) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def _sandbox() -> None:
+    needs_sandbox()
+
+
+@contextmanager
+def project(
+    place: Path,
+    registry: Registry,
+    files: Mapping[str, str],
+    changes: Mapping[str, str | None] | None = None,
+) -> Iterator[Environment]:
+    with patched(place, files, changes or {"x": "1"}, about=advisory()) as case:
+        clients = SubprocessClients(os.environ | registry.environ)
+        context = case.with_(clients=clients).context
+        yield Environment(context, context.repo.laid_out(context.worktree.tree), ".")
+
+
+def installed(place: Path, registry: Registry, lines: str) -> Installed:
+    with project(place, registry, {"requirements.txt": lines}) as made:
+        return made.install()
+
+
+def fetched(registry: Registry, name: str) -> int:
+    return registry.paths().count(f"/pypi/files/{name}-1.0.tar.gz")
+
+
+def test_what_a_wheel_asks_for_is_built_and_told(tmp_path: Path, registry: Registry) -> None:
+    with project(tmp_path, registry, {"requirements.txt": "left\nright\n"}) as made:
+        found = made.install()
+        assert found.in_words == "everything, built from source: plain 1.0"
+        done = made.sandboxed(["-c", "import plain; print(plain.V)"])
+        assert done.output.strip() == "built"
+        assert made.resolved("left") == ()  # users get what their own client builds
+
+
+@pytest.mark.parametrize("name", ["legacy", "declares", "asks"])
+def test_what_its_build_needs_is_there(tmp_path: Path, registry: Registry, name: str) -> None:
+    found = installed(tmp_path, registry, f"{name}==1.0\n")
+    assert found.in_words == f"everything, built from source: {name} 1.0"
+
+
+def test_a_wheel_is_taken_before_any_is_built(tmp_path: Path, registry: Registry) -> None:
+    assert installed(tmp_path, registry, "newer\n").is_as_declared
+    assert "/pypi/files/newer-2.0.tar.gz" not in registry.paths()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("deep==1.0", "what its build needs: Because plain==1.0 has no usable wheels"),
+        (
+            "away==1.0",
+            "what its build needs: its pyproject.toml has 'a @ …', which is not resolved",
+        ),
+        ("broken==1.0", "its build failed: no compiler here"),
+    ],
+)
+def test_what_is_not_built_is_told_with_the_reason(
+    tmp_path: Path, registry: Registry, line: str, why: str
+) -> None:
+    """Nothing is built for a build, and another release is taken then, as before."""
+    found = installed(tmp_path, registry, f"{line}\nleft\n")
+    assert found.level is Level.IN_PART
+    what, reason = found.declined[0]
+    assert what == line.replace("==", " ")
+    assert "not built: " in reason
+    assert why in " ".join(reason.split())
+
+
+def test_a_pin_is_built_before_another_release_of_it_is_taken(
+    tmp_path: Path, registry: Registry
+) -> None:
+    found = installed(tmp_path, registry, "plain==1.0\nnowhere==1.0\n")
+    assert (found.level, found.built) == (Level.IN_PART, ("plain 1.0",))
+    assert {what for what, _ in found.declined} >= {"nowhere==1.0"}
+    assert "plain==1.0" not in {what for what, _ in found.declined}
+
+
+def test_both_trees_have_the_same_wheel(tmp_path: Path, registry: Registry) -> None:
+    before = fetched(registry, "third")
+    files = {"requirements.txt": "third==1.0\n"}
+    with project(tmp_path, registry, files, {"requirements.txt": "third==1.0\nleft\n"}) as made:
+        assert made.install().in_words == "everything, built from source: third 1.0"
+        assert made.otherwise() == ""
+    assert fetched(registry, "third") == before + 1
+
+
+def test_a_patch_that_needs_no_build_is_compared_all_the_same(
+    tmp_path: Path, registry: Registry
+) -> None:
+    files = {"requirements.txt": "third==1.0\nleft\n"}
+    with project(tmp_path, registry, files, {"requirements.txt": "left\n"}) as made:
+        assert made.install().is_as_declared
+        assert made.otherwise() == made.in_another_setting() == ""
+
+
+def test_pins_of_a_lock_are_all_had(tmp_path: Path, registry: Registry) -> None:
+    pyproject = (
+        '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        'dependencies = ["right", "left"]\n'
+        # What locks it has it built; here nothing is, outside of what is tested.
+        '[[tool.uv.dependency-metadata]]\nname = "plain"\nrequires-dist = []\n'
+    )
+    (tmp_path / "lock").mkdir()
+    (tmp_path / "lock" / "pyproject.toml").write_text(pyproject)
+    clients = SubprocessClients(os.environ | registry.environ)
+    read = {"UV_NO_CONFIG": ""}
+    assert clients.run("uv", ["lock"], cwd=tmp_path / "lock", timeout_s=60, env=read).ok
+    files = {"pyproject.toml": pyproject, "uv.lock": (tmp_path / "lock" / "uv.lock").read_text()}
+    with project(tmp_path / "case", registry, files) as made:
+        found = made.install()
+        assert (found.level, found.built) == (Level.IN_PART, ("plain 1.0",))
+        assert {what for what, _ in found.declined} == {"uv.lock", "uv.lock as it stands"}
+        assert made.installed("plain") == made.installed("left") == ("1.0",)
+
+
+def test_no_more_than_so_many_are_built(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "MAX_BUILT", 1)
+    found = installed(tmp_path, registry, "plain==1.0\nother==1.0\nleft\n")
+    assert (found.level, len(found.built)) == (Level.IN_PART, 1)
+
+
+def test_no_more_than_so_many_are_tried(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "MAX_TRIED", 1)
+    found = installed(tmp_path, registry, "broken==1.0\nother==1.0\nleft\n")
+    assert (found.level, found.built) == (Level.IN_PART, ())
+
+
+def test_of_a_project_with_an_index_of_its_own_nothing_is_built(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """Somebody else may have the name in another."""
+    before = fetched(registry, "other")
+    found = installed(
+        tmp_path, registry, f"--extra-index-url {registry.pypi_url}\nother==1.0\nleft\n"
+    )
+    assert found.declined[0] == ("other ==1.0", "not built: the project names an index of its own")
+    assert fetched(registry, "other") == before
+
+
+@contextmanager
+def one_build(place: Path, doing: str, **more: str) -> Iterator[Callable[[], Path]]:
+    """Builds ``it``, whose build ends with ``doing``; the folder that the wheel is put into."""
+    files = source("it", doing) | more
+    universe = Universe().pypi("it", "1.0", sdist_only=True, files=files)
+    with (
+        serve(universe) as registry,
+        patched(place, {"a": ""}, {"x": "1"}, about=advisory()) as case,
+    ):
+        clients = SubprocessClients(os.environ | registry.environ)
+        context = case.with_(clients=clients).context
+        archive = listed(context, "it", "==1.0", ours(), "")
+        assert archive is not None
+        made = place / "taken"
+        made.mkdir()
+
+        def build() -> Path:
+            WheelBuild(context, archive, ours(), "").into(made)
+            return made
+
+        yield build
+
+
+def refused(place: Path, doing: str, **more: str) -> str:
+    with one_build(place, doing, **more) as build:
+        with pytest.raises(NotBuiltError) as caught:
+            build()
+        assert list((place / "taken").iterdir()) == []
+        assert list((place / "cache").glob("scratch-*")) == []
+        return caught.value.problem
+
+
+WHEEL = "it-1.0-py3-none-any.whl"
+HERE = f"there = os.path.join(folder, {WHEEL!r})\n"
+
+
+def test_a_build_leaves_its_wheel_alone(tmp_path: Path) -> None:
+    with one_build(tmp_path, "") as build:
+        assert [path.name for path in build().iterdir()] == [WHEEL]
+
+
+def test_a_build_reaches_no_network(tmp_path: Path) -> None:
+    asked = Universe().pypi("left", "1.0")
+    with serve(asked) as other:
+        doing = (
+            f"import urllib.request\nurllib.request.urlopen({other.url + '/stolen'!r}, timeout=20)"
+        )
+        assert "its build failed: " in refused(tmp_path, doing)
+        assert other.paths() == []
+
+
+def test_a_build_reads_nothing_of_the_users(tmp_path: Path) -> None:
+    secret = tmp_path / "home" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("s3cret")
+    message = refused(tmp_path, f"raise SystemExit(open({str(secret)!r}).read())")
+    assert "No such file" in message
+    assert "s3cret" not in message
+
+
+def test_a_build_writes_nowhere_else(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    doing = f"open({str(outside)!r}, 'w')"
+    with one_build(tmp_path, doing) as build, suppress(NotBuiltError):
+        build()  # what it wrote may lie in the sandbox's own memory
+    assert not outside.exists()
+
+
+def test_a_build_changes_nothing_that_its_environment_has(tmp_path: Path) -> None:
+    doing = "import sysconfig\nopen(sysconfig.get_path('purelib') + '/own.pth', 'w')"
+    assert "Read-only file system" in refused(tmp_path, doing)
+
+
+def test_an_archive_is_unpacked_nowhere_else(tmp_path: Path) -> None:
+    refused(tmp_path, "", **{"../../escaped": "here"})
+    assert list(tmp_path.rglob("escaped")) == []
+
+
+def test_a_link_in_place_of_a_wheel_is_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret")
+    doing = f"{HERE}os.remove(there)\nos.symlink({str(secret)!r}, there)"
+    assert "no readable file" in refused(tmp_path, doing)
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / WHEEL).write_text("s3cret")
+    doing = f"import shutil\nshutil.rmtree(folder)\nos.symlink({str(there)!r}, folder)"
+    assert "no readable file" in refused(tmp_path, doing)
+
+
+def test_a_wheel_of_another_name_is_not_taken(tmp_path: Path) -> None:
+    doing = f"{HERE}os.rename(there, os.path.join(folder, 'left-1.0-py3-none-any.whl'))"
+    assert "another file than its wheel" in refused(tmp_path, doing)
+
+
+def test_a_build_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheel_build, "BUILD_TIMEOUT_S", 3.0)
+    assert refused(tmp_path, "import time\ntime.sleep(600)") == "its build did not end in time"
+
+
+def test_what_it_needs_more_is_read_as_any_word_of_a_strangers(tmp_path: Path) -> None:
+    doing = f"{HERE}os.remove(there)\nopen(os.path.join(folder, 'needs.json'), 'w').write('{{')"
+    assert refused(tmp_path, doing) == "it does not say what its build needs"
+
+
+def test_another_archive_than_the_listing_has_is_not_built(
+    tmp_path: Path, registry: Registry
+) -> None:
+    with project(tmp_path, registry, {"a": ""}) as made:
+        archive = listed(made.context, "plain", "==1.0", ours(), "")
+        assert archive is not None
+        other = replace(archive, hash="sha256:" + "0" * 64)
+        with pytest.raises(NotBuiltError, match="as the listing has it"):
+            WheelBuild(made.context, other, ours(), "").into(tmp_path)

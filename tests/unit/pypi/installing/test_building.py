@@ -1,0 +1,29 @@
+"""What uv has no wheel of is read from its own words."""
+
+import pytest
+
+from fallback_plugins.pypi.installing.building import unbuilt
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        (
+            "Because parsimonious==0.9.0 has no usable wheels and web3==6.0.0 depends\n      on it",
+            [("parsimonious", "==0.9.0")],
+        ),
+        ("Because lru-dict>=1.1.6,<=1.1.8 has no usable wheels", [("lru-dict", ">=1.1.6,<=1.1.8")]),
+        ("Because all versions of PyEthash have no usable wheels", [("pyethash", "")]),
+        ("all of: numpy==1.10.0 numpy==1.10.3 have no usable wheels", [("numpy", "==1.10.3")]),
+        (
+            "a>=1 has no usable wheels and b[x]==2 has no usable wheels",
+            [("b", "==2"), ("a", ">=1")],
+        ),
+        ("a==1 has no usable wheels; a==1 has no usable wheels", [("a", "==1")]),
+        ("a==x! has no usable wheels", []),
+        ("tensorflow==1.0.0 has no wheels with a matching Python ABI tag", []),
+        ("", []),
+    ],
+)
+def test_what_has_no_wheel(message: str, found: list[tuple[str, str]]) -> None:
+    assert list(unbuilt(message)) == found
