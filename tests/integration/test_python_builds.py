@@ -1,17 +1,20 @@
 """What has no wheel is built in the sandbox, and nothing of it reaches farther: real uv and bubblewrap."""
 
 import os
+import pwd
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.installing import building, wheel_build
+from fallback_plugins.pypi.installing import building, pythons, wheel_build
 from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.pypi.installing.pythons import ours
+from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, WheelBuild
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -19,6 +22,8 @@ from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 
 pytestmark = pytest.mark.sandbox
+
+MINE = sys.version_info.minor
 
 #: Builds as a source's own backend does, or as setuptools.
 BACKEND = """import os, zipfile
@@ -78,6 +83,11 @@ def registry() -> Iterator[Registry]:
     universe.pypi(
         "away", "1.0", sdist_only=True, files=source("away", needs=("a @ https://b.invalid/c",))
     )
+    for minor in range(pythons.OLDEST_MINOR, MINE):
+        universe.pypi("elsewhere", "1.0", tag=f"cp3{minor}-none-any")
+    universe.pypi("elsewhere", "1.0", sdist_only=True, files=source("elsewhere"))
+    picky = source("picky", f"import sys\nassert sys.version_info.minor != {MINE}")
+    universe.pypi("picky", "1.0", sdist_only=True, files=picky)
     broken = source("broken", "raise SystemExit('no compiler here')")
     universe.pypi("broken", "1.0", sdist_only=True, files=broken)
     universe.pypi("broken", "0.9")
@@ -88,6 +98,17 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture(autouse=True)
 def _sandbox() -> None:
     needs_sandbox()
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another Python of this machine, older than ours: of the user's own home folder, not the tests'."""
+    here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
+    for python in here[1:]:
+        if minor_of(python) < MINE:
+            return python
+    pytest.skip("this machine has no other Python that is older than the one that runs the tests")
 
 
 @contextmanager
@@ -155,10 +176,25 @@ def test_what_is_not_built_is_told_with_the_reason(
     assert why in " ".join(reason.split())
 
 
+def test_another_python_that_has_a_wheel_is_taken_before_any_is_built(
+    tmp_path: Path, registry: Registry, other: Path
+) -> None:
+    found = installed(tmp_path, registry, "elsewhere==1.0\n")
+    assert (found.how, found.built) == ((f"on Python 3.{minor_of(other)}",), ())
+
+
+def test_what_ours_can_not_build_another_python_may(
+    tmp_path: Path, registry: Registry, other: Path
+) -> None:
+    found = installed(tmp_path, registry, "picky==1.0\n")
+    how = (f"on Python 3.{minor_of(other)}",)
+    assert (found.level, found.how, found.built) == (Level.EVERYTHING, how, ("picky 1.0",))
+
+
 def test_a_pin_is_built_before_another_release_of_it_is_taken(
     tmp_path: Path, registry: Registry
 ) -> None:
-    found = installed(tmp_path, registry, "plain==1.0\nnowhere==1.0\n")
+    found = installed(tmp_path, registry, "nowhere==1.0\nplain==1.0\n")
     assert (found.level, found.built) == (Level.IN_PART, ("plain 1.0",))
     assert {what for what, _ in found.declined} >= {"nowhere==1.0"}
     assert "plain==1.0" not in {what for what, _ in found.declined}
@@ -333,8 +369,10 @@ def test_a_build_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert refused(tmp_path, "import time\ntime.sleep(600)") == "its build did not end in time"
 
 
-def test_what_it_needs_more_is_read_as_any_word_of_a_strangers(tmp_path: Path) -> None:
-    doing = f"{HERE}os.remove(there)\nopen(os.path.join(folder, 'needs.json'), 'w').write('{{')"
+@pytest.mark.parametrize("text", ["{", '{"a": 1}', "[1]", "[" * 60_000, f'["{"a" * 200_000}"]'])
+def test_what_it_needs_more_is_read_as_any_word_of_a_strangers(tmp_path: Path, text: str) -> None:
+    asked = f"open(os.path.join(folder, 'needs.json'), 'w').write({text!r})"
+    doing = f"{HERE}os.remove(there)\n{asked}"
     assert refused(tmp_path, doing) == "it does not say what its build needs"
 
 

@@ -46,6 +46,7 @@ def registry() -> Iterator[Registry]:
     good = {"pytest/__init__.py": "", "pytest/__main__.py": "print('pytest 8')\n"}
     for name in ("right", *OF_THE_DAY, *LATE):
         universe.pypi(name, "1.0.0").pypi(name, "1.0.1")
+    universe.pypi("setuptools", "60.0").pypi("setuptools", "61.0")
     universe.pypi("pytest", "5.0", files=broken).pypi("pytest", "8.0", files=good)
     for minor in range(pythons.OLDEST_MINOR, MINE):  # no wheel for ours
         universe.pypi("earlier", "1.0", tag=f"cp3{minor}-none-any")
@@ -98,6 +99,22 @@ def test_own_code_of_long_ago_is_tested_with_releases_of_its_day(
         found = made.install()
         assert made.installed("left") == ("1.0.0",)
         assert found.in_words == f"everything, from releases up to {THE_DAY}"
+
+
+@pytest.mark.skipif(MINE > 11, reason="new environments of this Python never had setuptools")
+@pytest.mark.parametrize(("day", "found"), [(THE_DAY, ("60.0",)), ("2099-01-01", ())])
+def test_releases_of_a_day_find_what_every_environment_of_it_had(
+    tmp_path: Path,
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    day: str,
+    found: tuple[str, ...],
+) -> None:
+    """They import ``pkg_resources`` without asking for it."""
+    committed_on(monkeypatch, day)
+    with project(tmp_path, registry, {"requirements.txt": "left\n"}) as made:
+        assert made.install().level is Level.EVERYTHING
+        assert made.installed("setuptools") == found
 
 
 @pytest.mark.parametrize(

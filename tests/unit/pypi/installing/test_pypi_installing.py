@@ -99,6 +99,17 @@ def test_a_runner_is_put_beside_what_is_declared() -> None:
     assert (found.level, found.declined) == (Level.EVERYTHING, ())
 
 
+def test_what_every_environment_had_is_put_beside_and_not_told_where_it_can_not_be() -> None:
+    for bad, there in (
+        (frozenset[str](), {"left", "setuptools"}),
+        (frozenset({"setuptools"}), {"left"}),
+    ):
+        uv = Registry(bad)
+        steps = (Step("all", (["pip", "install", "-r", str(uv.write("left"))],)),)
+        found = install(InstallPlan(steps, tuple, beside=("setuptools",)), uv.run, uv.write)
+        assert (uv.installed, found.declined, found.level) == (there, (), Level.EVERYTHING)
+
+
 def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
     message = "error sending request for url (https://index.example/simple/left/)"
     uv = Registry(frozenset({"left"}), answer=message)
