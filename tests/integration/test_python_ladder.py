@@ -328,6 +328,21 @@ def test_a_test_runner_changes_nothing_that_is_installed(place: Place) -> None:
     assert "pytest" in dict(found.declined)
 
 
+def test_nothing_of_a_package_starts_outside_the_sandbox_for_want_of_uvs_cache(
+    tmp_path: Path,
+) -> None:
+    """uv starts an environment's Python to ask what it is, and Python runs each .pth file in it."""
+    trace = tmp_path / "started"
+    starts = {"starts.pth": f"import pathlib; pathlib.Path({str(trace)!r}).touch()\n"}
+    universe = Universe().pypi("left", "1.0", files=starts).pypi("pytest", "8.0")
+    with serve(universe) as registry:
+        place = Place(registry, tmp_path)
+        place.clients = SubprocessClients(os.environ | registry.environ | {"UV_NO_CACHE": "1"})
+        found, there = place.install({"requirements.txt": "left\n", "test_a.py": "import pytest\n"})
+    assert (found.level, there) == (Level.EVERYTHING, ["left==1.0"])
+    assert not trace.exists()
+
+
 @pytest.mark.parametrize(
     "files",
     [

@@ -7,8 +7,12 @@ from types import MappingProxyType
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
-#: uv takes no --no-compile-bytecode beside UV_COMPILE_BYTECODE: without it, there is nothing to say no to.
+#: uv asks a Python what it is by starting it, and with it every .pth file in its environment, out here. It
+#: does so once, while the environment is empty, and keeps the answer: a user's ``no-cache`` would have it
+#: ask again behind each package. uv takes no --no-compile-bytecode beside UV_COMPILE_BYTECODE: without that
+#: variable there is nothing to say no to.
 _ALWAYS = {
+    "UV_NO_CACHE": "false",
     "UV_PYTHON_DOWNLOADS": "never",
     "UV_NO_PROGRESS": "1",
     "NO_COLOR": "1",
