@@ -93,10 +93,8 @@ def test_a_circle_would_be_found(back: str) -> None:
 
 
 def test_no_folder_is_too_full() -> None:
-    paths = [path for path in [*modules().values(), *committed()] if path.endswith(".py")]
-    looked_at = {
-        path for path in paths if path in modules().values() or path.startswith("tests/unit/")
-    }
+    tests = {path for path in committed() if path.startswith("tests/unit/")}
+    looked_at = {path for path in {*modules().values(), *tests} if path.endswith(".py")}
     count = Counter(
         str(PurePosixPath(path).parent) for path in looked_at if not path.endswith("/__init__.py")
     )
