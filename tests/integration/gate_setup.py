@@ -73,6 +73,13 @@ def needs_sandbox() -> None:
         pytest.skip(problem)
 
 
+#: No plugin that nobody asked for, and no ten rounds over all garbage at the end: a tenth of a start.
+_LIGHT = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_ADDOPTS": "-p no:unraisableexception",
+}
+
+
 def our_pytest_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pytest of this very interpreter stands in for a target's own, which has none of our plugins:
     importing those is most of what one start takes. A target's options may name one."""
@@ -82,7 +89,7 @@ def our_pytest_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
             [sys.executable, *arguments],
             worktree=self.repo.tree,
             timeout_s=self.context.timeout_s,
-            env={**self.variables(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={**self.variables(), **_LIGHT},
             readable=[Path(sys.prefix)],
         )
         return result.model_copy(update={"output": relative_log(result, self.repo.root)})

@@ -89,12 +89,16 @@ def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options
 def test_a_test_that_is_late_once_fails_no_patch_and_proves_none(
     tmp_path: Path, options: str
 ) -> None:
-    once, _ = judge_pytest(tmp_path / "1", GOOD, TESTS, options, "{1}")
+    once, _ = judge_pytest(tmp_path, GOOD, TESTS, options, "{1}")
     assert (once.status, once.broken) == (GateStatus.UNDECIDED, ())
     assert "not so in another run with the patch: tests/test_calc.py::test_in_time[0.1]" in (
         once.detail
     )
-    flaky, _ = judge_pytest(tmp_path / "2", GOOD, TESTS, options, "{1, 4}")
+
+
+@pytest.mark.usefixtures("_pytest")
+def test_a_test_that_is_late_without_the_patch_too_is_flaky(tmp_path: Path) -> None:
+    flaky, _ = judge_pytest(tmp_path, GOOD, TESTS, bad="{1, 4}")
     assert flaky.status is GateStatus.PASSED
     assert flaky.flaky == ("tests/test_calc.py::test_in_time[0.1]",)
 
