@@ -9,6 +9,7 @@
   machines are shared. What must be fast has a row in ``make bench``.
 * **Home**: a fresh folder a session. npm and uv find no configuration in it, and no cache.
 * **Python**: the path has no shims (pyenv's) that look for one.
+* **npm**: the machine's own, its modules compiled once a run (``tests/warm_npm``).
 * **Temporary folders**: a pytest that a test starts makes its own in a place of its own. In the common
   one it first deletes what killed runs left there, which took minutes.
 * **Markers**: ``registry`` and ``sandbox`` tests are skipped, with the reason, where the answers are
@@ -45,6 +46,7 @@ from tests.registry.recording import DEAD, Recording, client_environ, serve_reco
 from tests.registry.store import Store
 from tests.rewriting import rewrite_once
 from tests.scheduling import Scheduling
+from tests.warm_npm import warm_npm
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,6 +77,7 @@ _CLIENTS = ("npm", "uv")
 _WHOLE = pytest.Config.ArgsSource.TESTPATHS
 
 _home = pytest.StashKey[Path]()
+_npm = pytest.StashKey[Path]()
 _open = pytest.StashKey[ExitStack]()
 _recording = pytest.StashKey[Recording]()
 
@@ -115,6 +118,8 @@ def pytest_configure(config: pytest.Config) -> None:
             "`make test`, which unsets it."
         )
     config.stash[_home] = _move_home()
+    config.stash[_npm] = Path(tempfile.mkdtemp(prefix="fallback-tier-npm-"))
+    os.environ["PATH"] = warm_npm(config.stash[_npm], os.environ["PATH"])
     if config.getoption("numprocesses", None) and config.args_source is _WHOLE:
         for folder in ("hostile", "integration", "unit"):
             rewrite_once(config, ROOT / "tests" / folder)
@@ -123,8 +128,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if (opened := config.stash.get(_open, None)) is not None:
         opened.close()
-    if (home := config.stash.get(_home, None)) is not None:
-        shutil.rmtree(home, ignore_errors=True)
+    for key in (_home, _npm):
+        if (folder := config.stash.get(key, None)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from fallback_tier.advisory import is_affected
 from fallback_tier.advisory.npm_ranges import MAX_RANGE_LENGTH, osv_ranges
 from fallback_tier.errors import AdvisoryError
 from tests.unit.shared.recipes import advisory
+from tests.warm_npm import real_npm
 
 #: As npm's own advisory code asks (@npmcli/metavuln-calculator).
 _ORACLE = """
@@ -31,7 +32,7 @@ Oracle = Callable[[str, list[str]], list[bool]]
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Oracle]:
-    npm, node = shutil.which("npm"), shutil.which("node")
+    npm, node = real_npm(), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("npm's own semver is the oracle, and npm is not installed")
     library = Path(npm).resolve().parents[1] / "node_modules" / "semver"
