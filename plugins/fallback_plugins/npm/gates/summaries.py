@@ -1,7 +1,7 @@
 """What the logs of npm's test runners tell: how many tests ran, how many failed, and which.
 
 Each runner by its own last lines, as it prints them to a pipe: node:test (TAP and spec), tape, tap,
-ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras). A log of several runs
+ava, jest, vitest, mocha, jasmine, QUnit (its command, and qunit-extras), vows. A log of several runs
 (workspaces) is their sum. Other runners, and other reporters, tell nothing.
 """
 
@@ -26,6 +26,7 @@ _AVA_TEST = re.compile(r"^  \u2718 \[fail\]: (.+)$", MULTILINE)
 _AVA_PASSED = re.compile(r"^  \u2714 (.+?)(?: \([\d.]+m?s\))?$", MULTILINE)
 _MOCHA_FAILURES = re.compile(r"^  \d+ failing$", MULTILINE)
 _MOCHA_TEST = re.compile(r"^  \d+\) (.*(?:\n {5,}\S.*)*?):$", MULTILINE)
+_VOWS_LINE = re.compile(r"^( {2,})(\u2717 )?(?! )(.+?) *$", MULTILINE)
 _JASMINE_FAILURES = re.compile(r"^Failures:$", MULTILINE)
 _JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
 
@@ -67,6 +68,10 @@ _AVA = _Line(
     re.compile(r"^  (\d+ (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE)
 )
 _JASMINE = _Line(re.compile(r"^(\d+ specs?, .*)$", MULTILINE))
+
+_VOWS = _Line(
+    re.compile(r"^ *[\u2713\u2717] \w+ \u00bb (\d+ honored.*?) \([\d.]+s\) *$", MULTILINE)
+)
 
 #: Errors outside any test fail a run of vitest too.
 _VITEST_ERRORS = _Line(re.compile(r"^ +Errors  (\d+ errors?)$", MULTILINE))
@@ -210,4 +215,32 @@ def _jasmine(text: str) -> Summary | None:
     return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(message)))
 
 
-_RUNNERS = (_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine, _qunit, _qunit_extras)
+def _vows(text: str) -> Summary | None:
+    figures = _VOWS.figures(text, "honored", "broken", "errored", "dropped")
+    if figures is None:
+        return None
+    names = []
+    at_depth: dict[
+        int, str
+    ] = {}  # the line of a context stands above its vows, two columns to the left
+    for indent, failed, words in _VOWS_LINE.findall(text):
+        if failed and (context := at_depth.get(len(indent) - 2)):
+            names.append(f"{context} > {words}")
+        else:
+            at_depth[len(indent)] = words
+    return Summary(sum(figures), sum(figures[1:]), numbered(iter(names)))
+
+
+_RUNNERS = (
+    _node,
+    _tap,
+    _tap_16,
+    _jest,
+    _vitest,
+    _mocha,
+    _ava,
+    _jasmine,
+    _qunit,
+    _qunit_extras,
+    _vows,
+)

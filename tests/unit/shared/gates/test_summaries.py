@@ -2,7 +2,8 @@
 
 ``tests/fixtures/logs``: each of a small project with tests that pass, fail, and are left out, run with
 its output to a pipe. Versions: jest 29.7.0, vitest 4.1.12, mocha 12.0.3, ava 7.0.0, jasmine 7.0.0, tap
-16.3.10 and 21.8.0, tape 5.10.2, node 20.20.2, qunit 2.24.1, qunit-extras 3.0.0 (with qunitjs 2.4.1).
+16.3.10 and 21.8.0, tape 5.10.2, node 20.20.2, qunit 2.24.1, qunit-extras 3.0.0 (with qunitjs 2.4.1), vows
+0.8.2.
 """
 
 from dataclasses import replace
@@ -82,6 +83,10 @@ def log(name: str) -> str:
         ),
         ("jasmine.txt", Summary(ran=4, failed=2, names=("also fails: here", "calc adds nothing"))),
         ("tape.txt", Summary(ran=4, failed=1, names=("calc > adds nothing",))),
+        (
+            "vows.txt",
+            Summary(ran=5, failed=2, names=("adding > gives no other", "throws > an error")),
+        ),
         # A test that is still to be written ran, and is no failure.
         (
             "qunit.txt",
