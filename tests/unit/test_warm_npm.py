@@ -43,7 +43,7 @@ def said(npm: str, registry: Registry, folder: Path) -> list[tuple[int, str, str
         "npm_config_cache": str(folder.with_suffix(".npm")),
     }
     environ["NPM_CONFIG_CACHE"] = environ["npm_config_cache"]
-    environ["npm_config_@acme:registry"] = registry.npm_url  # a name that a shell would drop
+    environ["npm_config_@acme:registry"] = f"{registry.url}/acme/"  # a shell would drop the name
     found = []
     for command in COMMANDS:
         done = subprocess.run(
@@ -70,6 +70,7 @@ def test_it_says_and_writes_what_npm_does(tmp_path: Path) -> None:
         written = {file.name: file.stat().st_mtime_ns for file in kept.iterdir()}
         again = said(warm, registry, tmp_path / "again")
     assert [code for code, *_ in as_it_is] == [0] * 5 + [1, 1]
+    assert "/acme/@acme%2fno-such-package" in as_it_is[5][1]
     assert first == as_it_is
     assert again == as_it_is
     # Nothing was compiled anew: all of it was there, and V8 took it.
