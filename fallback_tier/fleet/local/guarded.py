@@ -2,13 +2,14 @@
 
 import sys
 
-from fallback_tier.workers.guard import stand_guard
+from fallback_tier.workers.guard import keeping_imports, stand_guard
 
 
 def main() -> None:
     """Returns in the worker alone, which then imports what it needs."""
     stand_guard(float(sys.argv[1]))
-    from fallback_tier.fleet.local.main import main as work
+    with keeping_imports():
+        from fallback_tier.fleet.local.main import main as work
 
     work()
 
