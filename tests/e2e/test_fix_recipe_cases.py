@@ -54,12 +54,12 @@ CASES = {
     "pypi-pygments-PYSEC-2026-2987-c84f414a": fixed(
         "resolved tree: pygments 2.20.0", "pygments==2.20.0"
     ),
-    "pypi-langchain-anthropic-PYSEC-2026-2556-711b3155": fixed(
-        "resolved tree: langchain-anthropic 1.4.6", '  "langchain-anthropic==1.4.6",'
-    ),
     # Another pin forbids the fixed version: it moves along.
     "pypi-cryptography-PYSEC-2026-2141-5bf20087": fixed(
         "resolved tree: cryptography 46.0.5", "cffi==2.0.0", "cryptography==46.0.5"
+    ),
+    "pypi-langchain-anthropic-PYSEC-2026-2556-711b3155": fixed(
+        "resolved tree: langchain-anthropic 1.4.6", '  "langchain-anthropic==1.4.6",'
     ),
     # Only the lock changes: yarn installs what it says.
     "npm-handlebars-GHSA-q42p-pg8m-cqh6-a6c49b24": fixed(
@@ -134,7 +134,7 @@ def bench(cases: Path, tmp_path: Path, installed: Installed) -> Bench:
     return Bench(cases, tmp_path, installed)
 
 
-@pytest.mark.parametrize("name", a_choice(CASES, step=2))
+@pytest.mark.parametrize("name", a_choice(CASES, step=3))
 def test_a_case_ends_as_expected(bench: Bench, name: str) -> None:
     expected = CASES[name]
     root = bench.check_out(name)
@@ -144,7 +144,7 @@ def test_a_case_ends_as_expected(bench: Bench, name: str) -> None:
     result = ended.json
     assert result["outcome"] == expected.outcome
     assert half_written(root, bench.state) == []
-    assert bench.command("audit", "verify", "--state-dir", bench.state).code == 0
+    assert run("audit", "verify", "--state-dir", bench.state).code == 0
     facts = dict(expected.facts)
     if expected.outcome == "verified":
         application = result["application"]
