@@ -328,18 +328,45 @@ def test_a_test_runner_changes_nothing_that_is_installed(place: Place) -> None:
     assert "pytest" in dict(found.declined)
 
 
-def test_nothing_of_a_package_starts_outside_the_sandbox_for_want_of_uvs_cache(
-    tmp_path: Path,
+#: What a user may have set, each of which has uv ask an environment's Python again: uv.toml, variables.
+ASKS_AGAIN = {
+    "variable": ("", {"UV_NO_CACHE": "1"}),
+    "no-cache": ("no-cache = true\n", {}),
+    "pip upgrade": ("[pip]\nupgrade = true\n", {}),
+    "pip upgrade-package": ('[pip]\nupgrade-package = ["left"]\n', {}),
+    "pip reinstall": ("[pip]\nreinstall = true\n", {}),
+    "pip reinstall-package": ('[pip]\nreinstall-package = ["left"]\n', {}),
+    "upgrade": ("upgrade = true\n", {}),
+    "upgrade-package": ('upgrade-package = ["left"]\n', {}),
+    "reinstall": ("reinstall = true\n", {}),
+    "reinstall-package": ('reinstall-package = ["left"]\n', {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "locked"),
+    [*((it, False) for it in ASKS_AGAIN), *((it, True) for it in ("upgrade", "reinstall"))],
+)
+def test_nothing_of_a_package_starts_outside_the_sandbox_whatever_a_user_has_set_for_uv(
+    tmp_path: Path, settings: str, locked: bool
 ) -> None:
     """uv starts an environment's Python to ask what it is, and Python runs each .pth file in it."""
     trace = tmp_path / "started"
     starts = {"starts.pth": f"import pathlib; pathlib.Path({str(trace)!r}).touch()\n"}
     universe = Universe().pypi("left", "1.0", files=starts).pypi("pytest", "8.0")
+    text, variables = ASKS_AGAIN[settings]
+    (tmp_path / "config" / "uv").mkdir(parents=True)
+    (tmp_path / "config" / "uv" / "uv.toml").write_text(text)
+    set_by_user = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "UV_NO_CONFIG": "", **variables}
     with serve(universe) as registry:
         place = Place(registry, tmp_path)
-        place.clients = SubprocessClients(os.environ | registry.environ | {"UV_NO_CACHE": "1"})
-        found, there = place.install({"requirements.txt": "left\n", "test_a.py": "import pytest\n"})
-    assert (found.level, there) == (Level.EVERYTHING, ["left==1.0"])
+        files = {"requirements.txt": "left\n"}
+        if locked:
+            pyproject = PROJECT + 'dependencies = ["left"]\n'
+            files = {"pyproject.toml": pyproject, "uv.lock": place.lock(pyproject)}
+        place.clients = SubprocessClients(os.environ | registry.environ | set_by_user)
+        found, there = place.install({**files, "test_a.py": "import pytest\n"})
+    assert (found.level, there) == (Level.EVERYTHING, ["left==1.0"]), found.in_full
     assert not trace.exists()
 
 

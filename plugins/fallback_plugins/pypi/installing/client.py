@@ -19,6 +19,13 @@ _ALWAYS = {
     "UV_COMPILE_BYTECODE": "",
 }
 
+#: A user's uv.toml may have it upgrade or install again (``upgrade``, ``reinstall``, their ``-package``
+#: keys, those of ``[pip]``): each has uv ask the Python again, too.
+_ONCE = ("--no-upgrade", "--no-reinstall")
+
+#: Commands that put packages into an environment.
+_INSTALLING = (("pip", "install"), ("sync",))
+
 #: Compiling would start the environment's Python, and every .pth file in it, out here.
 NOT_COMPILED = "--no-compile-bytecode"
 
@@ -31,6 +38,8 @@ def run_uv(
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
     """``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
+    if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
+        arguments = [*arguments, *_ONCE]
     of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
     return context.clients.run(
         "uv", arguments, cwd=cwd, timeout_s=context.timeout_s, env={**_ALWAYS, **env, **of_day}
