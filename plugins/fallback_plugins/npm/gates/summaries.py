@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
 from fallback_plugins.npm.gates.tap_logs import tap_names, tap_report, tests_of_tap_16
+from fallback_plugins.shared.gates.figures import FIGURE
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
@@ -26,7 +27,7 @@ _AVA_TEST = re.compile(r"^  \u2718 \[fail\]: (.+)$", MULTILINE)
 _AVA_PASSED = re.compile(r"^  \u2714 (.+?)(?: \([\d.]+m?s\))?$", MULTILINE)
 _MOCHA_FAILURES = re.compile(r"^  \d+ failing$", MULTILINE)
 _MOCHA_TEST = re.compile(r"^  \d+\) (.*(?:\n {5,}\S.*)*?):$", MULTILINE)
-_VOWS_LINE = re.compile(r"^( {2,})(\u2717 )?(?! )(.+?) *$", MULTILINE)
+_VOWS_LINE = re.compile(r"^( {2,})(\u2717 )?(?! )(.+)$", MULTILINE)
 _JASMINE_FAILURES = re.compile(r"^Failures:$", MULTILINE)
 _JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
 
@@ -58,39 +59,43 @@ class _Line:
         if not lines:
             return None
         joined = "\n".join(lines)
-        return [sum(map(int, re.findall(rf"(\d+) {word}\b", joined, MULTILINE))) for word in words]
+        return [
+            sum(map(int, re.findall(rf"({FIGURE}) {word}\b", joined, MULTILINE))) for word in words
+        ]
 
 
 _JEST = _Line(re.compile(r"^Tests: +(\d.*)$", MULTILINE))
 _VITEST = _Line(re.compile(r"^ +Tests  (\d.*\(\d+\))$", MULTILINE))
-_MOCHA = _Line(re.compile(r"^  (\d+ (?:passing \(.*\)|failing))$", MULTILINE))
+_MOCHA = _Line(re.compile(rf"^  ({FIGURE} (?:passing \(.*\)|failing))$", MULTILINE))
 _AVA = _Line(
-    re.compile(r"^  (\d+ (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE)
+    re.compile(rf"^  ({FIGURE} (?:tests? (?:passed|failed)|known failures?|un\w+ \w+))$", MULTILINE)
 )
-_JASMINE = _Line(re.compile(r"^(\d+ specs?, .*)$", MULTILINE))
+_JASMINE = _Line(re.compile(rf"^({FIGURE} specs?, .*)$", MULTILINE))
 
 _VOWS = _Line(
-    re.compile(r"^ *[\u2713\u2717] \w+ \u00bb (\d+ honored.*?) \([\d.]+s\) *$", MULTILINE)
+    re.compile(rf"^ *[\u2713\u2717] \w+ \u00bb ({FIGURE} honored.*?) \([\d.]+s\) *$", MULTILINE)
 )
 
 #: Errors outside any test fail a run of vitest too.
-_VITEST_ERRORS = _Line(re.compile(r"^ +Errors  (\d+ errors?)$", MULTILINE))
+_VITEST_ERRORS = _Line(re.compile(rf"^ +Errors  ({FIGURE} errors?)$", MULTILINE))
 
 #: node's own, ava's TAP and tape: ``# tests 3``; node's spec reporter has a sign of its own.
-_TAP_FIGURE = re.compile(r"^[#\u2139] (tests|skipped|fail|todo) +(\d+)$", MULTILINE)
+_TAP_FIGURE = re.compile(rf"^[#\u2139] (tests|skipped|fail|todo) +({FIGURE})$", MULTILINE)
 #: Its line for a file that has no test, in TAP and as ``spec``.
 _FILE = re.compile(
     r"^(?:# Subtest:|[\u2714\u2716]) (\S+\.[cm]?[jt]sx?)(?: \([\d.]+ms\))?$", MULTILINE
 )
 #: QUnit's command, which tells no sum.
-_QUNIT = re.compile(r"^1\.\.\d+\n# pass (\d+)\n# skip \d+\n# todo (\d+)\n# fail (\d+)$", MULTILINE)
+_QUNIT = re.compile(
+    rf"^1\.\.\d+\n# pass ({FIGURE})\n# skip \d+\n# todo ({FIGURE})\n# fail ({FIGURE})$", MULTILINE
+)
 #: qunit-extras, which counts assertions, as tape does.
-_QUNIT_EXTRAS = re.compile(r"^    PASS: (\d+)  FAIL: (\d+)  TOTAL: \d+$", MULTILINE)
+_QUNIT_EXTRAS = re.compile(rf"^    PASS: ({FIGURE})  FAIL: ({FIGURE})  TOTAL: \d+$", MULTILINE)
 _QUNIT_EXTRAS_TEST = re.compile(
     r"^\r?-{9,}\n(?P<module>.+)\n-{9,}$|^ FAIL - (?P<test>.+)$", MULTILINE
 )
 
-_TAP_18 = re.compile(r"^# \{ total: \d+(.*) \}$", MULTILINE)
+_TAP_18 = re.compile(rf"^# \{{ total: {FIGURE}(.*) \}}$", MULTILINE)
 
 
 def _node(text: str) -> Summary | None:
@@ -116,7 +121,11 @@ def _tap(text: str) -> Summary | None:
     if not totals:
         return None
     passed, failing = (
-        sum(int(number) for total in totals for number in re.findall(rf"\b{word}: (\d+)", total))
+        sum(
+            int(number)
+            for total in totals
+            for number in re.findall(rf"\b{word}: ({FIGURE})", total)
+        )
         for word in ("pass", "fail")
     )
     report = tap_report(text, passed + failing, failing)
@@ -223,7 +232,8 @@ def _vows(text: str) -> Summary | None:
     at_depth: dict[
         int, str
     ] = {}  # the line of a context stands above its vows, two columns to the left
-    for indent, failed, words in _VOWS_LINE.findall(text):
+    for indent, failed, line in _VOWS_LINE.findall(text):
+        words = line.rstrip(" ")
         if failed and (context := at_depth.get(len(indent) - 2)):
             names.append(f"{context} > {words}")
         else:

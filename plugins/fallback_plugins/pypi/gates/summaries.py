@@ -2,27 +2,30 @@
 
 import re
 
+from fallback_plugins.shared.gates.figures import FIGURE
 from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
 #: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any
 #: program may say in how many seconds it did what.
 _PYTEST_ENDING = re.compile(
-    r"^=*\s*((?:no tests ran"
-    r"|\d+ (?:passed|failed|errors?|skipped|deselected|x(?:fail|pass)ed|warnings?))\b.*?)"
-    r" in [\d.]+s(?: \([\d:]+\))?\s*=*$",
+    r"^=*[^\S\n]*((?:no tests ran"
+    rf"|{FIGURE} (?:passed|failed|errors?|skipped|deselected|x(?:fail|pass)ed|warnings?))\b.*?)"
+    r" in [\d.]+s(?: \([\d:]+\))?[^\S\n]*=*$",
     re.MULTILINE,
 )
-_PYTEST_RAN = re.compile(r"(\d+) (?:passed|failed|errors?|xfailed|xpassed)")
-_PYTEST_EXPECTED = re.compile(r"(\d+) xfailed")
-_PYTEST_FAILED = re.compile(r"(\d+) (?:failed|errors?)")
+_PYTEST_RAN = re.compile(rf"({FIGURE}) (?:passed|failed|errors?|xfailed|xpassed)")
+_PYTEST_EXPECTED = re.compile(rf"({FIGURE}) xfailed")
+_PYTEST_FAILED = re.compile(rf"({FIGURE}) (?:failed|errors?)")
 #: The short summary (``-ra``). An id has no blank except within the brackets of its parameters.
 _PYTEST_NAME = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\])?)(?= - |$)", re.MULTILINE)
 _PYTEST_SUMMARY = re.compile(r"^=* ?short test summary info ?=*$", re.MULTILINE)
 
-_UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+_UNITTEST_RAN = re.compile(rf"^Ran ({FIGURE}) tests? in ", re.MULTILINE)
 _UNITTEST_ENDING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN) \((.*)\)$", re.MULTILINE)
-_UNITTEST_SKIPPED = re.compile(r"\bskipped=(\d+)")
-_UNITTEST_FAILED = re.compile(r"\b(?:(?<!expected )failures|errors|unexpected successes)=(\d+)")
+_UNITTEST_SKIPPED = re.compile(rf"\bskipped=({FIGURE})")
+_UNITTEST_FAILED = re.compile(
+    rf"\b(?:(?<!expected )failures|errors|unexpected successes)=({FIGURE})"
+)
 _UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+ \(.*)$", re.MULTILINE)
 
 
