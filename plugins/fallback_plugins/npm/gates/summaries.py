@@ -14,6 +14,8 @@ from fallback_plugins.shared.gates.figures import FIGURE
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
+#: What stands for the middle of a log that was too long (``BoundedOutput``).
+_LEFT_OUT = re.compile(r"^\[\.\.\. \d+ bytes left out \.\.\.\]$", MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 _SPEC_FAILURE = re.compile(r"^test at (.+):\d+:\d+\n\u2716 (.+?)(?: \([\d.]+ms\))?$", MULTILINE)
@@ -35,7 +37,8 @@ _JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
 def summary(log: str) -> Summary | None:
     """The sum of what the log's runners tell; None where it has the last lines of none."""
     text = _COLOUR.sub("", log)
-    found = [reported for runner in _RUNNERS if (reported := runner(text)) is not None]
+    runners = [one for one in _RUNNERS if one not in _BY_LINES or not _LEFT_OUT.search(log)]
+    found = [reported for runner in runners if (reported := runner(text)) is not None]
     if not found:
         return None
     return Summary(
@@ -138,9 +141,8 @@ def _tap_16(text: str) -> Summary | None:
     if reported is None:
         return None
     names = numbered(name for name, _ in reported)
-    failed = tuple(name for name, (_, was) in zip(names, reported, strict=True) if was == "failed")
     report = Report.of(zip(names, (was for _, was in reported), strict=True))
-    return Summary(len(names), len(failed), failed, report)
+    return Summary(len(names), len(report.failed), report.failed, report)
 
 
 def _qunit(text: str) -> Summary | None:
@@ -241,6 +243,8 @@ def _vows(text: str) -> Summary | None:
     return Summary(sum(figures), sum(figures[1:]), numbered(iter(names)))
 
 
+#: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
+_BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
     _node,
     _tap,

@@ -1,7 +1,7 @@
 """Logs in TAP (testanything.org): results by name, with all that is around them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fallback_plugins.shared.gates.reports import Report
@@ -15,80 +15,112 @@ _SUBTEST = re.compile(r"^( *)# Subtest: (.+)$")
 _SECTION = re.compile(r"^# (.+)$")
 _LOCATION = re.compile(r"^ +location: '(.+):\d+:\d+'$")
 
-#: What tap up to version 16 ends with; it counts files. Figures of node's runner begin with ``# tests``.
+#: What tap 16 ends with; it counts files. Figures of node's runner begin with ``# tests``.
 _TAP_16 = re.compile(
-    r"^1\.\.\d+\n(?:# failed (\d+)(?: of \d+)? tests?\n)?(?:# (?:todo|skip): \d+\n)*# time=[\d.]+ms$",
+    r"^1\.\.\d+\n(?:# failed (\d{1,9})(?: of \d+)? tests?\n)?(?:# (?:todo|skip): \d+\n)*# time=[\d.]+ms$",
     re.MULTILINE,
 )
+_OPENED = re.compile(r"^( *)# Subtest(?:: (.*))?$")
+_ENDED = re.compile(r"^( *)(not )?ok \d+(.*)$")
+_UNNAMED = "(unnamed)"
+_DIRECTIVE = re.compile(r"(?:^| )# (SKIP|TODO|time=)", re.IGNORECASE)
+_FAILED = re.compile(r"^( +)# failed (\d{1,9})(?: of \d+)? tests?$")
+_OTHER_COUNT = re.compile(r"^( +)# (test count)\(\d+\) != plan\(")
+#: In what explains a file's result. 1: tests of it failed.
+_EXIT = re.compile(r"^  exitCode: (?!0$|1$|null$)(.+)$")
 
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     """Tests, not their assertions, of a log that ends as tap 16 ends its own: (``file > test > subtest``,
     ``passed`` or ``failed``). None: it ends otherwise, or its last lines count other failures.
 
-    What has tests of its own is one only where it fails and none of them does: it threw outside of them.
+    What has tests of its own is one only where it fails by more than by them.
     """
     ends = _TAP_16.findall(text)
     if not ends:
         return None
     reading = _Reading()
-    for line in _without_explanations(text.split("\n")):
-        if opened := _SUBTEST.fullmatch(line):
-            reading.opened(len(opened[1]), opened[2])
-        elif (found := _RESULT.fullmatch(line)) and not found[4]:
-            reading.ended(len(found[1]), found[3], failed=found[2] is not None)
+    for line in text.split("\n"):
+        reading.read(line)
     counted = sum(int(number or 0) for number in ends)
     return reading.reported if reading.failed_files == counted else None
 
 
-def _without_explanations(lines: Iterable[str]) -> Iterator[str]:
-    """A result can be explained below it, in YAML: with code and output that may look like results."""
-    begins = ends = ""
-    for line in lines:
-        if ends:
-            ends = "" if line == ends else ends
-        elif line == begins:
-            ends = line.replace("---", "...")
-        else:
-            found = _RESULT.fullmatch(line)
-            begins = f"{found[1]}  ---" if found else ""
-            yield line
-
-
 @dataclass
 class _Open:
-    """A test whose last line has not come yet."""
+    """A test whose last line has not come yet. ``failures``: lines in it that are not ok, ``counted``: by
+    its own count; ``asserted``: those of them that are no tests."""
 
     name: str
     has_tests: bool = False
-    has_failed: bool = False
+    failures: int = 0
+    counted: int = 0
+    asserted: list[str] = field(default_factory=list)
 
 
 @dataclass
 class _Reading:
-    """What came so far; ``inside``: by their indentation."""
+    """What came so far; ``inside``: tests by their indentation."""
 
     reported: list[tuple[str, str]] = field(default_factory=list)
     failed_files: int = 0
     inside: dict[int, _Open] = field(default_factory=dict)
+    #: The file that ended last.
+    file: str = ""
+    #: The lines that begin and end what explains the last result, in YAML: with code and output that may
+    #: look like results.
+    explains: str = ""
+    until: str = ""
 
-    def opened(self, depth: int, name: str) -> None:
+    def read(self, line: str) -> None:
+        if self.until:
+            if (code := _EXIT.match(line)) and self.until == "  ...":
+                self.reported.append((f"{self.file} > exit code {code[1]}", "failed"))
+            self.until = "" if line == self.until else self.until
+        elif line == self.explains:
+            self.until = line.replace("---", "...")
+        elif opened := _OPENED.match(line):
+            self._opened(len(opened[1]), (opened[2] or "").strip() or _UNNAMED)
+        elif ended := _ENDED.match(line):
+            self.explains = f"{ended[1]}  ---"
+            directive = _DIRECTIVE.search(ended[3])
+            if directive is None or directive[1].lower() == "time=":
+                words = ended[3][: directive.start() if directive else None].strip()
+                name = words.removeprefix("- ").strip() or _UNNAMED
+                self._ended(len(ended[1]), name, failed=ended[2] is not None)
+        elif (counted := _FAILED.match(line)) and (around := self._around(len(counted[1]))):
+            around[-1].counted = int(counted[2])
+        elif (other := _OTHER_COUNT.match(line)) and (around := self._around(len(other[1]))):
+            around[-1].asserted.append(other[2])
+
+    def _around(self, depth: int) -> list[_Open]:
+        return [test for at, test in self.inside.items() if at < depth]
+
+    def _opened(self, depth: int, name: str) -> None:
         self.inside = {at: test for at, test in self.inside.items() if at < depth}
         for around in self.inside.values():
             around.has_tests = True
         self.inside[depth] = _Open(name)
 
-    def ended(self, depth: int, name: str, *, failed: bool) -> None:
+    def _ended(self, depth: int, name: str, *, failed: bool) -> None:
+        around = self._around(depth)
+        if failed and around:
+            around[-1].failures += 1
         test = self.inside.get(depth)
-        if test is None or test.name != name:
-            return  # an assertion
-        self.inside = {at: around for at, around in self.inside.items() if at < depth}
-        self.failed_files += failed and depth == 0
-        if not test.has_tests or (failed and not test.has_failed):
-            names = [around.name for around in self.inside.values()]
-            self.reported.append((" > ".join([*names, name]), "failed" if failed else "passed"))
-        for around in self.inside.values():
-            around.has_failed = around.has_failed or failed
+        if test is None or test.name != name:  # an assertion
+            if failed and around:
+                around[-1].asserted.append(name)
+            return
+        self.inside = {at: one for at, one in self.inside.items() if at < depth}
+        if not depth:
+            self.file = name
+            self.failed_files += failed
+        full = " > ".join([*(one.name for one in around), name])
+        by_more = test.counted > test.failures or not test.failures  # its plan, its end
+        if not test.has_tests or (failed and by_more):
+            self.reported.append((full, "failed" if failed else "passed"))
+        if test.has_tests:
+            self.reported += [(f"{full} > {words}", "failed") for words in test.asserted]
 
 
 def tap_report(text: str, ran: int, failing: int) -> Report | None:

@@ -41,6 +41,8 @@ class BaseRun:
     acts: frozenset[Act] | None = None
     #: Wall clock; None: not told.
     took_s: float | None = None
+    #: Was its log too long to be kept whole?
+    is_cut: bool = False
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
@@ -48,7 +50,7 @@ class BaseRun:
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
-            run.acts, run.result.duration_ms / 1000,
+            run.acts, run.result.duration_ms / 1000, run.result.truncated,
         )  # fmt: skip
 
     @property

@@ -79,7 +79,7 @@ def judge_run(
         return _failed(gate, f"{check.label} fails", ours.output)
     found, blocked = check.findings(ours.output), ours.truncated or check.blocked(ours)
     new = _beyond(found, base.keys)
-    if ours.timed_out or (base.blocked and not blocked):
+    if ours.timed_out or base.is_cut or (base.blocked and not blocked):
         return _is_inconclusive(gate, check, ours)
     if new:
         message = f"{check.label}: {len(new)} new problem(s), beside those of the base commit"
@@ -97,6 +97,8 @@ class _Base:
     exit_code: int | None
     keys: Sequence[str]
     blocked: bool
+    #: Its log was too long to be kept whole: what it leaves out may be what is new here.
+    is_cut: bool
 
 
 def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Base | NotInstalled:
@@ -109,9 +111,9 @@ def _at_base(gate: str, context: GateContext, folder: str, check: Check) -> _Bas
     if isinstance(result, NotInstalled):
         return result
     keys = [finding.key for finding in check.findings(result.output)]
-    # What it did not come to, or what its log left out, may be out of order there too.
-    blocked = result.timed_out or result.truncated or check.blocked(result)
-    base = _Base(result.exit_code, keys, blocked)
+    # What it did not come to may be out of order there too.
+    blocked = result.timed_out or check.blocked(result)
+    base = _Base(result.exit_code, keys, blocked, result.truncated)
     if not result.timed_out:  # else perhaps for a passing reason: asked again next time
         keep(place, asdict(base))
     return base

@@ -82,6 +82,11 @@ class Suite:
         if ours.result.timed_out:
             return timed_out(self.gate, ours.result, self.context)
         self.by_report = ours.report is not None and any(run.report is not None for run in runs)
+        if not self.by_report and (ours.result.truncated or any(run.is_cut for run in runs)):
+            what = (
+                "no test is named, and a log, here or at the base commit's, was too long to be kept"
+            )
+            return undecided(self.gate, f"{what} whole", ours.result.output)
         if ours.result.ok or ours.count == 0:
             return self._judge_count(ours)
         return self._judge_failing(ours)

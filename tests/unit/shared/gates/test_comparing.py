@@ -83,6 +83,7 @@ def test_where_the_base_commit_is_in_order_the_whole_log_is_kept(tmp_path: Path)
         # Of a log too long to be kept nobody knows what else it complained of.
         (CUT, result("a"), SKIPPED),
         (result("a", "b"), CUT, SKIPPED),
+        (result("b").model_copy(update={"truncated": True}), CUT, SKIPPED),
     ],
 )
 def test_nothing_new_is_a_pass_only_where_everything_was_looked_at(

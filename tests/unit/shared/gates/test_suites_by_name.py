@@ -18,8 +18,7 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from tests.unit.shared.gates.test_flaky import Project, context, judge
 
-PASSED, FAILED = GateStatus.PASSED, GateStatus.FAILED
-SKIPPED, UNDECIDED = GateStatus.SKIPPED, GateStatus.UNDECIDED
+PASSED, SKIPPED, UNDECIDED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.UNDECIDED
 NAMES = ("a", "b", "c", "d")
 
 
@@ -157,8 +156,12 @@ def test_a_log_that_was_too_long_names_no_failures(tmp_path: Path) -> None:
     run = SuiteRun.read(cut, failing)
     assert (run.failing, run.failed) == (None, 1)
     other = replace(run, result=cut.model_copy(update={"output": "otherwise"}))
-    assert judge(tmp_path / "1", Project([run], [run])).status is SKIPPED
-    assert judge(tmp_path / "2", Project([other], [run])).status is FAILED
+    green = replace(run, result=cut.model_copy(update={"exit_code": 0}), failing=())
+    kept = SuiteRun.read(whole.model_copy(update={"exit_code": 0}), Summary(9, 0))
+    named = ended(a="passed", b="passed")
+    for ours, base in [(run, run), (other, run), (green, green), (kept, green), (green, named)]:
+        judged = judge(tmp_path / str(hash((id(ours), id(base)))), Project([ours], [base]))
+        assert judged.status is UNDECIDED, judged
 
 
 def test_where_neither_side_has_a_report_the_logs_tell_as_ever(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fallback_plugins.pypi.gates.type_checkers import TypeChecker
 from fallback_plugins.shared.gates.suite_run import Summary
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.sandbox.process import BoundedOutput
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 
@@ -163,7 +164,7 @@ def test_a_runner_of_npm(name: str, told: Summary) -> None:
                 "test/three.js > fine",
                 "test/two.js",
             },
-            {"test/one.js > of a group > inner fails", "test/three.js"},
+            {"test/one.js > of a group > inner fails", "test/three.js > outside"},
         ),
     ],
 )
@@ -219,6 +220,35 @@ def test_old_tap_names_nothing_where_its_last_lines_count_otherwise(other: str) 
     text = log("tap-16.txt")
     assert "# failed 2 of 3 tests" in text
     assert summary(text.replace("# failed 2 of 3 tests", other)) is None
+
+
+def test_beside_a_red_test_nothing_else_that_fails_is_missed() -> None:
+    """Each file has a test ``red``, and fails by something else as well."""
+    reported = summary(log("tap-16-beside.txt"))
+    assert reported is not None
+    others = {name.removeprefix("test/") for name in reported.names if not name.endswith("> red")}
+    assert others == {
+        "bare.js > beside",
+        "exit.js > exit code 7",
+        "group.js > group > should be equal",
+        "hangs.js > hangs",
+        "killed.js",
+        "killed.js > test count",
+        "names.js > spaced",
+        "names.js > (unnamed)",
+        "names.js > also \\# TODO",
+        "plan.js > test count",
+        "thrown.js > outside",
+    }
+
+
+@pytest.mark.parametrize("name", ["tap-16.txt", "ava.txt"])
+def test_of_a_log_without_its_middle_no_lines_are_counted(name: str) -> None:
+    text = log(name)
+    half = BoundedOutput(len(text) // 2)
+    half.add(text.encode())
+    assert summary(text) is not None
+    assert summary(half.text()) is None
 
 
 def test_what_a_result_is_explained_with_is_no_result() -> None:
