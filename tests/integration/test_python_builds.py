@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
 from fallback_plugins.pypi.installing import building, pythons, wheel_build
 from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.environment import Environment
@@ -90,6 +91,7 @@ def registry() -> Iterator[Registry]:
     universe.pypi("picky", "1.0", sdist_only=True, files=picky)
     broken = source("broken", "raise SystemExit('no compiler here')")
     universe.pypi("broken", "1.0", sdist_only=True, files=broken)
+    universe.pypi("broken", "1.1", sdist_only=True, files=broken)
     universe.pypi("broken", "0.9")
     with serve(universe) as registry:
         yield registry
@@ -170,7 +172,7 @@ def test_what_is_not_built_is_told_with_the_reason(
     """Nothing is built for a build, and another release is taken then, as before."""
     found = installed(tmp_path, registry, f"{line}\nleft\n")
     assert found.level is Level.IN_PART
-    what, reason = found.declined[0]
+    ((what, reason),) = found.unbuilt
     assert what == line.replace("==", " ")
     assert "not built: " in reason
     assert why in " ".join(reason.split())
@@ -218,6 +220,18 @@ def test_a_patch_that_needs_no_build_is_compared_all_the_same(
         assert made.otherwise() == made.in_another_setting() == ""
 
 
+def test_a_pin_that_moves_and_is_built_in_neither_tree_is_no_failure_of_the_patch(
+    tmp_path: Path, registry: Registry
+) -> None:
+    files = {"requirements.txt": "broken==1.0\nleft\n"}
+    with project(tmp_path, registry, files, {"requirements.txt": "broken==1.1\nleft\n"}) as made:
+        found, base = made.install(), Environment(made.context, made.context.repo, ".")
+        assert found.unbuilt[0][0] == "broken 1.1"
+        assert "broken 1.1 (not built: its build failed" in found.in_words
+        assert base.install().unbuilt[0][0] == "broken 1.0"
+        assert not lacks_by_the_patch(made, base)
+
+
 def test_pins_of_a_lock_are_all_had(tmp_path: Path, registry: Registry) -> None:
     pyproject = (
         '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
@@ -262,7 +276,7 @@ def test_of_a_project_with_an_index_of_its_own_nothing_is_built(
     found = installed(
         tmp_path, registry, f"--extra-index-url {registry.pypi_url}\nother==1.0\nleft\n"
     )
-    assert found.declined[0] == ("other ==1.0", "not built: the project names an index of its own")
+    assert found.unbuilt == (("other ==1.0", "not built: the project names an index of its own"),)
     assert fetched(registry, "other") == before
 
 

@@ -39,13 +39,15 @@ class Installed:
     """What is there. ``declined``: steps, files and lines that could not be had, and the client's words;
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
-    source, by name and version."""
+    source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
+    by itself, so that this only explains."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
     how: tuple[str, ...] = ()
     step: str = ""
     built: tuple[str, ...] = ()
+    unbuilt: tuple[tuple[str, str], ...] = ()
 
     @property
     def unusual(self) -> tuple[str, ...]:
@@ -57,10 +59,11 @@ class Installed:
     def in_words(self) -> str:
         """``in part; not: coverage==5.0.4 (no wheel …)``, one sentence of a verdict."""
         level = ", ".join((self.level, *self.unusual))
-        if not self.declined:
+        missing = (*self.unbuilt, *self.declined)
+        if not missing:
             return level
-        message = "; ".join(f"{what} ({why})" for what, why in self.declined[:_MAX_REPORTED])
-        more = len(self.declined) - _MAX_REPORTED
+        message = "; ".join(f"{what} ({why})" for what, why in missing[:_MAX_REPORTED])
+        more = len(missing) - _MAX_REPORTED
         return f"{level}; not: {message}{f'; and {more} more' if more > 0 else ''}"
 
     @property
@@ -71,12 +74,12 @@ class Installed:
     @property
     def is_as_declared(self) -> bool:
         """Is all of it there, in the usual way: is there nothing to tell?"""
-        return not self.declined and not self.unusual
+        return not self.declined and not self.unbuilt and not self.unusual
 
     @property
     def in_full(self) -> str:
-        """Each step, file or line that could not be had, and why, a line each."""
-        return "\n".join(f"{what}: {why}" for what, why in self.declined)
+        """Each build, step, file or line that came to nothing, and why, a line each."""
+        return "\n".join(f"{what}: {why}" for what, why in (*self.unbuilt, *self.declined))
 
     def lacks_beside(self, base: "Installed") -> bool:
         """Could less be had than of the base commit, by lines and by what could be installed at all?"""
@@ -113,9 +116,10 @@ class Installed:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             declined = tuple((what, why) for what, why in found["declined"])
+            unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
             how, step = tuple(found.get("how", ())), found.get("step", "")
             built = tuple(found.get("built", ()))
-            return cls(Level(found["level"]), declined, how, step, built)
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

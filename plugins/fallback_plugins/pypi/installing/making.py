@@ -155,7 +155,7 @@ class Making:
         while self._has_more(setting):
             found = install(self._plan_for(setting), self._start(setting), self._write)
         failed = self._building.failed(setting.python, setting.until)
-        return self._told(replace(found, declined=(*failed, *found.declined)), setting)
+        return self._told(replace(found, unbuilt=failed), setting)
 
     def _has_more(self, setting: Setting) -> bool:
         """Build what was refused for want of a wheel. Is anything built that was not there to be had?"""
