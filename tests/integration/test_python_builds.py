@@ -268,14 +268,31 @@ def test_no_more_than_so_many_are_tried(
     assert (found.level, found.built) == (Level.IN_PART, ())
 
 
+@pytest.mark.parametrize(
+    ("line", "more"),
+    [
+        ("--extra-index-url {url}\n", {}),
+        ("", {"uv.toml": "extra-index-url = ['{url}']\n"}),
+        ("", {"pyproject.toml": "[tool.uv.pip]\nindex-url = '{url}'\n"}),
+        (
+            "",
+            {
+                "poetry.lock": "[[package]]\nname = 'left'\nversion = '1.0'\n[package.source]\n"
+                "type = 'legacy'\nurl = 'https://b.invalid/simple'\n"
+            },
+        ),
+    ],
+    ids=["requirements", "uv.toml", "pyproject", "lock"],
+)
 def test_of_a_project_with_an_index_of_its_own_nothing_is_built(
-    tmp_path: Path, registry: Registry
+    tmp_path: Path, registry: Registry, line: str, more: dict[str, str]
 ) -> None:
     """Somebody else may have the name in another."""
     before = fetched(registry, "other")
-    found = installed(
-        tmp_path, registry, f"--extra-index-url {registry.pypi_url}\nother==1.0\nleft\n"
-    )
+    files = {"requirements.txt": f"{line}other==1.0\nleft\n"} | more
+    filled = {path: text.format(url=registry.pypi_url) for path, text in files.items()}
+    with project(tmp_path, registry, filled) as made:
+        found = made.install()
     assert found.unbuilt == (("other ==1.0", "not built: the project names an index of its own"),)
     assert fetched(registry, "other") == before
 

@@ -47,5 +47,6 @@ def listed(
         if package.get("name") == canonicalize_name(name) and found:
             url, digest = str(found.get("url", "")), str(found.get("hash", ""))
             file = unquote(PurePosixPath(urlsplit(url).path).name)
-            return SourceArchive(name, str(package.get("version")), file, digest, url)
+            registry = str(table_of(package, "source").get("registry", ""))
+            return SourceArchive(name, str(package.get("version")), file, digest, url, registry)
     return None

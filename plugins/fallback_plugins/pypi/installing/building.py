@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, SourceArchive, WheelBuild
+from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import this_python, today, version_of
@@ -50,12 +51,12 @@ class _Tried:
 
 
 class Building:
-    """The builds of one environment. ``own_index``: the project names an index of its own, so that nobody
+    """The builds of one environment. ``indexes``: those that the project names. With one of its own nobody
     can tell whose archive has a package's name."""
 
-    def __init__(self, context: GateContext, *, own_index: Callable[[], bool]) -> None:
+    def __init__(self, context: GateContext, indexes: Callable[[], Indexes]) -> None:
         self._context = context
-        self._own_index = own_index
+        self._indexes = indexes
         self._store = InstalledStore.of(context)
         self._tried: dict[_For, _Tried] = {}
         self._left = MAX_TRIED
@@ -93,10 +94,11 @@ class Building:
         return self._tried.setdefault((python, until), _Tried())
 
     def _build(self, tried: _Tried, python: Path, until: str, name: str, spec: str) -> None:
-        if self._own_index():
+        indexes = self._indexes()
+        archive = None if indexes.own else listed(self._context, name, spec, python, until)
+        if indexes.own or (archive is not None and not indexes.only(archive.registry)):
             tried.failed[name, spec] = "not built: the project names an index of its own"
             return
-        archive = listed(self._context, name, spec, python, until)
         if archive is None:
             return
         release = (archive.name, archive.version)

@@ -19,7 +19,6 @@ from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import InstallPlan, Uv, install, install_whole
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
-from fallback_plugins.pypi.manifests.uv_settings import names_own_index
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
@@ -114,7 +113,7 @@ class Making:
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
         self._refusals: dict[Setting, list[str]] = {}
-        self._building = Building(context, own_index=partial(names_own_index, manifests.texts))
+        self._building = Building(context, lambda: manifests.indexes)
         #: Where each setting's last try could have found what was built.
         self._linked: dict[Setting, str] = {}
         steps = tuple(manifests.everything(self._write))

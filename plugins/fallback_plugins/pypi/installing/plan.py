@@ -5,9 +5,8 @@ Nothing runs here. uv reads copies of the manifests, and no line in them leads i
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +22,7 @@ from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
+from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
@@ -73,7 +73,7 @@ class Manifests:
         self.folder = folder
         self._runner = runner
         self._only = only
-        self.texts: Mapping[str, str] = _read_by_uv(repo, folder, changed)
+        self.texts: dict[str, str] = _read_by_uv(repo, folder, changed)
         #: Folder of the uv.lock that decides what is installed.
         self._lock = locked_in(folder, self.texts)
         root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
@@ -94,8 +94,13 @@ class Manifests:
     @property
     def identity(self) -> tuple[object, ...]:
         """All that decides what is installed."""
-        sources = [asdict(source) for source in self.sources]
-        return (self.texts, self.folder, sources, self.runner)
+        return (self.texts, self.folder, self.sources, self.runner, self.indexes)
+
+    @cached_property
+    def indexes(self) -> Indexes:
+        """The registries and folders that it names, or whoever set up its clients does."""
+        settings = filter(self._repo.has, settings_of(self.places))
+        return indexes_named(self.texts | _texts(self._repo, settings))
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -263,12 +268,13 @@ def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[
 
 
 def _manifests_at(repo: RepoContext, folders: Collection[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in repo.tracked_files:
-        other = kind_of(path) in {None, Kind.REQUIREMENTS}
-        if not other and str(PurePosixPath(path).parent) in folders:
-            found |= _text(repo, path)
-    return found
+    here = [path for path in repo.tracked_files if str(PurePosixPath(path).parent) in folders]
+    others = {None, Kind.REQUIREMENTS}
+    return _texts(repo, [path for path in here if kind_of(path) not in others])
+
+
+def _texts(repo: RepoContext, paths: Iterable[str]) -> dict[str, str]:
+    return dict(item for path in paths for item in _text(repo, path).items())
 
 
 def _text(repo: RepoContext, path: str) -> dict[str, str]:

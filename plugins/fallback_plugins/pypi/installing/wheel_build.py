@@ -67,13 +67,15 @@ class NotBuiltError(ToolFailedError):
 
 @dataclass(frozen=True)
 class SourceArchive:
-    """A release's archive of source as the registry lists it. ``hash``: ``sha256:…``."""
+    """A release's archive of source as the registry lists it. ``hash``: ``sha256:…``; ``registry``: the
+    address of the one whose listing it is."""
 
     name: str
     version: str
     file: str
     hash: str
     url: str
+    registry: str = ""
 
     @property
     def ending(self) -> str:

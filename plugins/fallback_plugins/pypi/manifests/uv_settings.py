@@ -3,7 +3,6 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +10,6 @@ from urllib.parse import urlsplit
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import names_an_index
 from fallback_tier.errors import RecipeError
 
 #: uv puts variables of its environment into the addresses of requirements (measured).
@@ -57,19 +55,6 @@ def index_variables(manifests: Mapping[str, str]) -> dict[str, str]:
             name = _NOT_IN_VARIABLES.sub("_", str(index.get("name", ""))).upper()
             found |= {f"UV_INDEX_{name}_USERNAME": "", f"UV_INDEX_{name}_PASSWORD": ""}
     return found
-
-
-def names_own_index(manifests: Mapping[str, str]) -> bool:
-    """Does a manifest name a registry, or a folder of packages, of its own to uv?"""
-    for path, text in manifests.items():
-        if not path.endswith(".toml"):
-            if names_an_index(text):
-                return True
-            continue
-        with suppress(RecipeError):
-            if any(_indexes(table_of(parse_toml(path, text), "tool", "uv"))):
-                return True
-    return False
 
 
 def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]:

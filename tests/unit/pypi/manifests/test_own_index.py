@@ -1,0 +1,113 @@
+"""Whose archive has a package's name is known only where no index of the project's own is named."""
+
+import json
+
+import pytest
+
+from fallback_plugins.pypi.manifests.own_index import indexes_named, is_public
+
+CORP = "https://corp.invalid/simple"
+HOST = ".".join(("pypi", "org"))
+PUBLIC = f"https://{HOST}/simple"
+
+
+def locked(url: str) -> str:
+    return f'[[package]]\nname = "a"\nversion = "1"\nsource = {{ registry = "{url}" }}\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pyproject.toml", f'[[tool.uv.index]]\nurl = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.uv]\nindex-url = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.uv]\nextra-index-url = ["{CORP}"]\n'),
+        ("pyproject.toml", '[tool.uv]\nfind-links = ["wheels"]\n'),
+        ("pyproject.toml", f'[tool.uv.pip]\nindex-url = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.uv.pip]\nextra-index-url = ["{CORP}"]\n'),
+        ("pyproject.toml", '[tool.uv.pip]\nfind-links = ["wheels"]\n'),
+        ("pyproject.toml", f'[[tool.poetry.source]]\nname = "corp"\nurl = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.poetry.source]\nurl = "{CORP}"\n'),
+        ("pyproject.toml", f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{CORP}"\n'),
+        ("pyproject.toml", "[tool\n"),
+        ("Pipfile", f'[[source]]\nurl = "{CORP}"\n'),
+        ("Pipfile", f'[[source]]\nurl = "{PUBLIC}"\n[[source]]\nurl = "{CORP}"\n'),
+        ("Pipfile", '[[source]]\nurl = "https://${CORP}/simple"\n'),
+        ("Pipfile", "[[source]\n"),
+        ("uv.toml", f'index-url = "{CORP}"\n'),
+        ("uv.toml", f'[[index]]\nurl = "{CORP}"\n'),
+        ("lib/uv.toml", f'[pip]\nindex-url = "{CORP}"\n'),
+        ("pdm.toml", f'[pypi]\nurl = "{CORP}"\n'),
+        ("pip.conf", f"[global]\nindex-url = {CORP}\n"),
+        ("setup.cfg", f"[easy_install]\nindex_url = {CORP}\n"),
+        ("setup.py", f"setup(name='a', dependency_links=['{CORP}'])\n"),
+        ("tox.ini", f"[testenv]\nindexserver =\n    default = {CORP}\n"),
+        ("requirements.txt", f"a\n--index-url {CORP}\n"),
+        ("requirements.txt", f"--extra-index-url={CORP}\n"),
+        ("requirements.txt", f"-i {CORP}\n"),
+        ("requirements.txt", f"-i{CORP}\n"),
+        ("requirements.txt", f"--trusted-host corp.invalid --extra-index-url {CORP}\n"),
+        ("requirements.txt", f"--extra-index {CORP}\n"),
+        ("requirements.txt", f"--pypi-url {CORP}\n"),
+        ("requirements.txt", "--find-links wheels\n"),
+        ("requirements.txt", "-f wheels\n"),
+        ("requirements.txt", "--no-index\n"),
+        ("uv.lock", "[[package]\n"),
+        ("Pipfile.lock", "{"),
+    ],
+)
+def test_one_of_its_own(path: str, text: str) -> None:
+    found = indexes_named({path: text})
+    assert found.own
+    assert not found.only(CORP)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("uv.lock", locked(PUBLIC) + locked(CORP)),
+        ("pylock.toml", f'[[packages]]\nname = "a"\nindex = "{CORP}/"\n'),
+        (
+            "poetry.lock",
+            f'[[package]]\nname = "a"\n[package.source]\ntype = "legacy"\nurl = "{CORP}"\n',
+        ),
+        ("Pipfile.lock", json.dumps({"_meta": {"sources": [{"url": CORP}]}})),
+    ],
+)
+def test_a_lock_names_the_registry_that_is_asked_or_another(path: str, text: str) -> None:
+    found = indexes_named({path: text})
+    assert found.only(CORP)
+    assert not found.only(f"{PUBLIC}/")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pyproject.toml", '[project]\nname = "a"\n[tool.uv]\npackage = true\n'),
+        ("pyproject.toml", '[[tool.poetry.source]]\nname = "PyPI"\npriority = "primary"\n'),
+        ("pyproject.toml", f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{PUBLIC}/"\n'),
+        ("Pipfile", f'[[source]]\nname = "pypi"\nurl = "{PUBLIC}"\n'),
+        ("Pipfile.lock", json.dumps({"_meta": {"sources": [{"url": PUBLIC}]}})),
+        ("uv.lock", locked(PUBLIC)),
+        ("uv.toml", "[pip]\nupgrade = true\n"),
+        ("requirements.txt", "-r other.txt\n-e .\nfind-links==1\na --hash=sha256:1\n"),
+        ("setup.cfg", "[metadata]\nname = a\n"),
+        ("tox.ini", "[testenv]\ndeps =\n    -rrequirements.txt\n"),
+    ],
+)
+def test_none(path: str, text: str) -> None:
+    assert indexes_named({path: text}).only(PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://{HOST}/simple",
+        f"https://{HOST}.corp.invalid/simple",
+        f"https://{HOST}:8443/simple",
+        f"https://{HOST}/corp/simple",
+        "https://[",
+        "",
+    ],
+)
+def test_what_only_looks_like_the_public_one(url: str) -> None:
+    assert not is_public(url)
