@@ -78,6 +78,7 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.test_answers
 	$(BIN)/python -m tests.hostile.test_patches
 	$(BIN)/python -m tests.hostile.test_fence_inputs
+	$(BIN)/python -m tests.hostile.test_logs
 	$(BIN)/python -m tests.hostile.resume
 	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
 	$(BIN)/python -m tests.hostile.payloads

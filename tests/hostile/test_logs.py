@@ -1,19 +1,33 @@
 """Logs that are made to be read for hours: everything that reads one is through soon.
 
-A command's log is read in our own process, without a clock, and has up to MAX_OUTPUT_BYTES. Whatever
-takes longer than in proportion to its length takes hours at that size: pytest-timeout ends the test.
+A command's log is read in our own process, without a clock, and has up to MAX_OUTPUT_BYTES. What does
+not take time in proportion to its length takes hours at that size: pytest-timeout ends the test. In CI
+what once did; ``python -m tests.hostile.test_logs`` runs every log through every reader, tells how long
+each took, and ends with 1 where one took over MAX_S.
 """
 
+import signal
+import sys
+import time
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_tier.gates.distilling.diagnosis import clean, diagnose
+from fallback_tier.gates.distilling.failures import of_tests
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
 
-#: What a log begins with, what then fills it, and how it ends: as it does not go on, unless that is said.
-LOGS: dict[str, tuple[str, ...]] = {
+Log = tuple[str, ...]
+Reader = Callable[[str], object]
+
+MAX_S = 60
+
+#: What a log begins with, what then fills it (``#``: counted), and how it ends: as it does not go on,
+#: unless that is said.
+COUNTING: dict[str, Log] = {
     "empty lines": ("", "\n"),
     "blank lines": ("", " \n"),
     "one long line": ("", "="),
@@ -28,15 +42,98 @@ LOGS: dict[str, tuple[str, ...]] = {
     "mocha's title": ("  1 failing\n  1) a\n", "     b\n"),
     "a line of vows": ("\u2713 OK \u00bb 1 honored (0.1s)\n  a", " "),
 }
+DISTILLING: dict[str, Log] = {
+    "one long assertion": ("", "E   a#\n"),
+    "a diff": ("--- expected\n+++ actual\n", "-#\n"),
+    "an error in TAP": ("error: |-\n", "  #\n"),
+    "many assertions": ("", "AssertionError: #\n"),
+    "paths": ("", "/-"),
+    "hints": ("", " Did you mean"),
+    "very many lines": ("", "x\n"),
+}
+#: Slow once, though in proportion to their length, or never.
+OTHERS: dict[str, Log] = {
+    "carriage returns": ("", "\r"),
+    "dashes": ("", "---\n"),
+    "assertions of one wording": ("", "E   a\n"),
+    "empty assertions": ("", "E   \n"),
+    "numbers": ("  1 failing\n", "1)\n"),
+    "numbered": ("  1 failing\n", "  1) x\n"),
+    "numbered, long": ("  1 failing\n  1) a\n", "       b\n"),
+    "bullets": ("", "  \u25cf x\n"),
+    "passed": ("", "ok 1 - x\n"),
+    "failed": ("", "not ok # - x\n"),
+    "a resolution": ("error: x\n", "      x\n"),
+    "a compiler's explanation": ("a(1,1): error TS1: x\n", "  a\n"),
+    "a compiler's message": ("", "a.py:#: error: x\n"),
+    "a compiler's messages": ("", "a.py:1: error: x#\n"),
+    "frames": ("", "a.py:1: in f\n"),
+    "short summary": ("", "FAILED a# - b\n"),
+    "colours": ("", "\x1b[1"),
+    "links": ("", "\x1b]"),
+    "lines of blanks": ("", " " * 1_998 + "x\n"),
+    "lines of brackets": ("", "FAILED a" + "[" * 1_900 + " x\n"),
+    "lines of paths": ("", "/-" * 990 + " x\n"),
+    "lines of calls": ("", "a (" * 600 + "\n"),
+    "lines of hints": ("", " Did you mean" * 600 + "\n"),
+    "lines of comments": ("", "not ok 1 " + " # " * 600 + "\n"),
+}
+READERS: dict[str, Reader] = {
+    "npm's summaries": summary,
+    "pytest's summary": pytest_summary,
+    "unittest's summary": unittest_summary,
+    "clean": clean,
+    "diagnose": diagnose,
+    "of_tests": lambda log: of_tests(log, ["a", "x"]),
+}
 
 
 def filled(begin: str, filling: str, end: str = "x\n") -> str:
-    """A log of the most bytes that one may have."""
+    """A log of about the most bytes that one may have."""
     room = MAX_OUTPUT_BYTES - len((begin + end).encode())
-    return begin + filling * (room // len(filling.encode())) + end
+    if "#" not in filling:
+        return begin + filling * (room // len(filling.encode())) + end
+    size = len(filling.encode()) + 5  # a number has some six digits
+    return begin + "".join(filling.replace("#", str(i)) for i in range(room // size)) + end
 
 
-@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+@pytest.mark.parametrize("log", COUNTING.values(), ids=COUNTING)
 @pytest.mark.parametrize("read", [summary, pytest_summary, unittest_summary])
-def test_counting_tests(read: Callable[[str], object], log: tuple[str, ...]) -> None:
+def test_counting_tests(read: Reader, log: Log) -> None:
     read(filled(*log))
+
+
+@pytest.mark.parametrize("log", DISTILLING.values(), ids=DISTILLING)
+def test_distilling(log: Log) -> None:
+    diagnose(filled(*log))
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError
+
+
+def main() -> int:
+    signal.signal(signal.SIGALRM, _ended)
+    took: list[tuple[float, str]] = []
+    for name, log in {**COUNTING, **DISTILLING, **OTHERS}.items():
+        text = filled(*log)
+        for reader, read in READERS.items():
+            begun = time.process_time()
+            signal.alarm(MAX_S)
+            try:
+                read(text)
+            except TimeoutError:
+                print(f"over {MAX_S} s: {reader}, {name}", flush=True)
+                took.append((float(MAX_S), f"{reader}, {name}"))
+                continue
+            finally:
+                signal.alarm(0)
+            took.append((time.process_time() - begun, f"{reader}, {name}"))
+    took.sort(reverse=True)
+    for seconds, what in took[:15]:
+        print(f"{seconds:6.2f} CPU s: {what}")
+    return int(took[0][0] >= MAX_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

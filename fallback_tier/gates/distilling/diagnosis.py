@@ -29,6 +29,13 @@ _TAIL_LINES = 12
 #: A longer line (minified code) is cut before it is looked at.
 _READ_CHARS = 2_000
 
+#: And before it is cleaned: escape sequences and paths make a line longer than what stays of it.
+_CLEANED_CHARS = 4 * _READ_CHARS
+
+#: Of a log with more lines, its beginning and its end, half each. The longest log, of 4 MiB, has so many
+#: where a line has 20 characters on average: no runner's has. Looking at a line takes some 5 us.
+_READ_LINES = 200_000
+
 #: "- " before a line of a list, and its line end.
 _LIST_BYTES = 3
 
@@ -46,7 +53,9 @@ class Diagnosis:
 def diagnose(log: str) -> Diagnosis:
     """Take the lines of known shape; the last lines where there is none."""
     lines = [line[:_READ_CHARS] for line in clean(log).split("\n")]
-    lines = [line for line in lines if not shapes.DECORATION.fullmatch(line)]
+    lines = [line for line in lines if line and not shapes.DECORATION.fullmatch(line)]
+    if len(lines) > _READ_LINES:
+        lines = [*lines[: _READ_LINES // 2], *lines[-_READ_LINES // 2 :]]
     found = Diagnosis(
         tests=_take(chain(map(_test, lines), _numbered(lines)), MAX_TESTS),
         assertions=_take(_shared([*_assertions(lines), *_reasons(lines)]), MAX_ASSERTIONS),
@@ -60,16 +69,28 @@ def diagnose(log: str) -> Diagnosis:
 
 
 def clean(text: str) -> str:
-    """Without control characters, and without what differs between two runs of one failure."""
+    """Without control characters, and without what differs between two runs of one failure.
+
+    The rest of a line of over 8,000 characters is left out.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    cleaned = "\n".join(line[:_CLEANED_CHARS] for line in lines)
     for pattern, replacement in shapes.NOISE:
-        lines = [pattern.sub(replacement, line) for line in lines]
-    return "\n".join(line.rstrip() for line in lines)
+        cleaned = pattern.sub(replacement, cleaned)
+    return "\n".join(line.rstrip() for line in cleaned.split("\n"))
 
 
 def _take(candidates: Iterable[str | None], limit: int) -> tuple[str, ...]:
-    texts = (text.strip()[:MAX_LINE_CHARS].rstrip() for text in candidates if text)
-    return tuple(dict.fromkeys(text for text in texts if text))[:limit]
+    taken: dict[str, None] = {}
+    for text in filter(None, map(_shown, candidates)):
+        taken[text] = None
+        if len(taken) == limit:
+            break
+    return tuple(taken)
+
+
+def _shown(line: str | None) -> str:
+    return line.strip()[:MAX_LINE_CHARS].rstrip() if line else ""
 
 
 def _test(line: str) -> str | None:
@@ -182,18 +203,39 @@ def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
         groups = [
             [line for line in group if not shapes.CHATTER.fullmatch(line)] for group in groups
         ]
-    deepest = max(map(len, groups), default=0)
-    for depth in range(deepest, 0, -1):
-        shallow = [group[:depth] for group in groups]
-        if depth == 1 or _fit(shallow):
-            return chain.from_iterable(shallow)
-    return iter(())
+    depth = _fitting_depth(groups)
+    return chain.from_iterable(group[:depth] for group in groups)
+
+
+def _fitting_depth(groups: Sequence[list[str]]) -> int:
+    """How many lines of each group fit, at least one: a deeper line only ever adds to those above it."""
+    room = _Room()
+    depth, deep = 0, list(groups)
+    while deep := [group for group in deep if len(group) > depth]:
+        if not all(room.has(group[depth]) for group in deep):
+            break
+        depth += 1
+    return max(depth, 1)
 
 
 def _fit(groups: Iterable[list[str]]) -> bool:
-    lines = _take(chain.from_iterable(groups), MAX_ASSERTIONS + 1)
-    size = sum(len(line.encode("utf-8", "replace")) + _LIST_BYTES for line in lines)
-    return len(lines) <= MAX_ASSERTIONS and size <= MAX_ASSERTIONS_BYTES
+    return all(map(_Room().has, chain.from_iterable(groups)))
+
+
+class _Room:
+    """What of a summary is left for assertions; a line that is there already takes nothing."""
+
+    def __init__(self) -> None:
+        self._lines: set[str] = set()
+        self._bytes = MAX_ASSERTIONS_BYTES
+
+    def has(self, line: str) -> bool:
+        """Whether this line too has room."""
+        text = _shown(line)
+        if text and text not in self._lines:
+            self._lines.add(text)
+            self._bytes -= len(text.encode("utf-8", "replace")) + _LIST_BYTES
+        return len(self._lines) <= MAX_ASSERTIONS and self._bytes >= 0
 
 
 def _frame(line: str) -> str | None:

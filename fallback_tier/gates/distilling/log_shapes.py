@@ -9,16 +9,18 @@ import re
 _NAMES = r"(?:[^\s:'\"()<>,/]+/)"
 _INSTALLED = r"site-packages|node_modules|lib/python3[\d.]*|venvs|scratch-\w+"
 
+#: At most so many folders above what is installed: each slash of a line may be where a path begins.
 _PATH_OF_THIS_MACHINE = (
-    rf"(?<![\w.:/])/(?:(?:tmp|var/tmp|root|home|opt|usr)/|{_NAMES}*(?:{_INSTALLED})/){_NAMES}*"
+    rf"(?<![\w.:/])/(?:(?:tmp|var/tmp|root|home|opt|usr)/|{_NAMES}{{,30}}(?:{_INSTALLED})/){_NAMES}*"
     r"([^\s:'\"()<>,/]+)"
 )
 
-#: What differs between two runs or two machines, and what stands in its place.
+#: What differs between two runs or two machines, and what stands in its place. Of a whole log: none
+#: matches a line end.
 NOISE = tuple(
-    (re.compile(pattern), replacement)
+    (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
-        (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
+        (r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\-_])", ""),
         # Control, zero-width, bidi and line-separator characters.
         (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", ""),
         (r"\bfile://(?=/)", ""),
@@ -39,7 +41,7 @@ NOISE = tuple(
 
 #: A test that failed, in one line.
 TEST = re.compile(
-    r"(?:FAILED|ERROR) (?P<pytest>[^\s(]\S*(?:\[.*?\])?)(?: - (?P<reason>.*))?"
+    r"(?:FAILED|ERROR) (?P<pytest>[^\s(](?:\S*|[^\s\[]*\[.*?\]))(?: - (?P<reason>.*))?"
     r"|(?:FAIL|ERROR): (?P<unittest>\S+ \([\w.<>]+\).*)"
     r"|\s*not ok \d+ (?:- )?(?P<tap>(?!.* # (?:TODO|SKIP)\b).+?)(?: # .*)?"
     r"|\s*\u2716 (?P<spec>.+) <time>"
@@ -75,7 +77,7 @@ DIFF_BEGIN = re.compile(
 )
 DIFF_LINE = re.compile(r"\s*(?P<sign>[-+])\s*(?P<value>\S.*)")
 DIFF_END = re.compile(
-    r"\s*(?:at |[\u276f\u203a] |>?\s*\d+ ?\||\.\.\.$|\d+\) |\u25cf |FAIL |[A-Za-z]*Error\b)"
+    r"\s*(?:at |[\u276f\u203a] |(?:>\s*)?\d+ ?\||\.\.\.$|\d+\) |\u25cf |FAIL |[A-Za-z]*Error\b)"
 )
 
 #: What pytest says around a comparison: the first to go where there is no room for all.
@@ -87,7 +89,7 @@ CHATTER = re.compile(
 FRAME = re.compile(
     r"(?P<path>[^\s:/][^\s:]*\.\w+):(?P<line>\d+): (?:in (?P<function>.+)|\w+(?:Error|Exception).*)"
     r"|\s+File \"(?P<file>[^/<\"][^\"]*)\", line (?P<file_line>\d+)(?:, in (?P<file_function>.+))?"
-    r"|\s*(?:at )?(?:(?:async )?(?P<js_function>[\w.$<>\[\] ]+) \()?"
+    r"|\s*(?:at |(?!\s))(?:(?:async )?(?P<js_function>[\w.$<>\[\] ]+) \()?"
     r"(?P<js>(?!node:)[^\s:()/'][^\s:()]*\.[cm]?[jt]sx?):(?P<js_line>\d+):\d+\)?"
     r"|\s*[\u276f\u203a] (?:(?P<arrow_function>[\w.$<>\[\] ]+) )?"
     r"(?P<arrow>[^\s:()/'][^\s:()]*\.[cm]?[jt]sx?):(?P<arrow_line>\d+):\d+"
