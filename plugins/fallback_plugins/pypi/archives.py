@@ -2,19 +2,64 @@
 unpacked to a file system, and nothing in them is run.
 """
 
+import gzip
 import hashlib
 import io
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
+from typing import IO, cast
+from urllib.parse import urlsplit
+
+from fallback_tier.errors import ToolFailedError
 
 #: Of an archive, as it is fetched: a package without wheels is small as a rule.
 MAX_ARCHIVE_BYTES = 20_000_000
 
-#: … and unpacked, in memory.
+#: … and unpacked, as it is read.
 MAX_UNPACKED_BYTES = 200_000_000
+
+#: Files and folders of an archive that are looked at: the largest public ones have some 40,000.
+MAX_MEMBERS = 100_000
+
+#: Of a tar header that names one file, or tells of it: a path has at most 4,096 bytes.
+MAX_HEADER_BYTES = 1_000_000
+
+_LONG = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+
+_GZIP = b"\x1f\x8b"
+_ZIP_ENTRY = b"PK\x01\x02"
+
+#: The others unpack without a bound.
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+#: What the standard library raises for archives that somebody made to be odd: encrypted ones, numbers that
+#: are none, sizes below nothing or above what a machine counts.
+_UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    LookupError,
+)
+
+#: Of a name in a message (characters).
+_SHOWN = 80
 
 #: Wall clock of one fetch.
 FETCH_TIMEOUT_S = 30.0
@@ -23,12 +68,16 @@ FETCH_TIMEOUT_S = 30.0
 Wanted = Callable[[str], bool]
 
 
+class MemberTooLargeError(ToolFailedError):
+    """What is asked of an archive is larger than anything that says that."""
+
+
 def fetched(url: str, digest: str) -> bytes | None:
     """The archive that the registry's own listing names, held against its hash (``sha256:…``).
 
     None: it can't be had, or is another.
     """
-    if not url.startswith(("https://", "http://127.0.0.1")):
+    if not _is_fetched(url):
         return None
     from fallback_tier.network import fetch  # a lock with wheels alone never pays for it
 
@@ -39,29 +88,79 @@ def fetched(url: str, digest: str) -> bytes | None:
     return content if f"sha256:{hashlib.sha256(content).hexdigest()}" == digest else None
 
 
-def member_text(content: bytes, wanted: Wanted) -> str | None:
-    """The text of its first file of a wanted name; None: it has none, or can't be read."""
-    with suppress(tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError):
+def _is_fetched(url: str) -> bool:
+    """Over TLS, or from this machine itself."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname == "127.0.0.1")
+
+
+def member_text(content: bytes, wanted: Wanted, most: int) -> str | None:
+    """The text of its first file of a wanted name; None: it has none, or can't be read.
+
+    Raises MemberTooLargeError, before it is read, for one of more than ``most`` bytes.
+    """
+    with suppress(*_UNREADABLE):
         if zipfile.is_zipfile(io.BytesIO(content)):
-            return _from_zip(content, wanted)
-        return _from_tar(content, wanted)
+            return _from_zip(content, wanted, most)
+        return _from_tar(content, wanted, most)
     return None
 
 
-def _from_tar(content: bytes, wanted: Wanted) -> str | None:
-    # 32: gzip's header, or none.
-    unpacked = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(content, MAX_UNPACKED_BYTES)
-    with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
-        for member in archive:
+class _Unpacked:
+    """A tar archive, compressed or not, as it is read: so much of it, and never all of it in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        packed = io.BytesIO(content)
+        self._file = gzip.GzipFile(fileobj=packed) if content.startswith(_GZIP) else packed
+        self._left = MAX_UNPACKED_BYTES
+
+    def read(self, size: int, /) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise tarfile.ReadError(f"more than {MAX_UNPACKED_BYTES} bytes")
+        return self._file.read(size)
+
+
+class _Header(tarfile.TarInfo):
+    """A header, which may not be a text of any length."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _LONG and self.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of more than {MAX_HEADER_BYTES} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
+
+
+def _from_tar(content: bytes, wanted: Wanted, most: int) -> str | None:
+    # It is read, and nothing else.
+    unpacked = cast("IO[bytes]", _Unpacked(content))
+    with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Header) as archive:
+        for member in islice(archive, MAX_MEMBERS):
+            if member.size < 0:
+                return None
             if member.isfile() and wanted(member.name):
+                _check_size(member.name, member.size, most)
                 file = archive.extractfile(member)
                 return None if file is None else file.read().decode("utf-8", "replace")
     return None
 
 
-def _from_zip(content: bytes, wanted: Wanted) -> str | None:
+def _from_zip(content: bytes, wanted: Wanted, most: int) -> str | None:
+    if content.count(_ZIP_ENTRY) > MAX_MEMBERS:
+        return None
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for member in archive.infolist():
-            if wanted(member.filename) and member.file_size <= MAX_ARCHIVE_BYTES:
+            if wanted(member.filename) and member.compress_type in _ZIP_METHODS:
+                _check_size(member.filename, member.file_size, most)
                 return archive.read(member).decode("utf-8", "replace")
     return None
+
+
+def _check_size(name: str, size: int, most: int) -> None:
+    if size > most:
+        raise MemberTooLargeError(
+            f"the archive's {name[:_SHOWN]!a} has {size:,} bytes, more than {most:,}",
+            next_step="Ask for a release that has a wheel.",
+        )

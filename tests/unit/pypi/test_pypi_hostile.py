@@ -12,7 +12,8 @@ from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.locks.uv_lock import spliced
 from fallback_plugins.pypi.manifests import requirements
 from fallback_plugins.pypi.manifests.pyproject import replace_requirements
-from fallback_plugins.pypi.manifests.requirements import declaration_in
+from fallback_plugins.pypi.manifests.requirements import declaration_in, requirement_in
+from fallback_plugins.pypi.manifests.requirements_files import clean
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.pypi.resolving.resolver import uv_lock
@@ -159,6 +160,13 @@ def test_hashes_of_another_registry_are_not_written(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"requirements.txt": text})
     with pytest.raises(RecipeError, match="names its own index"):
         fix(build_ecosystem(FakeClients()), LEAF, repo)
+
+
+def test_a_marker_that_nests_deeper_than_its_reader_goes() -> None:
+    line = f"leaf ; {'(' * 3_000}os_name == 'a'{')' * 3_000}"
+    with pytest.raises(RecipeError, match="not resolved outside the sandbox"):
+        clean("requirements.txt", line)
+    assert requirement_in(line) is None
 
 
 @pytest.mark.parametrize(

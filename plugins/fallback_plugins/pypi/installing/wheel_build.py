@@ -12,13 +12,14 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from fallback_plugins.pypi.archives import fetched, member_text
+from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.install import reason
@@ -108,7 +109,10 @@ class WheelBuild:
         """
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:
-            raise NotBuiltError("its archive can't be had from the registry as the listing has it")
+            raise NotBuiltError(
+                "its archive can't be had from the registry as the listing has it (asked for over TLS,"
+                " without credentials)"
+            )
         system = build_system(content)
         with gating.scratch(self.context) as scratch:
             # What lies above has no say in what uv does here.
@@ -174,13 +178,12 @@ class WheelBuild:
 
 def build_system(content: bytes) -> BuildSystem:
     """What the archive's own pyproject.toml says of its build. Raises NotBuiltError."""
-    text = member_text(
-        content, lambda name: re.fullmatch(r"[^/]+/pyproject\.toml", name) is not None
-    )
+    try:
+        text = member_text(content, _is_its_own, MAX_SAYING_BYTES)
+    except MemberTooLargeError as error:
+        raise NotBuiltError("its pyproject.toml is too large") from error
     if text is None:
         return BuildSystem()
-    if len(text) > MAX_SAYING_BYTES:
-        raise NotBuiltError("its pyproject.toml is too large")
     try:
         table: Mapping[str, Any] = table_of(parse_toml("pyproject.toml", text), "build-system")
     except RecipeError as error:
@@ -194,12 +197,17 @@ def build_system(content: bytes) -> BuildSystem:
     return BuildSystem(needs, backend, path)
 
 
+def _is_its_own(name: str) -> bool:
+    return re.fullmatch(r"[^/]+/pyproject\.toml", name) is not None
+
+
 def only_file(folder: Path, most: int) -> tuple[str, bytes]:
     """Name and content of the one file that a run left there. Nothing is followed, and of anything but
     one regular file of at most ``most`` bytes nothing is read. Raises NotBuiltError."""
     try:
         with _opened(folder) as place:
-            names = [entry.name for entry, _ in zip(os.scandir(place), range(2), strict=False)]
+            with os.scandir(place) as entries:
+                names = [entry.name for entry in islice(entries, 2)]
             if len(names) != 1:
                 raise NotBuiltError("its build left no single wheel")
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

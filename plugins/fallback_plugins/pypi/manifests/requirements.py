@@ -140,7 +140,7 @@ def requirement_in(line: str) -> Requirement | None:
     """The PEP 508 requirement that a line is; None: it is none."""
     try:
         return Requirement(line)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return None
 
 

@@ -121,13 +121,13 @@ def clean(path: str, requirement: str) -> str:
     """One requirement, parsed and written anew. Raises RecipeError for a URL, or what is none."""
     try:
         parsed = Requirement(requirement)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):  # a marker may nest deeper than its reader goes
         raise unresolvable(path, requirement) from None
     if parsed.url:
         raise unresolvable(path, f"{canonicalize_name(parsed.name)} @ …")
     try:
         written = str(parsed)
-    except ValueError:  # a marker that can't be written again
+    except (ValueError, RecursionError):  # a marker that can't be written again
         raise unresolvable(path, requirement) from None
     # Escapes in a marker are undone when it is parsed: no line may become several, or name a variable.
     if len(written.splitlines()) > 1 or "\\" in requirement or _VARIABLE.search(written):

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 
 from packaging.requirements import Requirement
 
-from fallback_plugins.pypi.archives import fetched, member_text
+from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
+
+#: Of what an archive says that it requires: a few lines, as a rule.
+MAX_REQUIRES_BYTES = 1_000_000
 
 _REQUIRES = ".egg-info/requires.txt"
 
@@ -18,7 +21,12 @@ _REQUIRES = ".egg-info/requires.txt"
 def sdist_requirements(file: ReleaseFile) -> tuple[Requirement, ...] | None:
     """What it requires without extras, on this Python; None: it can't be had, or does not say."""
     content = fetched(file.url, file.hash)
-    text = None if content is None else member_text(content, lambda name: name.endswith(_REQUIRES))
+    if content is None:
+        return None
+    try:
+        text = member_text(content, lambda name: name.endswith(_REQUIRES), MAX_REQUIRES_BYTES)
+    except MemberTooLargeError:
+        return None
     return None if text is None else tuple(_parsed(text))
 
 
