@@ -2,8 +2,11 @@
 they are of."""
 
 import os
+import secrets
 import shutil
 import stat
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -38,21 +41,70 @@ def boot_id() -> str:
 
 
 def remove_tree(place: Path) -> None:
-    """Remove a folder and all that is in it, whatever a command did to its modes. Idempotent."""
-    if place.exists():
+    """Remove a folder and all that is in it, whatever a command did to its modes, and however deep folders
+    lie in it. Idempotent. Raises OSError."""
+    if not place.exists():
+        return
+    try:
         make_removable(place)
         shutil.rmtree(place)
+    except (OSError, RecursionError):  # deeper than a stack, or a path, or descriptors go
+        _remove_flat(place)
 
 
 def make_removable(tree: Path) -> None:
     """Give ourselves back the folders that a command made unreadable. Links are not followed."""
     tree.chmod(stat.S_IMODE(tree.stat().st_mode) | stat.S_IRWXU)
-    for folder, names, _files in os.walk(tree):
-        for name in names:
-            place = os.path.join(folder, name)  # noqa: PTH118 (a Path each folder costs twice)
-            mode = os.lstat(place).st_mode
-            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-                Path(place).chmod(stat.S_IRWXU)
+    waiting = [os.fspath(tree)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                found = [
+                    (entry.path, entry.stat(follow_symlinks=False).st_mode)
+                    for entry in entries
+                    if entry.is_dir(follow_symlinks=False)
+                ]
+        except OSError:  # gone, or deeper than a path goes
+            continue
+        for path, mode in found:
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                Path(path).chmod(stat.S_IRWXU)
+            waiting.append(path)
+
+
+def _remove_flat(place: Path) -> None:
+    """Each folder that is found is moved to the top before it is looked into: nothing is ever deep."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    top = os.open(place, flags)
+    try:
+        names = (f"{secrets.token_hex(8)}-{number}" for number in count())
+        waiting = _emptied(top, top, names)
+        while waiting:
+            name = waiting.pop()
+            folder = os.open(name, flags, dir_fd=top)
+            try:
+                waiting += _emptied(folder, top, names)
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    place.rmdir()
+
+
+def _emptied(folder: int, top: int, names: Iterator[str]) -> list[str]:
+    """Nothing is left in the folder. Where its folders are now, in ``top``."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    moved = []
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+            continue
+        os.chmod(name, stat.S_IRWXU, dir_fd=folder)  # what is moved must be ours to write
+        moved.append(next(names))
+        os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=top)
+    return moved
 
 
 def size_of(folder: Path) -> int:

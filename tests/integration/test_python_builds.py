@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -393,6 +394,17 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 def test_a_wheel_of_another_name_is_not_taken(tmp_path: Path) -> None:
     doing = f"{HERE}os.rename(there, os.path.join(folder, 'left-1.0-py3-none-any.whl'))"
     assert "another file than its wheel" in refused(tmp_path, doing)
+
+
+def test_nothing_of_what_a_build_leaves_stays_however_deep(tmp_path: Path) -> None:
+    doing = (
+        "os.mkdir('shut')\nos.mkdir('shut/below')\nos.chmod('shut', 0)\n"
+        "for _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\nraise SystemExit('left it')"
+    )
+    try:
+        assert "left it" in refused(tmp_path, doing)
+    finally:  # pytest itself can't remove what is so deep, and ends with it
+        subprocess.run(["rm", "-rf", tmp_path / "cache"], check=True)
 
 
 def test_a_build_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,9 @@ none of them.
 
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +17,7 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.folders import remove_tree
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gate_ports import failed as failed
 from fallback_tier.gate_ports import passed as passed
@@ -202,13 +202,14 @@ def content_key(*parts: object) -> str:
 
 @contextmanager
 def scratch(context: GateContext) -> Iterator[Path]:
-    """A folder of its own in the cache, removed at the end."""
+    """A folder of its own in the cache, removed at the end, whatever a target's command left in it."""
     context.cache.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=context.cache, prefix="scratch-")).resolve()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(folder)
 
 
 def check_reachable(
