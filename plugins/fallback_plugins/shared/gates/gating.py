@@ -34,12 +34,12 @@ _ASKED = 30
 #: Places that a verdict's one sentence names.
 _NAMED = 5
 
-#: What npm, yarn, pnpm and uv say where the registry, not the patch, is the trouble.
+#: What npm, yarn, pnpm and uv say where the registry, not the patch, is the trouble. Codes as they are
+#: written: a package may be called e512.
 _UNREACHABLE = re.compile(
     r"\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ERR_SOCKET_TIMEOUT|E5\d\d)\b"
-    r"|ERR_PNPM_FETCH_5\d\d|Request failed \"5\d\d|Response Code: 5\d\d"
-    r"|error sending request|dns error|tcp connect error|operation timed out",
-    re.IGNORECASE,
+    r"|ERR_PNPM_FETCH_5\d\d|(?i:Request failed \"5\d\d|Response Code: 5\d\d"
+    r"|error sending request|dns error|tcp connect error|operation timed out)",
 )
 
 #: What ends a path in a log, seen from its end. One with spaces is known from the root alone.

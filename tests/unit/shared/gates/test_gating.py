@@ -2,8 +2,12 @@
 
 from itertools import permutations
 
+import pytest
+
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates import gating
+from fallback_tier.errors import ToolFailedError
+from fallback_tier.execution import CommandResult
 
 VERDICTS = (
     gating.failed("tests", FailureKind.TESTS_FAILED, "a"),
@@ -25,3 +29,20 @@ def test_only_a_failure_is_undecided_beside_another_setting() -> None:
         failed = verdict.status is GateStatus.FAILED
         assert found.status is (GateStatus.UNDECIDED if failed else verdict.status)
         assert gating.beside_another_setting(verdict, "") == verdict
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["npm error code E503", "npm error code ENOTFOUND", 'Request failed "502 Bad Gateway"'],
+)
+def test_a_registry_that_does_not_answer_is_told(output: str) -> None:
+    with pytest.raises(ToolFailedError, match="could not reach its registry"):
+        gating.check_reachable("npm", said(output))
+
+
+def test_a_package_that_is_called_as_a_code_is_none() -> None:
+    gating.check_reachable("uv", said("Because e512 was not found and you require e512==1"))
+
+
+def said(output: str) -> CommandResult:
+    return CommandResult(argv=("npm",), exit_code=1, output=output, duration_ms=1)
