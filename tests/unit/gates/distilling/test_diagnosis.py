@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fallback_tier.gates.distilling.diagnosis import (
@@ -46,6 +46,8 @@ def test_of_each_failure_as_many_assertions_as_fit(groups: list[list[str]]) -> N
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+@example("\x1b]a\nb\x07")
+@example("NameError: a. Did you mean 'b'?\nc")
 def test_a_log_is_cleaned_as_each_of_its_lines_is(text: str) -> None:
     split = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert clean(text) == "\n".join(map(clean, split))
@@ -59,3 +61,15 @@ def test_of_a_log_of_very_many_lines_its_beginning_and_its_end_are_read() -> Non
 
 def test_the_rest_of_a_very_long_line_is_left_out() -> None:
     assert clean(f"{'a' * 8_000}bc\n{'d' * 8_000}\n") == f"{'a' * 8_000}\n{'d' * 8_000}\n"
+
+
+def test_a_path_is_shortened_below_thirty_folders_at_most() -> None:
+    """A line may have thousands of slashes, and a path may begin at each."""
+    assert clean(f"/{'a/' * 30}node_modules/x") == ".../x"
+    deeper = f"/{'a/' * 31}node_modules/x"
+    assert clean(deeper) == deeper
+
+
+def test_a_frame_without_a_name_is_none_of_a_function() -> None:
+    """Blanks are read once: as indentation."""
+    assert diagnose(f"{' ' * 8}(a.js:1:2)\n{' ' * 4}at f (b.js:3:4)").frames == ("b.js:3 in f",)
