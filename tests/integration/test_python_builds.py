@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, WheelBuild
+from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.installed import Installed, Level
+from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
@@ -210,6 +213,57 @@ def test_both_trees_have_the_same_wheel(tmp_path: Path, registry: Registry) -> N
         assert made.install().in_words == "everything, built from source: third 1.0"
         assert made.otherwise() == ""
     assert fetched(registry, "third") == before + 1
+
+
+def test_what_failed_once_is_not_tried_again_that_day(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fetched(registry, "broken")
+    files = {"requirements.txt": "broken==1.0\n"}
+    with project(tmp_path, registry, files, {"requirements.txt": "broken==1.0\nleft\n"}) as made:
+        base = Environment(made.context, made.context.repo, ".")
+        assert made.install().unbuilt == base.install().unbuilt != ()
+        assert fetched(registry, "broken") == before + 1
+        for changed in ({"today": lambda: "2199-01-01"}, {"_system": lambda: (1,)}):
+            for name, value in changed.items():
+                monkeypatch.setattr(building, name, value)
+            again = building.Building(made.context, Indexes)
+            again.build(ours(), "2198-01-01", ["broken==1.0 has no usable wheels"])
+            assert again.failed(ours(), "2198-01-01") == made.install().unbuilt
+        assert fetched(registry, "broken") == before + 3
+
+
+def test_an_archive_that_could_not_be_had_is_asked_for_again(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(wheel_build, "fetched", lambda url, _: asked.append(url))
+    with project(tmp_path, registry, {"a": ""}) as made:
+        for _ in range(2):
+            tried = building.Building(made.context, Indexes)
+            tried.build(ours(), "", ["plain==1.0 has no usable wheels"])
+            ((_, why),) = tried.failed(ours(), "")
+            assert "can't be had from the registry" in why
+    assert len(asked) == 2
+
+
+def test_both_runs_of_a_build_have_one_clock(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    with project(tmp_path, registry, {"a": ""}) as made:
+        run = made.context.sandbox.run
+
+        def seen(*args: Any, **more: Any) -> CommandResult:
+            limits.append(more["timeout_s"])
+            return run(*args, **more)
+
+        monkeypatch.setattr(made.context.sandbox, "run", seen)
+        archive = listed(made.context, "asks", "==1.0", ours(), "")
+        assert archive is not None
+        WheelBuild(made.context, archive, ours(), "").into(tmp_path)
+    first, second = limits
+    assert second < first
 
 
 def test_a_patch_that_needs_no_build_is_compared_all_the_same(

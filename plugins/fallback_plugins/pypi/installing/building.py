@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +11,15 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.archive_listing import listed
-from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, SourceArchive, WheelBuild
+from fallback_plugins.pypi.installing.wheel_build import (
+    NotBuiltError,
+    NotHadError,
+    SourceArchive,
+    WheelBuild,
+)
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import this_python, today, version_of
 from fallback_tier.gate_ports import GateContext
@@ -27,6 +34,12 @@ MAX_TRIED = 10
 
 #: Changed with how a wheel is built: one of an older version is not taken.
 _FORMAT = 1
+
+#: Changed wherever the system's packages are: a build that failed for want of one is tried again.
+_SYSTEM = (
+    *map(Path, ("/usr/bin", "/usr/local/bin", "/usr/include", "/usr/lib")),
+    *map(Path, ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed")),
+)
 
 #: uv's words for releases that it may not build. Several: the newest of them stands last.
 _UNBUILT = re.compile(
@@ -105,11 +118,26 @@ class Building:
         if release in tried.wheels or release in tried.failed:
             return
         self._left -= 1
+        key = self._key(archive, python, until)
+        # What failed once today is not tried again for the other tree, or for the next attempt.
+        kept = f"unbuilt-{gating.content_key(key, today(), self._context.timeout_s, _system())}"
+        if (why := self._failed_before(kept)) is not None:
+            tried.failed[release] = why
+            return
         build = WheelBuild(self._context, archive, python, until)
         try:
-            tried.wheels[release] = self._store.entry(self._key(archive, python, until), build.into)
-        except NotBuiltError as error:
+            tried.wheels[release] = self._store.entry(key, build.into)
+        except NotHadError as error:  # the next answer may be another
             tried.failed[release] = f"not built: {error.problem}"
+        except NotBuiltError as error:
+            tried.failed[release] = why = f"not built: {error.problem}"
+            failed = Installed(Level.METADATA, unbuilt=((" ".join(release), why),))
+            self._store.entry(kept, lambda _: failed)
+
+    def _failed_before(self, key: str) -> str | None:
+        place = self._store.find(key)
+        kept = Installed.kept(place).unbuilt if place else ()
+        return kept[0][1] if kept else None
 
     def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
         """All that decides a wheel. What its build needs is of the day, or of this one."""
@@ -118,6 +146,15 @@ class Building:
         return (
             f"wheel-{gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)}"
         )
+
+
+def _system() -> tuple[int, ...]:
+    """What changes where a compiler, or a library's headers, are installed."""
+    found = []
+    for place in _SYSTEM:
+        with suppress(OSError):
+            found.append(place.stat().st_mtime_ns)
+    return tuple(found)
 
 
 def unbuilt(refusals: str) -> tuple[_Asked, ...]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -34,8 +35,11 @@ from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
-#: Wall clock of one build. What compiles for longer, a fix does not wait for.
+#: Wall clock of one build, both its runs together. What compiles for longer, a fix does not wait for.
 BUILD_TIMEOUT_S = 180.0
+
+#: … that is left for its second run where the first took nearly all of it.
+_LEAST_S = 1.0
 
 #: Of a wheel that was built: a compiled one with its debugging symbols is some 10 MB.
 MAX_WHEEL_BYTES = 100 * 1024**2
@@ -64,6 +68,10 @@ class NotBuiltError(ToolFailedError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem, next_step="Ask for a release that has a wheel.")
+
+
+class NotHadError(NotBuiltError):
+    """The archive could not be had now; that says nothing of what comes of it."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class WheelBuild:
         """
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:
-            raise NotBuiltError(
+            raise NotHadError(
                 "its archive can't be had from the registry as the listing has it (asked for over TLS,"
                 " without credentials)"
             )
@@ -124,10 +132,12 @@ class WheelBuild:
     def _built(self, content: bytes, system: BuildSystem, scratch: Path) -> tuple[str, bytes]:
         self._uv(["venv", "--no-project", "--python", str(self.python), "environment"], scratch)
         self._install(system.needs, scratch)
+        begun = monotonic()
         name, left = self._run(content, system, scratch, ask=True)
+        spent = monotonic() - begun
         if name == NEEDS:  # by its own word it needs more than it declares (PEP 517)
             self._install(_needs_in(left), scratch)
-            name, left = self._run(content, system, scratch, ask=False)
+            name, left = self._run(content, system, scratch, ask=False, spent_s=spent)
         check_name(name, self.archive)
         return name, left
 
@@ -151,7 +161,13 @@ class WheelBuild:
             raise NotBuiltError(f"what its build needs: {reason(done.output)}")
 
     def _run(
-        self, content: bytes, system: BuildSystem, scratch: Path, *, ask: bool
+        self,
+        content: bytes,
+        system: BuildSystem,
+        scratch: Path,
+        *,
+        ask: bool,
+        spent_s: float = 0.0,
     ) -> tuple[str, bytes]:
         """The one file that a run of it left, in the sandbox."""
         work = scratch / ("asking" if ask else "building")
@@ -163,7 +179,7 @@ class WheelBuild:
         done = self.context.sandbox.run(
             [str(programs / "python"), "-I", "-c", source_of("build_probe"), json.dumps(asked)],
             worktree=work,
-            timeout_s=min(self.context.timeout_s, BUILD_TIMEOUT_S),
+            timeout_s=max(min(self.context.timeout_s, BUILD_TIMEOUT_S) - spent_s, _LEAST_S),
             env={"PATH": f"{programs}:{_PATH}", "SOURCE_DATE_EPOCH": _SOURCE_DATE_EPOCH},
             readable=[
                 programs.parent,
