@@ -30,6 +30,9 @@
     ├── ToolError                    a client we call (git, npm, uv) is missing or failed
     │   ├── ToolMissingError
     │   └── ToolFailedError          carries the client's own words
+    │       ├── NotBuiltError        no wheel came of an archive of source (pypi)
+    │       │   └── NotHadError      and may another time (pypi)
+    │       └── MemberTooLargeError  a file in such an archive is larger than is read (pypi)
     ├── FleetStoreError              the list of campaigns can't be read or written (fleet.refusals)
     ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
     ├── DevServerError               a Temporal server of one's own could not be started (engines.temporal)

@@ -43,8 +43,8 @@ def lock(iniconfig: str) -> str:
     )
 
 
-#: A pin without a wheel: what is installed in part is no version that users get, so the lock alone tells.
-WHOLE, IN_PART = lock("2.0.0"), lock("1.0.0")
+#: A pin that nobody has: what is installed in part is no version that users get, so the lock alone tells.
+WHOLE, IN_PART = lock("2.0.0"), lock("1.0.99")
 
 
 def fixed(place: Path, command: str, asked: str, locked: str) -> Ended:

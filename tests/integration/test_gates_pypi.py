@@ -184,7 +184,7 @@ def test_a_bump_resolves_is_no_longer_affected_and_passes_pytest(tmp_path: Path)
 
 @pytest.mark.registry("uv")
 def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> None:
-    files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.0.0\n"}
+    files = REQUIREMENTS | {"requirements.txt": "iniconfig==1.0.99\n"}
     change = {"requirements.txt": "iniconfig==1.1.1\n"}
     with patched(tmp_path, files, change, about=INICONFIG) as case:
         verdict = case.judge(build_gates())["not_vulnerable"]

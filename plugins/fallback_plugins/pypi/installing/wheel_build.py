@@ -118,7 +118,7 @@ class WheelBuild:
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:
             raise NotHadError(
-                "its archive can't be had from the registry as the listing has it (asked for over TLS,"
+                "the registry gives no archive that is as its listing says (asked for over TLS,"
                 " without credentials)"
             )
         system = build_system(content)
