@@ -16,6 +16,9 @@ import pytest
 
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_tier.execution import CommandResult
+from fallback_tier.gates.builtin import proof
+from fallback_tier.gates.builtin.proof_faults import fault
 from fallback_tier.gates.distilling.diagnosis import clean, diagnose
 from fallback_tier.gates.distilling.failures import of_tests
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
@@ -79,10 +82,18 @@ OTHERS: dict[str, Log] = {
     "lines of hints": ("", " Did you mean" * 600 + "\n"),
     "lines of comments": ("", "not ok 1 " + " # " * 600 + "\n"),
 }
+
+
+def proof_fault(log: str) -> str | None:
+    return fault(CommandResult(argv=("check",), exit_code=1, output=log, duration_ms=1))
+
+
 READERS: dict[str, Reader] = {
     "npm's summaries": summary,
     "pytest's summary": pytest_summary,
     "unittest's summary": unittest_summary,
+    "fault": proof_fault,
+    "a proof's skipped tests": proof._SKIPS.findall,
     "clean": clean,
     "diagnose": diagnose,
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
@@ -102,6 +113,15 @@ def filled(begin: str, filling: str, end: str = "x\n") -> str:
 @pytest.mark.parametrize("read", [summary, pytest_summary, unittest_summary])
 def test_counting_tests(read: Reader, log: Log) -> None:
     read(filled(*log))
+
+
+@pytest.mark.parametrize("name", ["empty lines", "blank lines"])
+def test_looking_for_a_fault_of_a_proof(name: str) -> None:
+    proof_fault(filled(*COUNTING[name]))
+
+
+def test_counting_what_a_proof_skips() -> None:
+    proof._SKIPS.findall(filled(*OTHERS["digits"]))
 
 
 @pytest.mark.parametrize("log", DISTILLING.values(), ids=DISTILLING)

@@ -35,7 +35,7 @@ __all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
 INSTALL_TIMEOUT_S = 600.0
 
 #: How many tests a runner says that it skipped.
-_SKIPS = re.compile(r"(?:\bskipped[=:]? ?|# skip(?:ped)? )(\d+)|(\d+) (?:skipped|pending)\b")
+_SKIPS = re.compile(r"(?:\bskipped[=:]? ?|# skip(?:ped)? )(\d+)|(?<!\d)(\d+) (?:skipped|pending)\b")
 
 #: Tests of a proof that pass now and are named.
 _NAMED_TESTS = 3

@@ -35,12 +35,12 @@ _FAULTS = tuple(
         (r"^INTERNALERROR> ", "start"),
         (r"^!+ Interrupted: \d+ errors? during collection", "import"),
         (r"^ERROR: (?:file or directory )?not found: ", "start"),
-        (r"^=*\s*no tests ran in |^NO TESTS RAN", "no test"),
+        (r"^=*[^\S\n]*no tests ran in |^NO TESTS RAN", "no test"),
         # unittest
         (r"^ImportError: Failed to import test module: ", "import"),
         (r"^Ran 0 tests in ", "no test"),
         # jest, vitest, mocha
-        (r"^\s*(?:.{1,2} )?Test suite failed to run\b", "import"),
+        (r"^[^\S\n]*(?:.{1,2} )?Test suite failed to run\b", "import"),
         (r"^No tests? (?:files? )?found\b|^Error: No test files found", "no test"),
     )
 )
