@@ -100,8 +100,10 @@ class ThreadedFix:
 
     async def end(self) -> None:
         self._asked.put(None)
-        await asyncio.to_thread(self._thread.join, PATIENCE_S)
-        self._run.left.set()
+        try:
+            await asyncio.to_thread(self._thread.join, PATIENCE_S)
+        finally:  # also where whoever ends it is cancelled beside it: it has been asked to end
+            self._run.left.set()
 
 
 class TemporalHere:
