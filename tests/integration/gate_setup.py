@@ -1,11 +1,13 @@
 """A real repository, a real patch on a real worktree, and the gates' view of it."""
 
 import json
+import os
+import pwd
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import PromptShape, ProofLevel, Tier
+from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates.gating import relative_log
 from fallback_plugins.shared.installed import Installed, Level
@@ -71,6 +74,17 @@ def needs_sandbox() -> None:
     """Skip, with the reason, where no sandbox can be had."""
     if problem := _sandbox_problem():
         pytest.skip(problem)
+
+
+def older_python(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another Python of this machine, older than ours: of the user's own home folder, not the tests'. Skips
+    where there is none."""
+    here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
+    for python in here[1:]:
+        if pythons.minor_of(python) < sys.version_info.minor:
+            return python
+    pytest.skip("this machine has no other Python that is older than the one that runs the tests")
 
 
 #: No plugin that nobody asked for, and no ten rounds over all garbage at the end: a tenth of a start.

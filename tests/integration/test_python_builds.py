@@ -1,13 +1,11 @@
 """What has no wheel is built in the sandbox, and nothing of it reaches farther: real uv and bubblewrap."""
 
 import os
-import pwd
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.integration.gate_setup import advisory, needs_sandbox, older_python, patched
 from tests.registry import Registry, Universe, serve
 
 pytestmark = pytest.mark.sandbox
@@ -108,13 +106,7 @@ def _sandbox() -> None:
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another Python of this machine, older than ours: of the user's own home folder, not the tests'."""
-    here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
-    for python in here[1:]:
-        if minor_of(python) < MINE:
-            return python
-    pytest.skip("this machine has no other Python that is older than the one that runs the tests")
+    return older_python(monkeypatch)
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """With which Python, and releases of which day, a project is installed: real uv, Pythons and bubblewrap."""
 
 import os
-import pwd
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,7 +23,7 @@ from fallback_tier.affected import Affected
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes import repository
-from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.integration.gate_setup import advisory, needs_sandbox, older_python, patched
 from tests.registry import Registry, Universe, serve
 
 pytestmark = pytest.mark.sandbox
@@ -62,13 +60,7 @@ def _sandbox() -> None:
 
 @pytest.fixture
 def other(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another Python of this machine, older than ours: of the user's own home folder, not the tests'."""
-    here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
-    for python in here[1:]:
-        if pythons.minor_of(python) < MINE:
-            return python
-    pytest.skip("this machine has no other Python that is older than the one that runs the tests")
+    return older_python(monkeypatch)
 
 
 @contextmanager
