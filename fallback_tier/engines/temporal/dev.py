@@ -14,8 +14,9 @@ from pathlib import Path
 
 from fallback_tier.errors import ConfigurationError, FallbackError
 
-#: From its start to its first connection (seconds); a busy machine takes ten.
+#: From its start to its first answer (seconds); a busy machine takes ten.
 READY_S = 60.0
+_ANSWER_S = 10.0
 _LOOK_S = 0.1
 
 #: From the signal to its end (seconds).
@@ -117,7 +118,7 @@ def start_server(folder: Path, port: int = PORT) -> DevServer:
             stdin=subprocess.PIPE,
             stdout=reported,
             stderr=reported,
-            env={"PATH": os.environ.get("PATH", ""), "HOME": str(folder)},
+            env=_environment(folder),
             start_new_session=True,  # Ctrl-C is ours: workers end first
         )
     server = DevServer(process, port)
@@ -137,12 +138,41 @@ def _wait(server: DevServer, log: Path) -> None:
                 f"The Temporal server ended by itself (exit code {code}).",
                 next_step=f"See {log}.",
             )
-        with suppress(OSError), socket.create_connection((LOOPBACK, server.port), timeout=1.0):
+        if _serves(server, log.parent):
             return
         time.sleep(_LOOK_S)
     raise DevServerError(
         f"The Temporal server was not ready within {READY_S:.0f} s.", next_step=f"See {log}."
     )
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder)}
+
+
+def _serves(server: DevServer, folder: Path) -> bool:
+    """Whether a worker can begin: on a busy machine the port is open before calls are answered."""
+    if _is_free(server.port):
+        return False  # asking costs a process
+    asking = (
+        "operator",
+        "namespace",
+        "describe",
+        "--namespace",
+        "default",
+        "--address",
+        server.address,
+    )
+    with suppress(subprocess.TimeoutExpired):
+        asked = subprocess.run(
+            [server_binary(), *asking],
+            env=_environment(folder),
+            capture_output=True,
+            timeout=_ANSWER_S,
+            check=False,
+        )
+        return asked.returncode == 0
+    return False
 
 
 def _check_free(port: int) -> None:
