@@ -2,6 +2,8 @@
 
 import subprocess
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.browser.driver import Browser
@@ -9,12 +11,16 @@ from tests.waiting import PATIENCE_S
 
 PACKAGE = "axe-core@4.14.1"
 
-#: WCAG 2.2 to level AA, and what axe calls good practice.
+#: WCAG 2.2 to level AA, and what axe calls good practice; or some of its rules.
 _RUN = """
-return axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violations.flatMap(
+const some = arguments[0].length ? { runOnly: { type: "rule", values: arguments[0] } } : {};
+return axe.run(document, { resultTypes: ["violations"], ...some }).then((found) => found.violations.flatMap(
   (one) => one.nodes.map((node) => one.id + " (" + one.impact + "): " + node.html.slice(0, 200)
     + " " + (node.any[0]?.message ?? node.all[0]?.message ?? ""))));
 """
+
+#: All that axe has about colours.
+OF_COLOURS = ("color-contrast", "link-in-text-block")
 
 
 def axe_source(place: Path) -> str:
@@ -33,6 +39,15 @@ def axe_source(place: Path) -> str:
         return file.read().decode()
 
 
-def against_readers(browser: Browser) -> list[str]:
-    """Each violation on the page that is open, which has run ``axe_source``, with its element."""
-    return list(browser.run(_RUN))
+@contextmanager
+def with_axe(browser: Browser, source: str) -> Iterator[None]:
+    """Each page that is opened has ``axe``: half a megabyte is sent once, not once a page."""
+    added = browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=source)
+    yield
+    browser.devtools("Page.removeScriptToEvaluateOnNewDocument", **added)
+
+
+def against_readers(browser: Browser, rules: tuple[str, ...] = ()) -> list[str]:
+    """Each violation on the page that is open, which has ``axe``, with its element; ``rules``: those
+    alone."""
+    return list(browser.run(_RUN, rules))

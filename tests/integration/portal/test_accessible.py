@@ -1,12 +1,12 @@
 """Every page, in every state, light and dark, wide and narrow: axe finds nothing, nothing sticks out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.browser.axe import against_readers, axe_source
+from tests.browser.axe import OF_COLOURS, against_readers, axe_source, with_axe
 from tests.browser.driver import Browser, why_no_browser
 from tests.browser.pages import (
     BROKEN,
@@ -23,15 +23,19 @@ from tests.service.running import Running, served
 pytestmark = [
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
     pytest.mark.xdist_group("browser"),
+    pytest.mark.registry("npm"),
 ]
 
-SCHEMES, WIDTHS = ("light", "dark"), (1280, 375)
+#: What axe is asked in each scheme: dark has other colours, and nothing else is other (``test_static``).
+SCHEMES: dict[str, tuple[str, ...]] = {"dark": OF_COLOURS, "light": ()}
+
+WIDTHS = (1280, 375)
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Every kind of question, solved examples, and a campaign; one is answered while it is looked at."""
-    state = tmp_path / "state"
+    state = tmp_path_factory.mktemp("full") / "state"
     write_all(state)
     with served(state, EVERY_WAY, options=("--keys", str(state.parent / "keys"))) as running:
         yield running
@@ -55,13 +59,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-@pytest.fixture
-def looked_at(browser: Browser) -> Iterator[Browser]:
-    yield browser
-    browser.scheme("light")
-    browser.resize(1280, 900)
-
-
 @dataclass(frozen=True)
 class Servers:
     """One a record."""
@@ -71,9 +68,9 @@ class Servers:
     broken: Running
 
 
-@pytest.fixture
-def servers(server: Running, empty: Running, broken: Running) -> Servers:
-    return Servers(server, empty, broken)
+@pytest.fixture(scope="module")
+def servers(full: Running, empty: Running, broken: Running) -> Servers:
+    return Servers(full, empty, broken)
 
 
 def opened(browser: Browser, of: Servers, place: Path) -> Iterator[str]:
@@ -94,23 +91,36 @@ def opened(browser: Browser, of: Servers, place: Path) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.registry("npm")
-def test_axe_finds_nothing(looked_at: Browser, servers: Servers, tmp_path: Path) -> None:
-    source = axe_source(tmp_path)
-    found = []
-    for name in opened(looked_at, servers, tmp_path):
-        looked_at.run(source)
-        for scheme in SCHEMES:
-            looked_at.scheme(scheme)
-            found += [f"{name} {scheme}: {one}" for one in against_readers(looked_at)]
-    assert found == []
+@dataclass
+class Found:
+    """What is wrong with any page."""
+
+    by_axe: list[str] = field(default_factory=list)
+    sticking_out: list[str] = field(default_factory=list)
 
 
-def test_nothing_sticks_out(looked_at: Browser, servers: Servers, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(driver: Browser, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """One walk over all of them: opening them is half of the work."""
+    place, found = tmp_path_factory.mktemp("pages"), Found()
+    with with_axe(driver, axe_source(place)):
+        for name in opened(driver, servers, place):
+            for scheme, rules in SCHEMES.items():
+                driver.scheme(scheme)
+                found.by_axe += [
+                    f"{name} {scheme}: {one}" for one in against_readers(driver, rules)
+                ]
+            for width in WIDTHS:
+                driver.resize(width, 800)
+                found.sticking_out += [f"{name} {width}: {it}" for it in driver.check("layout.js")]
+            driver.resize(1280, 900)
+    return found
+
+
+def test_axe_finds_nothing(found: Found) -> None:
+    assert found.by_axe == []
+
+
+def test_nothing_sticks_out(found: Found) -> None:
     """What axe does not look at: nothing wider than the window, no word of a button broken."""
-    found = []
-    for name in opened(looked_at, servers, tmp_path):
-        for width in WIDTHS:
-            looked_at.resize(width, 800)
-            found += [f"{name} {width}: {one}" for one in looked_at.check("layout.js")]
-    assert found == []
+    assert found.sticking_out == []

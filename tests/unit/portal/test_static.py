@@ -68,6 +68,18 @@ def test_colours_stand_in_one_place() -> None:
     assert re.findall(r"#[0-9a-f]{3,6}\b", rules) == []
 
 
+@pytest.mark.parametrize("name", ["portal.css", "code.css"])
+def test_dark_is_other_colours_and_nothing_else(name: str) -> None:
+    """Whatever else a page is asked is asked of it in one scheme (``tests/browser/axe.py``)."""
+    css = (STATIC / name).read_text()
+    dark = css.split("@media (prefers-color-scheme: dark) {\n", 1)[1].split("\n}", 1)[0]
+    rules = re.findall(r"\{([^{}]*)\}", dark)
+    said = [one.strip() for rule in rules for one in rule.split(";") if one.strip()]
+    assert said
+    assert [one for one in said if not re.fullmatch(r"(--[a-z-]+|color): #[0-9a-f]{6}", one)] == []
+    assert css.count("prefers-color-scheme") == 1
+
+
 def test_a_contrast_that_is_known() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
