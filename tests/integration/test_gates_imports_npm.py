@@ -15,6 +15,7 @@ from fallback_plugins.npm.gates import imports
 from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests import hanging
 from tests.choice import a_choice
 from tests.fakes.repository import write
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -54,7 +55,7 @@ def universe() -> Universe:
         "5.0.1": "throw new Error('Could not locate the bindings file.');\n",
         "7.0.0": "process.exit(0);\n",
         "8.0.0": "setInterval(() => {}, 1000);\n",
-        "9.0.0": "while (true) {}\n",
+        "9.0.0": hanging.IN_NODE,
     }
     for version, text in texts.items():
         shop(made, version, text)

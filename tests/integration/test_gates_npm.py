@@ -12,6 +12,7 @@ from fallback_plugins.npm.gates.all_gates import NotVulnerableGate, build_gates
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests import hanging
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [
@@ -80,7 +81,7 @@ def test_fewer_tests_than_at_the_base_commit_is_a_failure(tmp_path: Path) -> Non
 
 
 def test_tests_that_hang_time_out(tmp_path: Path) -> None:
-    change = {"calc.js": "while (true) {}\n"}
+    change = {"calc.js": hanging.IN_NODE}
     with patched(tmp_path, project(), change, about=OWN, timeout_s=4) as case:
         verdict = case.judge(build_gates())["tests"]
     assert verdict.failure_kind is FailureKind.GATE_TIMEOUT

@@ -19,6 +19,7 @@ from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
+from tests import hanging
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import commit_all, write
 from tests.integration.gate_setup import Case, advisory, applied, patched, repository
@@ -281,7 +282,7 @@ def test_a_last_line_is_one_line(end: str) -> None:
 
 
 def test_a_patch_that_hangs_fails(tmp_path: Path) -> None:
-    hangs = {"app.py": "def answer():\n    while True:\n        pass\n"}
+    hangs = {"app.py": hanging.IN_PYTHON}
     proof = replace(PROOF, timeout_s=2.0)
     with case(tmp_path, hangs) as found:
         verdict = gate(proof).judge(found.context)

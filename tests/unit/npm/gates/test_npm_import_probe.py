@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import hanging
+
 SOURCE = files("fallback_plugins.npm.gates").joinpath("import_probe.js").read_text("utf-8")
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH")
@@ -65,7 +67,7 @@ def test_what_is_not_there_is_named_without_who_asked(tmp_path: Path) -> None:
 
 
 def test_a_package_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path: Path) -> None:
-    reported = probe(tmp_path, "3", hangs="while (true) {}\n", ends="process.exit(0);\n")
+    reported = probe(tmp_path, "3", hangs=hanging.IN_NODE, ends="process.exit(0);\n")
     assert reported == (
         1,
         [
@@ -76,7 +78,5 @@ def test_a_package_that_hangs_is_ended_and_the_next_one_is_still_asked(tmp_path:
 
 
 def test_what_there_is_no_time_for_is_named_and_is_no_failure(tmp_path: Path) -> None:
-    reported = probe(
-        tmp_path, "30", all_s="3", good="", hangs="while (true) {}\n", ends="throw 1;\n"
-    )
+    reported = probe(tmp_path, "30", all_s="3", good="", hangs=hanging.IN_NODE, ends="throw 1;\n")
     assert reported == (0, ["no time left for hangs (here), ends (here)"])
