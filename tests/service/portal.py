@@ -13,8 +13,6 @@ from fastapi.testclient import TestClient
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.portal.mounting import open_portal
-from fallback_tier.service.http.app import create_app
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.scenario import ServiceScenario, service_scenario
@@ -100,8 +98,7 @@ def text_of(page: str) -> str:
 
 def visit(opened: ServiceScenario, *roles: Role) -> Visitor:
     """A browser that has signed in with a new key of these roles; without any: nobody has."""
-    app = create_app(opened.service, pages=open_portal(opened.service))
-    client = TestClient(app, raise_server_exceptions=False)
+    client = TestClient(opened.portal, raise_server_exceptions=False)
     if roles:
         answer = client.post(
             "/portal/sign-in",

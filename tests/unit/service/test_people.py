@@ -1,7 +1,9 @@
 """People of one machine: a wrong password opens nothing, and tells nothing."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,22 @@ def test_who_knows_the_password_gets_in(people: People) -> None:
 def test_who_does_not_gets_nothing(people: People, name: str, password: str) -> None:
     people.put("Ada", PASSWORD, [Role.DECIDE])
     assert people.signed_in(name, password) is None
+
+
+def test_a_guess_is_dear(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 MiB and some hundredths of a second each (OWASP's Password Storage Cheat Sheet)."""
+    asked: list[int] = []
+    real = hashlib.scrypt
+
+    def scrypt(password: bytes, **facts: Any) -> bytes:
+        asked.append(128 * facts["n"] * facts["r"])
+        return real(password, **facts)
+
+    monkeypatch.setattr(hashlib, "scrypt", scrypt)
+    people.put("Ada", PASSWORD, [Role.DECIDE])
+    assert people.signed_in("Ada", PASSWORD) is not None
+    assert people.signed_in("Bob", PASSWORD) is None  # who isn't there takes no less
+    assert asked == [32 * 2**20] * 3
 
 
 def test_the_password_is_not_kept(people: People, tmp_path: Path) -> None:
