@@ -8,6 +8,7 @@
 * **Time**: no test is failed for being slow (hypothesis' deadline and its health check are off):
   machines are shared. What must be fast has a row in ``make bench``.
 * **Home**: a fresh folder a session. npm and uv find no configuration in it, and no cache.
+* **Certificates**: one is trusted, of nobody who is here.
 * **Python**: the path has no shims (pyenv's) that look for one.
 * **npm**: the machine's own, its modules compiled once a run (``tests/warm_npm``).
 * **Temporary folders**: a pytest that a test starts makes its own in a place of its own. In the common
@@ -27,6 +28,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
+import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
@@ -222,11 +224,22 @@ def _move_home() -> Path:
     # numpy comes along with SQLite's utilities, and a pool of threads that spin in each process and fork.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ["HOME"] = str(home)
+    os.environ["SSL_CERT_FILE"] = str(_one_certificate(home / "certificates.pem"))
     os.environ["PATH"] = _without_shims(os.environ["PATH"])
     (home / "private.txt").write_text("what a sandboxed command must not see\n")
     # As after the first fix, which says that it made this key: else whichever test comes first hears it.
     generate(keys_dir(RecordSettings()))
     return home
+
+
+def _one_certificate(place: Path) -> Path:
+    """Whom a client trusts: one instead of a hundred and forty, which each client read anew, in 20 ms. No
+    server here has a certificate of theirs; who tests TLS brings one."""
+    first, end, _ = (
+        Path(certifi.where()).read_text("utf-8").partition("-----END CERTIFICATE-----\n")
+    )
+    place.write_text(first + end, "utf-8")
+    return place
 
 
 def _without_shims(path: str) -> str:
