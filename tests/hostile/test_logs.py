@@ -16,6 +16,7 @@ import pytest
 
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault
@@ -46,6 +47,16 @@ DISTILLING: dict[str, Log] = {
     "an error in TAP": ("error: |-\n", "  #\n"),
     "many assertions": ("", "AssertionError: #\n"),
     "paths": ("", "/-"),
+}
+#: uv quotes a requirement as a repository has it, and says of it that it has no usable wheels, or not.
+REFUSING: dict[str, Log] = {
+    "clauses": ("x", "!=1,", "===foo has no usable wheels\n"),
+    "clauses of something else": ("x", "!=1,", "===foo\n"),
+    "one long name": ("", "a-", "b\n"),
+    "one long name without a wheel": ("", "a-", "b has no usable wheels\n"),
+    "long names without a wheel": ("", "a-" * 600 + "b has no usable wheels "),
+    "names of blanks": ("", " has no usable wheels"),
+    "extras": ("", "a[", " has no usable wheels\n"),
 }
 #: Slow once, though in proportion to their length, or never.
 OTHERS: dict[str, Log] = {
@@ -96,6 +107,7 @@ READERS: dict[str, Reader] = {
     "a proof's skipped tests": proof._SKIPS.findall,
     "clean": clean,
     "diagnose": diagnose,
+    "what has no wheel": unbuilt,
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
 }
 
@@ -129,6 +141,11 @@ def test_distilling(log: Log) -> None:
     diagnose(filled(*log))
 
 
+@pytest.mark.parametrize("log", REFUSING.values(), ids=REFUSING)
+def test_reading_what_has_no_wheel(log: Log) -> None:
+    unbuilt(filled(*log))
+
+
 def _ended(number: int, frame: FrameType | None) -> None:
     raise TimeoutError
 
@@ -136,7 +153,7 @@ def _ended(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     signal.signal(signal.SIGALRM, _ended)
     took: list[tuple[float, str]] = []
-    for name, log in {**COUNTING, **DISTILLING, **OTHERS}.items():
+    for name, log in {**COUNTING, **DISTILLING, **REFUSING, **OTHERS}.items():
         text = filled(*log)
         for reader, read in READERS.items():
             begun = time.process_time()

@@ -41,10 +41,19 @@ _SYSTEM = (
     *map(Path, ("/var/lib/dpkg/status", "/var/lib/rpm", "/lib/apk/db/installed")),
 )
 
-#: uv's words for releases that it may not build. Several: the newest of them stands last.
-_UNBUILT = re.compile(
-    r"\b(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:\[[^\]]*\])?"
-    r"(?P<spec>(?:[<>=!~]=?=?[\w.!+*]+)(?:,[<>=!~]=?=?[\w.!+*]+)*)? ha(?:s|ve) no usable wheels"
+#: uv's words behind releases that it may not build. Several: the newest of them stands last.
+_UNBUILT = re.compile(r" ha(?:s|ve) no usable wheels")
+
+#: Of a release in uv's words (characters): name, extras, version range. A repository's requirements say
+#: them. What is longer is no release that anybody publishes, and nothing is built for it.
+_MAX_ASKED = 1_000
+
+#: One way to read any text: else a range that a repository has takes hours.
+_CLAUSE = r"(?:===|[<>=!~]=|[<>])[\w.!+*]+"
+_ASKED = re.compile(
+    r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)(?:\[[^\]]*\])?"
+    rf"(?P<spec>{_CLAUSE}(?:,{_CLAUSE})*)?",
+    re.ASCII,
 )
 
 #: What is installed for: a Python, and the day of releases.
@@ -164,7 +173,12 @@ def unbuilt(refusals: str) -> tuple[_Asked, ...]:
 
 
 def _named(text: str) -> Iterator[_Asked]:
-    for match in _UNBUILT.finditer(text):
+    for behind in _UNBUILT.finditer(text):
+        # One character more, so that the end of a longer one is not taken for all of it.
+        before = text[max(0, behind.start() - _MAX_ASKED - 1) : behind.start()].rpartition(" ")[2]
+        match = _ASKED.fullmatch(before) if len(before) <= _MAX_ASKED else None
+        if match is None:
+            continue
         name, spec = canonicalize_name(match["name"]), match["spec"] or ""
         try:
             SpecifierSet(spec)

@@ -22,6 +22,10 @@ from fallback_plugins.pypi.installing.building import unbuilt
         ("a==1 has no usable wheels; a==1 has no usable wheels", [("a", "==1")]),
         ("a==x! has no usable wheels", []),
         ("tensorflow==1.0.0 has no wheels with a matching Python ABI tag", []),
+        ("a===1 has no usable wheels", [("a", "===1")]),
+        (f"{'a' * 200}==1 has no usable wheels", [("a" * 200, "==1")]),
+        (f"{'a' * 201}==1 has no usable wheels", []),
+        (f"a{','.join(['!=1'] * 300)} has no usable wheels", []),
         ("", []),
     ],
 )
