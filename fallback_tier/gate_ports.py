@@ -55,11 +55,13 @@ class TargetRun:
     """A command of somebody's, run in a tree with its dependencies, and on what it ran.
 
     ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
-    the client's own words; empty where everything is there.
+    the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
+    for their ends to be compared, of which that sentence may say only the beginning.
     """
 
     result: CommandResult | None
     installed: str = ""
+    compared: str = ""
 
 
 class GateVerdict(Frozen):

@@ -144,6 +144,17 @@ def test_a_proof_on_other_dependencies_shows_nothing_of_the_patch(
     assert "absent-name" in verdict.detail
 
 
+def test_also_where_both_are_told_by_the_same_beginning(registry: Registry, tmp_path: Path) -> None:
+    missing = "absent-a\nabsent-b\nabsent-c\n"
+    files = {"requirements.txt": f"{missing}absent-name\nleft==1.0.0\n"}
+    after = {"requirements.txt": f"{missing}other-name\nleft==1.0.1\n"}
+    with patched(tmp_path, files, after, about=advisory()) as found:
+        case = found.with_(clients=SubprocessClients(os.environ | registry.environ))
+        verdict = gate("pypi", case).judge(case.context)
+    assert verdict.status is GateStatus.SKIPPED
+    assert "not on the same dependencies" in verdict.detail
+
+
 @bumped("1.0.1", "pypi")
 def test_an_import_that_only_the_patch_brings_is_no_failure_of_the_flaw(
     case: Case, kind: str

@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.pypi.ecosystem import PyPIEcosystem
+from fallback_plugins.pypi.gates.all_gates import TestsGate
 from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
 from fallback_plugins.pypi.installing import building, pythons, wheel_build
 from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
-from fallback_plugins.pypi.installing.wheel_build import NotBuiltError, WheelBuild
+from fallback_plugins.pypi.installing.wheel_build import BuildSystem, NotBuiltError, WheelBuild
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.builtin.proof import Proof, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, older_python, patched
 from tests.registry import Registry, Universe, serve
@@ -228,6 +232,66 @@ def test_what_failed_once_is_not_tried_again_that_day(
             assert again.failed(ours(), until) == expected
             tries.append(fetched(registry, "broken") - before)
         assert tries == [2, 2, 3, 4]
+
+
+@pytest.mark.parametrize("change", [{"today": lambda: "2199-01-01"}, {"_system": lambda: (1,)}])
+def test_what_is_built_in_the_meantime_is_in_both_trees(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    files = {"requirements.txt": "plain==1.0\n"}
+    with project(tmp_path, registry, files, {"requirements.txt": "plain==1.0\nleft\n"}) as made:
+
+        def base() -> Environment:
+            return Environment(made.context, made.context.repo, ".")
+
+        with monkeypatch.context() as without:
+            without.setattr(wheel_build, "build_system", _cannot_be_built)
+            first = base()
+            assert first.install().unbuilt == (("plain 1.0", "not built: no compiler"),)
+            assert base().place == first.place
+        for name, value in change.items():
+            monkeypatch.setattr(building, name, value)
+        assert base().install().built == made.install().built == ("plain 1.0",)
+        assert made.otherwise() == ""
+        assert base().place == base().place != first.place
+
+
+def _cannot_be_built(_: bytes) -> BuildSystem:
+    raise NotBuiltError("no compiler")
+
+
+def test_a_proof_is_compared_where_one_tree_needed_a_build(
+    tmp_path: Path, registry: Registry
+) -> None:
+    files = {"requirements.txt": "third==1.0\nleft\n", "app.py": "assert 0\n"}
+    after = {"requirements.txt": "left\n", "app.py": ""}
+    proof = {
+        "test_it.py": b"import unittest\nclass T(unittest.TestCase):\n    def test(self): import app\n"
+    }
+    with project(tmp_path, registry, files, after) as made:
+        given = Proof(("python", "-m", "unittest", "test_it.py"), proof)
+        verdict = ProofGate(given, PyPIEcosystem(made.context.clients)).judge(made.context)
+    assert verdict.status is GateStatus.PASSED, verdict.detail
+
+
+@pytest.mark.parametrize("lacking_in_both", ["", "nowhere==1.0\n"])
+def test_a_test_that_had_less_at_the_base_commit_is_not_known_to_fail_there_too(
+    tmp_path: Path, registry: Registry, lacking_in_both: str
+) -> None:
+    """It failed there for want of a package, and may fail for the patch here."""
+    lines = f"{lacking_in_both}left\n"
+    test = "import unittest\nclass T(unittest.TestCase):\n"
+    files = {
+        "requirements.txt": f"broken==1.0\n{lines}",
+        "test_a.py": f"import os\n{test}    def test_a(self): assert not os.path.exists('red')\n",
+        "test_b.py": f"{test}    def test_b(self): pass\n",
+        "red": "",
+    }
+    with project(tmp_path, registry, files, {"requirements.txt": f"broken==0.9\n{lines}"}) as made:
+        verdict = TestsGate().judge(made.context)
+    assert verdict.status is GateStatus.UNDECIDED
+    assert "1 fail as at the base commit: " in verdict.detail
+    assert "not installed as the base commit was: " in verdict.detail
 
 
 def test_an_archive_that_could_not_be_had_is_asked_for_again(

@@ -50,7 +50,7 @@ _UNSHOWN_END = (
 )
 
 #: Changed with what a kept run at the base commit tells.
-_FORMAT = "2"
+_FORMAT = "3"
 
 #: What stands for the patch where there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
@@ -71,6 +71,7 @@ class _AtBase(Frozen):
 
     output: str
     installed: str
+    compared: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class ProofGate:
             message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
             return skipped(self.name, message, result.output)
         message = "the proof fails at the base commit and passes with the patch"
-        if ran.installed != base.installed:
+        if (ran.compared or ran.installed) != (base.compared or base.installed):
             what = (
                 f"{base.installed or 'everything'}; with the patch: {ran.installed or 'everything'}"
             )
@@ -142,7 +143,7 @@ class ProofGate:
         if not (place := self._place(context)).exists():
             ran = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
-            base = _AtBase(output=output, installed=ran.installed)
+            base = _AtBase(output=output, installed=ran.installed, compared=ran.compared)
             place = self._place(context)  # it may have moved to another interpreter
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, base.model_dump_json().encode())

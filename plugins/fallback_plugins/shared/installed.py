@@ -40,7 +40,7 @@ class Installed:
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
     source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains."""
+    by itself, so that this only explains; ``tried``: stands for when, and on what, those builds failed."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -48,6 +48,7 @@ class Installed:
     step: str = ""
     built: tuple[str, ...] = ()
     unbuilt: tuple[tuple[str, str], ...] = ()
+    tried: str = ""
 
     @property
     def unusual(self) -> tuple[str, ...]:
@@ -65,6 +66,12 @@ class Installed:
         message = "; ".join(f"{what} ({why})" for what, why in missing[:_MAX_REPORTED])
         more = len(missing) - _MAX_REPORTED
         return f"{level}; not: {message}{f'; and {more} more' if more > 0 else ''}"
+
+    @property
+    def compared(self) -> str:
+        """What two runs must have alike for one to say something of the other: all of it, where a sentence
+        has the beginning. What was built is no part of it (``otherwise_than``)."""
+        return json.dumps((self.level, self.how, sorted(self.declined)))
 
     @property
     def absent(self) -> NotInstalled | None:
@@ -118,8 +125,8 @@ class Installed:
             declined = tuple((what, why) for what, why in found["declined"])
             unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
             how, step = tuple(found.get("how", ())), found.get("step", "")
-            built = tuple(found.get("built", ()))
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt)
+            built, tried = tuple(found.get("built", ())), found.get("tried", "")
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt, tried)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

@@ -28,15 +28,15 @@ def run(
     context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
 ) -> TargetRun:
     """``EcosystemPlugin.run``: workspaces are installed with their root."""
-    message = ""
+    message = compared = ""
     if tree.has(MANIFEST):
         try:
             project = Installation(context, tree, ".")
             found = project.install()
         except (RecipeError, RepositoryError) as error:
             return TargetRun(None, error.problem)
-        message = found.in_words if found.declined else ""
+        message, compared = found.in_words if found.declined else "", found.compared
         tree = tree.laid_out(project.tree)
     programs = tree.root / _PROGRAMS
     result = run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s)
-    return TargetRun(result, message)
+    return TargetRun(result, message, compared)

@@ -12,6 +12,7 @@ from importlib.metadata import Distribution
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.pypi.gates.lacking import lacked_at_base
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
@@ -27,12 +28,17 @@ _NAMED = 3
 
 
 def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> GateVerdict:
-    """A failure that stands beside a difference which is not the patch's doing is undecided; any other
-    verdict as it is. Raises as ``Environment.install`` does."""
-    if verdict.status is not GateStatus.FAILED:
+    """A failure that stands beside a difference which is not the patch's doing is undecided, and so is a
+    pass whose failing tests had less at the base commit; any other verdict as it is. Raises as
+    ``Environment.install`` does."""
+    failed = verdict.status is GateStatus.FAILED
+    if not failed and not verdict.failing_before:
         return verdict
     ours, base = both_trees(context, folder)
-    if otherwise := ours.otherwise():
+    otherwise = ours.otherwise()
+    if not failed and (lacked := lacked_at_base(ours, base)):
+        otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
+    if otherwise or not failed:
         return gating.beside_another_setting(verdict, otherwise)
     if not (messages := drifted(ours, base)):
         return verdict

@@ -33,6 +33,13 @@ def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
     return any(_lacks(ours.alone(file).install(), base.alone(file).install()) for file in files)
 
 
+def lacked_at_base(ours: Environment, base: Environment) -> list[str]:
+    """Packages that could not be had at the base commit, and can be with the patch. Raises as
+    ``Environment.install`` does."""
+    here, there = ({_package(line) for line, _ in tree.install().declined} for tree in (ours, base))
+    return sorted(there - here)
+
+
 def _lacks(here: Installed, there: Installed) -> bool:
     if here.level is not there.level:
         return here.lacks_beside(there)

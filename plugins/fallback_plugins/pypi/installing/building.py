@@ -129,7 +129,7 @@ class Building:
         self._left -= 1
         key = self._key(archive, python, until)
         # What failed once today is not tried again for the other tree, or for the next attempt.
-        kept = f"unbuilt-{gating.content_key(key, today(), self._context.timeout_s, _system())}"
+        kept = f"unbuilt-{gating.content_key(key, tried_as(), self._context.timeout_s)}"
         if (why := self._failed_before(kept)) is not None:
             tried.failed[release] = why
             return
@@ -155,6 +155,11 @@ class Building:
         return (
             f"wheel-{gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)}"
         )
+
+
+def tried_as() -> str:
+    """Stands for all that a build may owe its failure to: the day, and the system's packages."""
+    return gating.content_key(today(), _system())
 
 
 def _system() -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing import base_commit, chosen, pythons
+from fallback_plugins.pypi.installing.building import tried_as
 from fallback_plugins.pypi.installing.making import Making, Setting, as_base, distributions_in
 from fallback_plugins.pypi.installing.plan import Manifests
 from fallback_plugins.pypi.manifests.metadata import (
@@ -107,8 +108,12 @@ class Environment:
     def key(self) -> str:
         """All that decides what is installed: ``_asked``; and without a uv.lock the day, since a set of
         another day has other releases of whatever is not pinned, and is nothing to compare a patched one
-        with."""
-        return f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
+        with. One without a wheel whose build failed is another where that build is tried again: the other
+        tree's has that wheel, then."""
+        key = f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
+        made, now = self._store.find(key), tried_as()
+        tried = Installed.kept(made).tried if made else ""
+        return f"python-{gating.content_key(key, now)}" if tried not in {"", now} else key
 
     @cached_property
     def _asked(self) -> str:
@@ -152,7 +157,7 @@ class Environment:
                 with (made / "bin" / name).open("x", encoding="utf-8") as file:
                     file.write(text)
                 (made / "bin" / name).chmod(0o755)
-        return found
+        return replace(found, tried=tried_as()) if found.unbuilt else found
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""

@@ -44,7 +44,7 @@ def run(
             env=env,
             readable=[*project.readable, plugin],
         )
-    return TargetRun(project.placeless(result), message)
+    return TargetRun(project.placeless(result), message, found.compared)
 
 
 def run_on_another(

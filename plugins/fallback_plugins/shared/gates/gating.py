@@ -111,8 +111,9 @@ def of_installed(
 
 def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
     """A failure where the two trees are not installed alike (``Installed.otherwise_than``) is undecided: it
-    may be the setting's doing. A pass stays one: it was seen with what users get. Others as they are."""
-    if not otherwise or verdict.status is not GateStatus.FAILED:
+    may be the setting's doing; and so is a pass beside tests that fail in both trees: for want of something
+    there, they may fail for the patch here. Any other pass stays one: it was seen with what users get."""
+    if not otherwise or (verdict.status is not GateStatus.FAILED and not verdict.failing_before):
         return verdict
     what = f"{verdict.detail}; and it is not installed as the base commit was: {otherwise}"
     return undecided(verdict.gate, what, verdict.log)
