@@ -31,7 +31,7 @@
     │   ├── ToolMissingError
     │   └── ToolFailedError          carries the client's own words
     │       ├── NotBuiltError        no wheel came of an archive of source (pypi)
-    │       │   └── NotHadError      and may another time (pypi)
+    │       │   └── NotHadError      the registry gives none that is as its listing says (pypi)
     │       └── MemberTooLargeError  a file in such an archive is larger than is read (pypi)
     ├── FleetStoreError              the list of campaigns can't be read or written (fleet.refusals)
     ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
@@ -56,10 +56,10 @@
     └── OverBudget                   control flow: the next call would pass a cap (budget.meter)
 
 Caught where they are raised, so that nobody is told of them by that name: LenientJsonError and
-UnreadableError are ValueErrors (text that can't be read), AnswerTooLargeError is an OSError, as what a
-network library raises is, SessionOverError (a fix's process is no more) is an Exception, and Late (a
-fix took too long, in its worker) a BaseException, which nothing on its way may catch. A name that begins
-with ``_`` is control flow inside one module.
+UnreadableError are ValueErrors (text that can't be read), AnswerTooLargeError and StatusError are OSErrors,
+as what a network library raises is, SessionOverError (a fix's process is no more) is an Exception, and
+Late (a fix took too long, in its worker) a BaseException, which nothing on its way may catch. A name that
+begins with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar

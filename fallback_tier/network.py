@@ -26,6 +26,14 @@ class AnswerTooLargeError(OSError):
     """An answer has more bytes than whoever asked has room for."""
 
 
+class StatusError(OSError):
+    """There was an answer, and its ``status`` is no success."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class TimeLimit:
     """The time that an exchange may take, connections, redirects and retries counted in.
 
@@ -142,7 +150,8 @@ def fetch(url: str, *, max_bytes: int, timeout_s: float) -> bytes:
     """The body of one GET, redirects followed, through the environment's proxies (loopback: directly).
 
     ``timeout_s`` is the limit on the whole of it. Raises OSError: no connection, a status that is no
-    success, more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an unusable URL.
+    success (StatusError), more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an
+    unusable URL.
     """
     try:
         host = httpx2.URL(url).host
@@ -157,12 +166,20 @@ def fetch(url: str, *, max_bytes: int, timeout_s: float) -> bytes:
                 verify=_system_roots(),
             ) as client,
         ):
+            late = f"{host} did not finish within {timeout_s:g} s"
             try:
-                return client.get(url).raise_for_status().content
+                content = client.get(url).raise_for_status().content
+            except httpx2.HTTPStatusError as error:
+                raise StatusError(str(error), error.response.status_code) from error
             except httpx2.HTTPError as error:
                 if limit.passed or isinstance(error, httpx2.TimeoutException):
-                    raise TimeoutError(f"{host} did not finish within {timeout_s:g} s") from error
+                    raise TimeoutError(late) from error
                 raise
+            if (
+                limit.passed
+            ):  # a body without a length ends with its connection, which the limit ends
+                raise TimeoutError(late)
+            return content
     # ImportError, ValueError: the environment names a proxy that is none of ours (SOCKS, no scheme).
     except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, ValueError) as error:
         raise OSError(str(error)) from error

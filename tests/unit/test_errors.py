@@ -14,6 +14,7 @@ ELSEWHERE = {
     "LenientJsonError": "ValueError",
     "UnreadableError": "ValueError",
     "AnswerTooLargeError": "OSError",
+    "StatusError": "OSError",
     "UnreportedError": "OSError",
     "SessionOverError": "Exception",
     "Late": "BaseException",

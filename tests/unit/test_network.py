@@ -6,7 +6,13 @@ import time
 
 import pytest
 
-from fallback_tier.network import MAX_ERROR_BYTES, AnswerTooLargeError, TimeLimit, fetch
+from fallback_tier.network import (
+    MAX_ERROR_BYTES,
+    AnswerTooLargeError,
+    StatusError,
+    TimeLimit,
+    fetch,
+)
 from tests.fakes.endless import PATIENCE_S, Endless, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -39,6 +45,13 @@ def test_of_a_failures_body_only_the_beginning_is_read() -> None:
     assert MAX_ERROR_BYTES < 1_000_000
 
 
+def test_a_status_that_is_no_success_is_told_with_its_number() -> None:
+    answer = b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"
+    with serving(answer) as server, pytest.raises(StatusError) as caught:
+        fetch(server.url, max_bytes=1, timeout_s=PATIENCE_S)
+    assert caught.value.status == 404
+
+
 def test_a_redirects_body_is_not_read_to_its_end() -> None:
     with serving(
         b"HTTP/1.1 302 \r\nlocation: http://127.0.0.1:{port}/\r\n" + CHUNKED, CHUNK
@@ -64,8 +77,12 @@ def test_what_drips_ends_when_its_time_is_over(head: bytes, forever: bytes) -> N
         ended(server, OSError)
 
 
-def test_time_that_is_over_is_called_that() -> None:
-    with serving(OK + CHUNKED, DRIP, drip=True) as server:
+@pytest.mark.parametrize(
+    ("framing", "forever"), [(CHUNKED, DRIP), (b"\r\n", b"x")], ids=["chunks", "until it closes"]
+)
+def test_time_that_is_over_is_called_that(framing: bytes, forever: bytes) -> None:
+    """Also where a connection that ends is the end of a body: what came until then is not all of it."""
+    with serving(OK + framing, forever, drip=True) as server:
         with pytest.raises(TimeoutError, match=r"127\.0\.0\.1 did not finish within 0\.3 s"):
             fetch(server.url, max_bytes=1_000, timeout_s=0.3)
         assert server.left.wait(PATIENCE_S)
