@@ -22,6 +22,7 @@ from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.pypi.installing.wheel_build import BuildSystem, NotBuiltError, WheelBuild
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.installed import Installed, Level
+from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin.proof import Proof, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -306,6 +307,22 @@ def test_an_archive_that_could_not_be_had_is_asked_for_again(
             ((_, why),) = tried.failed(ours(), "")
             assert "the registry gives no archive" in why
     assert len(asked) == 2
+
+
+def test_a_registry_that_does_not_answer_ends_it_and_nothing_is_kept(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With less than there is, a patch would be blamed for it, or the base commit."""
+
+    def fetched(*_: str) -> bytes:
+        raise ToolFailedError("It did not answer.", next_step="Wait.")
+
+    with project(tmp_path, registry, {"requirements.txt": "third==1.0\nleft\n"}) as made:
+        with monkeypatch.context() as without:
+            without.setattr(wheel_build, "fetched", fetched)
+            with pytest.raises(ToolFailedError, match="did not answer"):
+                made.install()
+        assert made.install().in_words == "everything, built from source: third 1.0"
 
 
 def test_both_runs_of_a_build_have_one_clock(

@@ -64,6 +64,13 @@ _SHOWN = 80
 #: Wall clock of one fetch.
 FETCH_TIMEOUT_S = 30.0
 
+#: Of what a network library says of a failure (characters).
+_QUOTED = 300
+
+#: Statuses of a registry, or of what stands before it, that may be another one soon: a proxy that asks who
+#: it is, a request that took too long or came too early, too many of them. And all from 500 on.
+_NOT_NOW = frozenset({407, 408, 425, 429})
+
 #: Is this the member that is asked for?
 Wanted = Callable[[str], bool]
 
@@ -75,23 +82,41 @@ class MemberTooLargeError(ToolFailedError):
 def fetched(url: str, digest: str) -> bytes | None:
     """The archive that the registry's own listing names, held against its hash (``sha256:…``).
 
-    None: it can't be had, or is another.
+    None: the registry does not give it, or another than that, and will not do so the next time: it answers
+    with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``). Raises
+    ToolFailedError where it does not answer now, which says nothing of the archive.
     """
     if not _is_fetched(url):
         return None
-    from fallback_tier.network import fetch  # a lock with wheels alone never pays for it
+    # A lock with wheels alone never pays for it.
+    from fallback_tier.network import AnswerTooLargeError, StatusError, fetch
 
     try:
         content = fetch(url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S)
-    except OSError:
+    except AnswerTooLargeError:
         return None
+    except StatusError as error:
+        if error.status < 500 and error.status not in _NOT_NOW:
+            return None
+        raise _unanswered(url, error) from error
+    except OSError as error:
+        raise _unanswered(url, error) from error
     return content if f"sha256:{hashlib.sha256(content).hexdigest()}" == digest else None
 
 
+def _unanswered(url: str, error: OSError) -> ToolFailedError:
+    why = " ".join(str(error).split())[:_QUOTED] or type(error).__name__
+    return ToolFailedError(
+        f"the registry {urlsplit(url).hostname} did not answer: {why}",
+        next_step="Check the network, the proxy and the registry settings, and run it again.",
+    )
+
+
 def _is_fetched(url: str) -> bool:
-    """Over TLS, or from this machine itself."""
+    """Over TLS, or from this machine itself; and is it an address at all?"""
     try:
         parts = urlsplit(url)
+        _ = parts.port
     except ValueError:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname == "127.0.0.1")

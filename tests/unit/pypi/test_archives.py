@@ -12,6 +12,8 @@ import pytest
 
 from fallback_plugins.pypi import archives
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
+from fallback_tier.errors import ToolFailedError
+from tests.fakes.endless import serving
 
 NAME = "it-1.0/pyproject.toml"
 
@@ -144,6 +146,7 @@ def test_a_header_is_no_text_of_any_length() -> None:
         "http://corp.invalid/it.tar.gz",
         "file:///etc/passwd",
         "https://[",
+        "https://corp.invalid:nothing/it.tar.gz",
     ],
 )
 def test_nothing_is_fetched_in_the_clear(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +159,51 @@ def test_nothing_is_fetched_in_the_clear(url: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("fallback_tier.network.fetch", fetch)
     assert fetched(url, "sha256:0") is None
     assert asked == []
+
+
+def answered(status: str) -> bytes:
+    return f"HTTP/1.1 {status} It\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("status", ["401", "403", "404", "410"])
+def test_an_archive_that_the_registry_does_not_give(status: str) -> None:
+    with serving(answered(status)) as server:
+        assert fetched(f"{server.url}/it.tar.gz", "sha256:0") is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        *map(answered, ("407", "408", "429", "500", "502", "503")),
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhi",
+    ],
+    ids=["407", "408", "429", "500", "502", "503", "hangs up", "breaks off"],
+)
+def test_a_registry_that_does_not_answer_now_says_nothing_of_an_archive(head: bytes) -> None:
+    with (
+        serving(head) as server,
+        pytest.raises(ToolFailedError, match=r"registry 127\.0\.0\.1 did not answer: ") as caught,
+    ):
+        fetched(f"{server.url}/it.tar.gz", "sha256:0")
+    assert type(caught.value) is ToolFailedError
+
+
+def test_so_does_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "FETCH_TIMEOUT_S", 0.3)
+    with (
+        serving(b"HTTP/1.1 200 OK\r\n\r\n", b"x", drip=True) as server,
+        pytest.raises(ToolFailedError, match="did not finish"),
+    ):
+        fetched(f"{server.url}/it.tar.gz", "sha256:0")
+
+
+def test_nor_one_that_is_not_there() -> None:
+    with pytest.raises(ToolFailedError, match="Connection refused"):
+        fetched("http://127.0.0.1:1/it.tar.gz", "sha256:0")
+
+
+def test_an_archive_of_more_bytes_than_one_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 4)
+    with serving(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n12345") as server:
+        assert fetched(f"{server.url}/it.tar.gz", "sha256:0") is None

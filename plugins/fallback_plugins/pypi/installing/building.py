@@ -86,7 +86,9 @@ class Building:
     def build(self, python: Path, until: str, refusals: Sequence[str]) -> None:
         """Build what uv refused for want of a wheel, what was not tried before.
 
-        Raises ToolFailedError where no registry answers; ToolMissingError, SandboxError.
+        Raises ToolFailedError where no registry answers, be it for a listing, an archive or what a build
+        needs: nothing is kept then. ToolMissingError, SandboxError. What no wheel comes of raises nothing:
+        ``failed`` has it.
         """
         tried = self._of(python, until)
         for asked in unbuilt("\n".join(refusals)):
@@ -136,7 +138,7 @@ class Building:
         build = WheelBuild(self._context, archive, python, until)
         try:
             tried.wheels[release] = self._store.entry(key, build.into)
-        except NotHadError as error:  # the next answer may be another
+        except NotHadError as error:  # cheap to ask again, and no word on what is in it: not kept
             tried.failed[release] = f"not built: {error.problem}"
         except NotBuiltError as error:
             tried.failed[release] = why = f"not built: {error.problem}"

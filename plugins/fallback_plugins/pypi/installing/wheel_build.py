@@ -71,7 +71,8 @@ class NotBuiltError(ToolFailedError):
 
 
 class NotHadError(NotBuiltError):
-    """The archive could not be had now; that says nothing of what comes of it."""
+    """The registry gives no archive that is as its listing says, or not to us: the next time it will be
+    the same, until the registry is another."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class WheelBuild:
     def into(self, made: Path) -> Installed:
         """The wheel, put into a folder of ours.
 
-        Raises NotBuiltError; ToolFailedError where no registry answers; ToolMissingError, SandboxError.
+        Raises NotBuiltError; NotHadError, which is one, where the registry gives no archive that is as
+        listed; any other ToolFailedError where it does not answer; ToolMissingError, SandboxError.
         """
         content = fetched(self.archive.url, self.archive.hash) if self.archive.ending else None
         if content is None:

@@ -76,7 +76,7 @@ class PinsWithoutWheel:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"
         try:
             release = PackageIndex(self.uv.clients).lowest(name, f"=={version}", here)
+            archives = [file for file in release.files if not file.name.endswith(".whl")]
+            return sdist_requirements(archives[0]) if archives else None
         except (RecipeError, ToolError):
             return None
-        archives = [file for file in release.files if not file.name.endswith(".whl")]
-        return sdist_requirements(archives[0]) if archives else None

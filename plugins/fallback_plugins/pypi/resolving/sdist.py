@@ -19,7 +19,10 @@ _REQUIRES = ".egg-info/requires.txt"
 
 
 def sdist_requirements(file: ReleaseFile) -> tuple[Requirement, ...] | None:
-    """What it requires without extras, on this Python; None: it can't be had, or does not say."""
+    """What it requires without extras, on this Python; None: it can't be had, or does not say.
+
+    Raises ToolFailedError where the registry does not answer now.
+    """
     content = fetched(file.url, file.hash)
     if content is None:
         return None
