@@ -179,7 +179,9 @@ def _from_zip(content: bytes, wanted: Wanted, most: int) -> str | None:
         for member in archive.infolist():
             if wanted(member.filename) and member.compress_type in _ZIP_METHODS:
                 _check_size(member.filename, member.file_size, most)
-                return archive.read(member).decode("utf-8", "replace")
+                with archive.open(member) as file:
+                    # Of what unpacks to more than its header says, no more is unpacked than that.
+                    return file.read(most + 1).decode("utf-8", "replace")
     return None
 
 

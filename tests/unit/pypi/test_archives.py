@@ -6,7 +6,8 @@ import struct
 import tarfile
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -107,17 +108,33 @@ def test_a_size_that_no_file_has() -> None:
         text_in(with_size(b"\x80" + b"\x7f" * 11))
 
 
-def test_what_is_too_large_is_not_read() -> None:
-    """A small archive may unpack to what fills the memory."""
-    content = gzip.compress(tarred({NAME: "#" * 30_000_000}), compresslevel=1)
+@contextmanager
+def in_little_memory() -> Iterator[None]:
     tracemalloc.start()
     try:
-        with pytest.raises(MemberTooLargeError):
-            text_in(content)
+        yield
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert most < 5_000_000
+
+
+def test_what_is_too_large_is_not_read() -> None:
+    """A small archive may unpack to what fills the memory."""
+    content = gzip.compress(tarred({NAME: "#" * 30_000_000}), compresslevel=1)
+    with in_little_memory(), pytest.raises(MemberTooLargeError):
+        text_in(content)
+
+
+def test_nor_is_what_says_that_it_is_small() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(NAME, "#" * 30_000_000)
+    content = bytearray(packed.getvalue())
+    for sign, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        struct.pack_into("<I", content, content.index(sign) + place, 100)
+    with in_little_memory():
+        assert text_in(bytes(content)) is None
 
 
 @pytest.mark.parametrize(
