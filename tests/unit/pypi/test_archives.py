@@ -150,6 +150,89 @@ def test_no_more_than_so_many_members_are_looked_at(
     assert text_in(content) is None
 
 
+def records(kind: bytes, data: bytes) -> bytes:
+    """An extended header of a tar archive: for the next file (``x``), or for all that follow (``g``)."""
+    header = tarfile.TarInfo("it")
+    header.type, header.size = kind, len(data)
+    return header.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512)
+
+
+def many_records(size: int) -> bytes:
+    return b"".join(b"%d %05x=\n" % (10, number) for number in range(size // 10))
+
+
+def blocks_of_gaps(count: int) -> bytes:
+    """A sparse file of GNU tar's first kind, with so many blocks that say where it has nothing."""
+    header = bytearray(tarfile.TarInfo("it").tobuf(tarfile.GNU_FORMAT))
+    header[156:157], header[482] = b"S", 1
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + (b"%011o\0" % 1 * 42 + b"\1" + bytes(7)) * count
+
+
+GAPS = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda: records(b"g", many_records(700_000)) + tarred({"a": ""})[:512] * 100,
+        lambda: records(b"g", b"1" * 900_000) * 20,
+        lambda: records(b"x", b"1" * 900_000) * 20,
+        lambda: blocks_of_gaps(10_000),
+        lambda: records(b"x", GAPS) + tarred({"a": ""})[:512] + b"9\n" + b"1" * 6_000_000,
+        lambda: records(b"x", GAPS) + tarred({"a": ""})[:512] + b"9" * 9 + b"\n" + b"1\n" * 10**6,
+    ],
+    ids=["for all", "digits for all", "digits", "gaps", "a gap without end", "many gaps"],
+)
+def test_what_headers_say_is_not_kept(before: Callable[[], bytes]) -> None:
+    """Nor taken for what it costs hours to read; the largest is 20 KB when it is packed."""
+    content = before() + tarred({NAME: "found"})
+    with in_little_memory():
+        text_in(content)
+
+
+def test_long_headers_are_read_up_to_so_much_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = records(b"g", b"1" * 100_000)
+    assert text_in(one * 90 + tarred({NAME: "found"})) == "found"
+    assert text_in(one * 110 + tarred({NAME: "found"})) is None
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_every_form_of_tar_is_read(form: int) -> None:
+    name = f"it-1.0/{'d' * 60}/\u00e9/{'n' * 60}"
+    name += "" if form == tarfile.USTAR_FORMAT else "n" * 200
+    packed = io.BytesIO()
+    comment = {"comment": "0" * 40, "path": "of another"}
+    with tarfile.open(fileobj=packed, mode="w", format=form, pax_headers=comment) as archive:
+        folder, link, file = map(tarfile.TarInfo, ("it-1.0", f"{name}-link", name))
+        folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "other"
+        other = tarfile.TarInfo("other")
+        other.size, file.size = 1_000, 5
+        archive.addfile(folder)
+        archive.addfile(link)
+        archive.addfile(other, io.BytesIO(b"#" * 1_000))
+        archive.addfile(file, io.BytesIO(b"found"))
+    for content in (packed.getvalue(), gzip.compress(packed.getvalue())):
+        assert member_text(content, lambda found: found == name, 5) == "found"
+        assert member_text(content, lambda found: found.endswith("-link"), 5) is None
+
+
+def test_a_size_that_an_extended_header_says_counts() -> None:
+    larger = records(b"x", b"12 size=600\n") + tarred({"a": ""})[:512] + bytes(1024)
+    assert text_in(larger + tarred({NAME: "found"})) == "found"
+    with pytest.raises(MemberTooLargeError, match="600 bytes"):
+        text_in(records(b"x", b"12 size=600\n") + tarred({NAME: "found"}))
+
+
+@pytest.mark.parametrize(
+    "data", [b"0 path=a\n", b"7 size=\n", b"9 size=-1\n", b"x", b"99 path=a\n"]
+)
+def test_a_record_that_is_none(data: bytes) -> None:
+    found = "found" if data == b"x" else None
+    assert text_in(records(b"x", data) + tarred({NAME: "found"})) == found
+
+
 def test_a_header_is_no_text_of_any_length() -> None:
     assert text_in(tarred({NAME: "found"}, {"comment": "x" * 900_000})) == "found"
     assert text_in(tarred({NAME: "found"}, {"comment": "x" * 1_100_000})) is None
