@@ -17,6 +17,7 @@ import pytest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
+from fallback_plugins.pypi.resolving import no_wheel
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault
@@ -108,6 +109,7 @@ READERS: dict[str, Reader] = {
     "clean": clean,
     "diagnose": diagnose,
     "what has no wheel": unbuilt,
+    "a pin without a wheel": no_wheel._NO_WHEEL.search,
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
 }
 
@@ -143,7 +145,9 @@ def test_distilling(log: Log) -> None:
 
 @pytest.mark.parametrize("log", REFUSING.values(), ids=REFUSING)
 def test_reading_what_has_no_wheel(log: Log) -> None:
-    unbuilt(filled(*log))
+    text = filled(*log)
+    unbuilt(text)
+    no_wheel._NO_WHEEL.search(text)
 
 
 def _ended(number: int, frame: FrameType | None) -> None:

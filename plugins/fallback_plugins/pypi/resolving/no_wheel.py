@@ -22,8 +22,9 @@ from fallback_tier.errors import RecipeError, ToolError
 #: Pins of one set that are read so: each costs a listing and an archive.
 MAX_WITHOUT_WHEEL = 10
 
+#: A name is tried from its beginning alone: from each of its parts, a long one takes hours.
 _NO_WHEEL = re.compile(
-    r"\b(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.!+-]+) has no usable wheels"
+    r"(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.!+-]+) has no usable wheels"
 )
 
 
