@@ -5,7 +5,7 @@ Nothing runs here. uv reads copies of the manifests, and no line in them leads i
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,23 +15,20 @@ from fallback_plugins.pypi.installing.declared import (
     Source,
     declared,
     is_itself,
-    is_wanted,
 )
 from fallback_plugins.pypi.installing.install import Step
+from fallback_plugins.pypi.installing.reading import TOX, ManifestReader
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
+from fallback_plugins.pypi.manifests.requirements_files import is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
-
-#: Says what tox installs beside a project; read, though it declares nothing that is shipped.
-_TOX = "tox.ini"
 
 #: Options of a requirements file that name a file or a folder; and its variables.
 _PATH_OPTION = re.compile(
@@ -73,7 +70,8 @@ class Manifests:
         self.folder = folder
         self._runner = runner
         self._only = only
-        self.texts: dict[str, str] = _read_by_uv(repo, folder, changed)
+        self._reader = ManifestReader(repo)
+        self.texts: dict[str, str] = self._reader.read_by_uv(folder, changed)
         #: Folder of the uv.lock that decides what is installed.
         self._lock = locked_in(folder, self.texts)
         root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
@@ -99,8 +97,8 @@ class Manifests:
     @cached_property
     def indexes(self) -> Indexes:
         """The registries and folders that it names, or whoever set up its clients does."""
-        settings = filter(self._repo.has, settings_of(self.places))
-        return indexes_named(self.texts | _texts(self._repo, settings))
+        settings = self._reader.texts(filter(self._repo.has, settings_of(self.places)))
+        return indexes_named(self.texts | settings, unread=bool(self._reader.unread))
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -224,7 +222,7 @@ class Manifests:
         return [
             path
             for path in self.texts
-            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != _TOX
+            if kind_of(path) in {None, Kind.REQUIREMENTS} and PurePosixPath(path).name != TOX
         ]
 
     @property
@@ -248,41 +246,6 @@ class Manifests:
             names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
             named += [word for name in names for word in (option, name)]
         return named
-
-
-def _read_by_uv(repo: RepoContext, folder: str, changed: Sequence[str]) -> dict[str, str]:
-    """Manifests that uv comes across: this folder's, those above it, those of folders that they name, and
-    requirements files with those that they include."""
-    found: dict[str, str] = {}
-    wanted = [path for path in repo.tracked_files if is_wanted(path, folder, changed)]
-    while wanted:
-        path = wanted.pop()
-        if path not in found and path in repo.tracked_files:
-            found |= _text(repo, path)
-            wanted += [other for other, _ in includes(path, found.get(path, ""))]
-    found |= _manifests_at(repo, [folder, *map(str, PurePosixPath(folder).parents)])
-    found |= _manifests_at(repo, local_places(repo, folder, found))
-    if repo.has(tox := in_folder(folder, _TOX)):
-        found |= _text(repo, tox)
-    return found
-
-
-def _manifests_at(repo: RepoContext, folders: Collection[str]) -> dict[str, str]:
-    here = [path for path in repo.tracked_files if str(PurePosixPath(path).parent) in folders]
-    others = {None, Kind.REQUIREMENTS}
-    return _texts(repo, [path for path in here if kind_of(path) not in others])
-
-
-def _texts(repo: RepoContext, paths: Iterable[str]) -> dict[str, str]:
-    return dict(item for path in paths for item in _text(repo, path).items())
-
-
-def _text(repo: RepoContext, path: str) -> dict[str, str]:
-    """A file that can't be read declares nothing that could be had (UTF-16, a link)."""
-    try:
-        return {path: repo.read_text(path)}
-    except RepositoryError:
-        return {}
 
 
 def pins_of(exported: str) -> tuple[Source, ...]:

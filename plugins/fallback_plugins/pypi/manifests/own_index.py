@@ -19,7 +19,10 @@ from fallback_plugins.pypi.manifests.requirements_files import names_an_index
 from fallback_tier.errors import RecipeError
 
 #: Files that set up a client, beside the manifests that it reads.
-_SETTINGS = ("uv.toml", "pip.conf", "pip.ini", "pdm.toml")
+_SETTINGS = (
+    *("uv.toml", "pip.conf", "pip.ini", "pdm.toml"),
+    *("hatch.toml", "pixi.toml", "tox.toml"),
+)
 
 #: The public registry, by its two host names. In parts: no file here names a registry that could be asked.
 _PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
@@ -27,11 +30,17 @@ _PUBLIC = (".".join(("pypi", "org")), ".".join(("pypi", "python", "org")))
 #: Keys of uv's settings, and of its ``pip`` table, that name a registry or a folder.
 _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 
-#: In files that are no TOML: pip's settings, tox's, setuptools' (its ``dependency_links`` too).
+#: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools'
+#: (its ``dependency_links`` too), variables and options of clients that somebody runs.
 _IN_WORDS = re.compile(
-    r"index[-_]?(?:url|server)|find[-_]links|no[-_]index|dependency_links",
+    r"index[-_]?(?:url|server)|find[-_]links|no[-_]index|dependency_links"
+    r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI_(?:URL|MIRROR)"
+    r"|--(?:(?:default|extra)-)?index\b(?!-)|-[if][\s,='\"]{0,9}(?:https?|file)://",
     re.IGNORECASE,
 )
+
+#: Where clients have tables of registries in pyproject.toml.
+_TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
 
 _LOCKS = frozenset({Kind.UV_LOCK, Kind.POETRY_LOCK, Kind.PDM_LOCK, Kind.PYLOCK, Kind.PIPFILE_LOCK})
 
@@ -61,9 +70,10 @@ def settings_of(folders: Iterable[str]) -> list[str]:
     return [*found]
 
 
-def indexes_named(files: Mapping[str, str]) -> Indexes:
-    """What manifests, locks and settings name, by path. What can't be read may name anything."""
-    own, locked = False, dict[str, None]()
+def indexes_named(files: Mapping[str, str], *, unread: bool = False) -> Indexes:
+    """What manifests, locks and settings name, by path. What can't be read may name anything; ``unread``:
+    there are such files besides."""
+    own, locked = unread, dict[str, None]()
     for path, text in files.items():
         try:
             if kind_of(path) in _LOCKS:
@@ -91,8 +101,10 @@ def _names_one(path: str, text: str) -> bool:
     name = PurePosixPath(path).name
     if kind_of(path) is Kind.REQUIREMENTS or (name.endswith((".txt", ".in"))):
         return names_an_index(text)
+    if _IN_WORDS.search(text):
+        return True
     if kind_of(path) is not Kind.PIPFILE and not name.endswith(".toml"):
-        return names_an_index(text) or _IN_WORDS.search(text) is not None
+        return names_an_index(text)
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
         return any(_is_another(source) for source in _listed(document.get("source")))
@@ -102,8 +114,8 @@ def _names_one(path: str, text: str) -> bool:
     named = any(one.get(key) for one in (uv, table_of(uv, "pip")) for key in _OF_UV)
     return named or any(
         _is_another(source)
-        for client in ("poetry", "pdm")
-        for source in _listed(table_of(document, "tool", client).get("source"))
+        for client, key in _TABLES
+        for source in _listed(table_of(document, "tool", client).get(key))
     )
 
 

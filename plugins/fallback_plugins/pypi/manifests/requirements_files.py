@@ -24,8 +24,9 @@ _INCLUDE = re.compile(
     r"[ \t]*(?P<option>-r|--requirement|-c|--constraint)[ \t=]*(?P<path>[^\s#]+)", re.MULTILINE
 )
 _OWN_INDEX = re.compile(r"[ \t]*(?:-i|--index-url|--extra-index-url|-f|--find-links|--no-index)\b")
-#: … and wherever it stands among the options of a line, however pip lets it be shortened.
-_AN_INDEX = re.compile(r"[ \t]*(?:-\S.*[ \t])?(?:-[if]|--(?:index|pypi|extra|find|no-i))")
+#: … and wherever it stands among the options of a line, however pip lets it be shortened: ``--ex`` is
+#: ``--extra-index-url``.
+_AN_INDEX = re.compile(r"[ \t]*(?:-\S.*[ \t])?(?:-[if]|--(?:i|py|ex|f|no-i))")
 _OPTIONS = re.compile(r"[ \t]--[a-z].*$")
 _PER_FILE = re.compile(
     r"[ \t]*(?:--(?:no-binary|only-binary|prefer-binary|pre|require-hashes|use-)|-r|-c)"
@@ -77,7 +78,10 @@ def is_closed(text: str) -> bool:
 
 def names_an_index(text: str) -> bool:
     """Does the requirements file name a registry or a folder of its own?"""
-    return any(_AN_INDEX.match(line) for line in logical_lines(text))
+    lines = (
+        line for joined in logical_lines(text) for line in joined.splitlines()
+    )  # as pip ends them
+    return any(map(_AN_INDEX.match, lines))
 
 
 def requirement_lines(path: str, text: str) -> Iterator[str]:

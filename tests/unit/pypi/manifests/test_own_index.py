@@ -29,6 +29,19 @@ def locked(url: str) -> str:
         ("pyproject.toml", f'[tool.poetry.source]\nurl = "{CORP}"\n'),
         ("pyproject.toml", f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{CORP}"\n'),
         ("pyproject.toml", "[tool\n"),
+        ("pyproject.toml", f'[tool.pip-tools]\nextra-index-url = ["{CORP}"]\n'),
+        ("pyproject.toml", f'[[tool.rye.sources]]\nname = "corp"\nurl = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.pixi.pypi-options]\nextra-index-urls = ["{CORP}"]\n'),
+        ("pyproject.toml", f'[tool.hatch.envs.a.env-vars]\nPIP_INDEX_URL = "{CORP}"\n'),
+        ("pyproject.toml", f'[tool.hatch.envs.a.env-vars]\nUV_DEFAULT_INDEX = "{CORP}"\n'),
+        ("pyproject.toml", f"[tool.tox]\nlegacy_tox_ini = 'setenv = PIP_INDEX_URL = {CORP}'\n"),
+        (
+            "pyproject.toml",
+            f"[tool.tox.env]\ninstall_command = ['pip', 'install', '-i', '{CORP}']\n",
+        ),
+        ("hatch.toml", f'[envs.a.env-vars]\nUV_INDEX = "{CORP}"\n'),
+        ("tox.ini", f"[testenv]\ninstall_command = pip install -i {CORP} {{packages}}\n"),
+        ("tox.ini", f"[testenv]\ninstall_command = uv pip install --index={CORP} {{packages}}\n"),
         ("Pipfile", f'[[source]]\nurl = "{CORP}"\n'),
         ("Pipfile", f'[[source]]\nurl = "{PUBLIC}"\n[[source]]\nurl = "{CORP}"\n'),
         ("Pipfile", '[[source]]\nurl = "https://${CORP}/simple"\n'),
@@ -48,6 +61,12 @@ def locked(url: str) -> str:
         ("requirements.txt", f"--trusted-host corp.invalid --extra-index-url {CORP}\n"),
         ("requirements.txt", f"--extra-index {CORP}\n"),
         ("requirements.txt", f"--pypi-url {CORP}\n"),
+        *(
+            ("requirements.txt", f"{option} {CORP}\n")
+            for option in ("--ex", "--extr", "--i", "--ind", "--py", "--f", "--fin", "--no-i")
+        ),
+        ("requirements.txt", f"a\v--index-url {CORP}\n"),
+        ("requirements.txt", f"a\u2028--index-url {CORP}\n"),
         ("requirements.txt", "--find-links wheels\n"),
         ("requirements.txt", "-f wheels\n"),
         ("requirements.txt", "--no-index\n"),
@@ -87,6 +106,10 @@ def test_a_lock_names_the_registry_that_is_asked_or_another(path: str, text: str
         ("pyproject.toml", f'[[tool.pdm.source]]\nname = "pypi"\nurl = "{PUBLIC}/"\n'),
         ("Pipfile", f'[[source]]\nname = "pypi"\nurl = "{PUBLIC}"\n'),
         ("Pipfile.lock", json.dumps({"_meta": {"sources": [{"url": PUBLIC}]}})),
+        ("pyproject.toml", f'[[tool.rye.sources]]\nname = "default"\nurl = "{PUBLIC}/"\n'),
+        ("pyproject.toml", '[tool.a]\nindex = "b"\ncommand = "c -i d --indexes e -f g"\n'),
+        ("requirements.txt", "--pre\n--prefer-binary\n--only-binary :all:\n--no-binary b\n"),
+        ("requirements.txt", "--editable .\n--require-hashes\n--trusted-host corp.invalid\n"),
         ("uv.lock", locked(PUBLIC)),
         ("uv.toml", "[pip]\nupgrade = true\n"),
         ("requirements.txt", "-r other.txt\n-e .\nfind-links==1\na --hash=sha256:1\n"),
@@ -111,3 +134,9 @@ def test_none(path: str, text: str) -> None:
 )
 def test_what_only_looks_like_the_public_one(url: str) -> None:
     assert not is_public(url)
+
+
+def test_what_can_not_be_read_may_name_one() -> None:
+    assert indexes_named({}, unread=True).own
+    assert indexes_named({"uv.lock": locked(PUBLIC)}, unread=True).own
+    assert not indexes_named({}).own
