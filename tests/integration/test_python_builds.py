@@ -539,6 +539,13 @@ def test_nothing_of_what_a_build_leaves_stays_however_deep(tmp_path: Path) -> No
         subprocess.run(["rm", "-rf", tmp_path / "cache"], check=True)
 
 
+def test_a_backend_that_fits_into_no_command(tmp_path: Path) -> None:
+    system = (
+        f"[build-system]\nrequires = []\nbuild-backend = 'own'\nbackend-path = ['{'p' * 60_000}']\n"
+    )
+    assert "more than 1,000 characters" in refused(tmp_path, "", **{"pyproject.toml": system})
+
+
 def test_a_build_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheel_build, "BUILD_TIMEOUT_S", 3.0)
     assert refused(tmp_path, "import time\ntime.sleep(600)") == "its build did not end in time"

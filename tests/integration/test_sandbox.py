@@ -497,3 +497,15 @@ def test_a_bwrap_that_runs_nothing_is_not_taken_for_a_sandbox(tmp_path: Path) ->
 def test_a_missing_bwrap_is_a_sandbox_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="can't be started"):
         BubblewrapSandbox(tmp_path / "bwrap").probe()
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["sandbox", "no sandbox"])
+def test_a_command_that_is_too_long_to_be_started_is_no_missing_sandbox(
+    sandbox: BubblewrapSandbox, tmp_path: Path, plain: bool
+) -> None:
+    """A target decides how long it is: nobody is to be told to do without a sandbox for it."""
+    runner = UnsandboxedRunner() if plain else sandbox
+    argv = ["/bin/true", "x" * 200_000]
+    result = runner.run(argv, worktree=tmp_path, timeout_s=60)
+    assert (result.exit_code, result.output) == (126, "/bin/true: Argument list too long\n")
+    assert result.argv == tuple(argv)

@@ -47,6 +47,10 @@ MAX_WHEEL_BYTES = 100 * 1024**2
 #: Of what an archive says of its build, and of the list of what a build needs more.
 MAX_SAYING_BYTES = 100_000
 
+#: Of a backend's name and the folders that it lies in, written as JSON (characters). They are part of a
+#: command, which no system starts with a word of more than 128 KiB.
+MAX_BACKEND_CHARS = 1_000
+
 #: Requirements of one build; those of the largest ones are about ten.
 MAX_BUILD_REQUIREMENTS = 50
 
@@ -212,6 +216,10 @@ def build_system(content: bytes) -> BuildSystem:
     if _BACKEND.fullmatch(backend) is None:
         raise NotBuiltError("its build backend has no name that Python knows")
     needs, path = tuple(texts(table["requires"])), tuple(texts(table.get("backend-path")))
+    if len(json.dumps((backend, path))) > MAX_BACKEND_CHARS:
+        raise NotBuiltError(
+            f"its build backend and where that lies have more than {MAX_BACKEND_CHARS:,} characters"
+        )
     return BuildSystem(needs, backend, path)
 
 

@@ -139,8 +139,11 @@ def test_how_it_is_built(content: bytes, system: BuildSystem) -> None:
         "[build-system\n",
         '[build-system]\nrequires = []\nbuild-backend = "os; x"\n',
         "#" * (wheel_build.MAX_SAYING_BYTES + 1),
+        f'[build-system]\nrequires = []\nbuild-backend = "{"a" * 1_001}"\n',
+        f"[build-system]\nrequires = []\nbuild-backend = 'a'\nbackend-path = ['.', '{'a' * 1_000}']\n",
+        f"[build-system]\nrequires = []\nbuild-backend = 'a'\nbackend-path = {['b'] * 1_000}\n",
     ],
-    ids=["no TOML", "no name", "large"],
+    ids=["no TOML", "no name", "large", "a long backend", "a long path", "a path of many folders"],
 )
 def test_how_it_is_built_can_not_be_read(text: str) -> None:
     with pytest.raises(NotBuiltError):
