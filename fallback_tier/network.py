@@ -26,6 +26,10 @@ class AnswerTooLargeError(OSError):
     """An answer has more bytes than whoever asked has room for."""
 
 
+class AddressError(OSError):
+    """An address that whoever asks does not allow."""
+
+
 class StatusError(OSError):
     """There was an answer, and its ``status`` is no success."""
 
@@ -146,20 +150,35 @@ class _Beginning(_Bounded):
                     return
 
 
-def fetch(url: str, *, max_bytes: int, timeout_s: float) -> bytes:
+def fetch(
+    url: str,
+    *,
+    max_bytes: int,
+    timeout_s: float,
+    allowed: Callable[[str], bool] | None = None,
+) -> bytes:
     """The body of one GET, redirects followed, through the environment's proxies (loopback: directly).
 
-    ``timeout_s`` is the limit on the whole of it. Raises OSError: no connection, a status that is no
-    success (StatusError), more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an
-    unusable URL.
+    ``timeout_s`` is the limit on the whole of it; ``allowed``: may this address be asked, be it the first
+    or one that a redirect names? Raises OSError: no connection, a status that is no success (StatusError),
+    more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an address that is not
+    allowed (AddressError), an unusable URL.
     """
+
+    def check(request: httpx2.Request) -> None:
+        if allowed is not None and not allowed(str(request.url)):
+            raise AddressError(f"{request.url} is not asked")
+
     try:
         host = httpx2.URL(url).host
+        limit = TimeLimit(timeout_s)
+        hooks = bounds(limit, max_bytes)
+        hooks["request"].append(check)  # of each address, before it is asked
         with (
-            TimeLimit(timeout_s) as limit,
+            limit,
             httpx2.Client(
                 headers={"accept-encoding": "identity"},
-                event_hooks=bounds(limit, max_bytes),
+                event_hooks=hooks,
                 follow_redirects=True,
                 timeout=timeout_s,
                 trust_env=host not in _LOOPBACK,

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "UnreadableError": "ValueError",
     "AnswerTooLargeError": "OSError",
     "StatusError": "OSError",
+    "AddressError": "OSError",
     "UnreportedError": "OSError",
     "SessionOverError": "Exception",
     "Late": "BaseException",

@@ -8,6 +8,7 @@ import pytest
 
 from fallback_tier.network import (
     MAX_ERROR_BYTES,
+    AddressError,
     AnswerTooLargeError,
     StatusError,
     TimeLimit,
@@ -43,6 +44,24 @@ def test_of_a_failures_body_only_the_beginning_is_read() -> None:
         assert "500" in message
         assert server.sent < 20_000_000
     assert MAX_ERROR_BYTES < 1_000_000
+
+
+def test_what_is_not_allowed_is_not_asked_wherever_it_stands() -> None:
+    there_head = OK + b"content-length: 2\r\n\r\nhi"
+    with serving(there_head) as there:
+        hop = f"HTTP/1.1 302 \r\nlocation: {there.url}/b\r\ncontent-length: 0\r\n\r\n"
+        with serving(hop.encode()) as server:
+            assert fetch(server.url, max_bytes=2, timeout_s=PATIENCE_S) == b"hi"
+            asked: list[str] = []
+
+            def allowed(url: str) -> bool:
+                asked.append(url)
+                return not url.endswith("/b")
+
+            with pytest.raises(AddressError, match="/b is not asked"):
+                fetch(server.url, max_bytes=2, timeout_s=PATIENCE_S, allowed=allowed)
+            assert asked == [server.url, f"{there.url}/b"]
+        assert there.connections == 1
 
 
 def test_a_status_that_is_no_success_is_told_with_its_number() -> None:

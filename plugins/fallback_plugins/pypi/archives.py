@@ -88,17 +88,23 @@ def fetched(url: str, digest: str) -> bytes | None:
     """The archive that the registry's own listing names, held against its hash (``sha256:…``).
 
     None: the registry does not give it, or another than that, and will not do so the next time: it answers
-    with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``). Raises
+    with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``: it, and each
+    address that it leads to; from TLS nothing leads to this machine itself). Raises
     ToolFailedError where it does not answer now, which says nothing of the archive.
     """
     if not _is_fetched(url):
         return None
     # A lock with wheels alone never pays for it.
-    from fallback_tier.network import AnswerTooLargeError, StatusError, fetch
+    from fallback_tier.network import AddressError, AnswerTooLargeError, StatusError, fetch
+
+    def allowed(hop: str) -> bool:
+        return _is_fetched(hop) and (hop.startswith("https:") or url.startswith("http:"))
 
     try:
-        content = fetch(url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S)
-    except AnswerTooLargeError:
+        content = fetch(
+            url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S, allowed=allowed
+        )
+    except (AddressError, AnswerTooLargeError):
         return None
     except StatusError as error:
         if error.status < 500 and error.status not in _NOT_NOW:

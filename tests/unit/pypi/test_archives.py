@@ -1,6 +1,7 @@
 """Archives that somebody made to be odd are not read, and cost little."""
 
 import gzip
+import hashlib
 import io
 import struct
 import tarfile
@@ -307,3 +308,38 @@ def test_an_archive_of_more_bytes_than_one_has(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 4)
     with serving(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n12345") as server:
         assert fetched(f"{server.url}/it.tar.gz", "sha256:0") is None
+
+
+def leading_to(url: str) -> bytes:
+    return f"HTTP/1.1 302 It\r\nlocation: {url}/it.tar.gz\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+HERE = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfound"
+FOUND = f"sha256:{hashlib.sha256(b'found').hexdigest()}"
+
+
+def test_no_address_on_the_way_is_asked_in_the_clear() -> None:
+    with (
+        serving(HERE) as there,
+        serving(leading_to(there.url.replace("127.0.0.1", "localhost"))) as elsewhere,
+        serving(leading_to(there.url)) as here,
+    ):
+        assert fetched(f"{elsewhere.url}/it.tar.gz", FOUND) is None
+        assert there.connections == 0
+        assert fetched(f"{here.url}/it.tar.gz", FOUND) == b"found"
+
+
+def test_a_registry_elsewhere_does_not_lead_to_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over TLS it stays: what listens here is nobody's archive."""
+    asked: list[bool] = []
+
+    def fetch(url: str, *, allowed: Callable[[str], bool], **_: object) -> bytes:
+        hops = (url, "https://b.invalid/", "http://127.0.0.1/", "http://b.invalid/", "file:///a")
+        asked.extend(map(allowed, hops))
+        return b"found"
+
+    monkeypatch.setattr("fallback_tier.network.fetch", fetch)
+    assert fetched("https://corp.invalid/it.tar.gz", FOUND) == b"found"
+    assert asked == [True, True, False, False, False]
