@@ -91,6 +91,8 @@ def registry() -> Iterator[Registry]:
     universe.pypi(
         "away", "1.0", sdist_only=True, files=source("away", needs=("a @ https://b.invalid/c",))
     )
+    asks_afar = source("afar", asks=("a @ https://b.invalid/c",))
+    universe.pypi("afar", "1.0", sdist_only=True, files=asks_afar)
     for minor in range(pythons.OLDEST_MINOR, MINE):
         universe.pypi("elsewhere", "1.0", tag=f"cp3{minor}-none-any")
     universe.pypi("elsewhere", "1.0", sdist_only=True, files=source("elsewhere"))
@@ -163,6 +165,10 @@ def test_a_wheel_is_taken_before_any_is_built(tmp_path: Path, registry: Registry
         (
             "away==1.0",
             "what its build needs: its pyproject.toml has 'a @ …', which is not resolved",
+        ),
+        (
+            "afar==1.0",
+            "what its build needs: its backend's own list has 'a @ …', which is not resolved",
         ),
         ("broken==1.0", "its build failed: no compiler here"),
     ],
@@ -426,7 +432,7 @@ def test_of_a_project_with_an_index_of_its_own_nothing_is_built(
     filled = {path: text.format(url=registry.pypi_url) for path, text in files.items()}
     with project(tmp_path, registry, filled) as made:
         found = made.install()
-    assert found.unbuilt == (("other ==1.0", "not built: the project names an index of its own"),)
+    assert found.unbuilt == (("other==1.0", "not built: the project names an index of its own"),)
     assert fetched(registry, "other") == before
 
 

@@ -112,7 +112,7 @@ class Building:
     def failed(self, python: Path, until: str) -> tuple[tuple[str, str], ...]:
         """What no wheel came of, and why."""
         tried = self._of(python, until)
-        return tuple((" ".join(asked), why) for asked, why in tried.failed.items())
+        return tuple((in_words(asked), why) for asked, why in tried.failed.items())
 
     def _of(self, python: Path, until: str) -> _Tried:
         return self._tried.setdefault((python, until), _Tried())
@@ -192,6 +192,12 @@ def _named(text: str) -> Iterator[_Asked]:
         except InvalidSpecifier:
             continue
         yield name, spec
+
+
+def in_words(asked: _Asked) -> str:
+    """A release (``left 1.0``), or what was asked for where none was looked for (``left==1.0``)."""
+    name, which = asked
+    return f"{name} {which}" if which[:1].isdigit() else f"{name}{which}"
 
 
 def _parted(pin: str) -> tuple[str, str]:

@@ -137,22 +137,22 @@ class WheelBuild:
 
     def _built(self, content: bytes, system: BuildSystem, scratch: Path) -> tuple[str, bytes]:
         self._uv(["venv", "--no-project", "--python", str(self.python), "environment"], scratch)
-        self._install(system.needs, scratch)
+        self._install(system.needs, scratch, "its pyproject.toml")
         begun = monotonic()
         name, left = self._run(content, system, scratch, ask=True)
         spent = monotonic() - begun
         if name == NEEDS:  # by its own word it needs more than it declares (PEP 517)
-            self._install(_needs_in(left), scratch)
+            self._install(_needs_in(left), scratch, "its backend's own list")
             name, left = self._run(content, system, scratch, ask=False, spent_s=spent)
         check_name(name, self.archive)
         return name, left
 
-    def _install(self, needs: Sequence[str], scratch: Path) -> None:
-        """What a build needs, from wheels alone: nothing is built for a build."""
+    def _install(self, needs: Sequence[str], scratch: Path, where: str) -> None:
+        """What a build needs, from wheels alone: nothing is built for a build. ``where``: what names it."""
         if len(needs) > MAX_BUILD_REQUIREMENTS:
             raise NotBuiltError(f"its build needs more than {MAX_BUILD_REQUIREMENTS} packages")
         try:
-            lines = [clean("its pyproject.toml", one) for one in needs]
+            lines = [clean(where, one) for one in needs]
         except RecipeError as error:
             raise NotBuiltError(f"what its build needs: {error.problem}") from error
         if lines:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_plugins.pypi.installing.building import unbuilt
+from fallback_plugins.pypi.installing.building import in_words, unbuilt
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,16 @@ from fallback_plugins.pypi.installing.building import unbuilt
 )
 def test_what_has_no_wheel(message: str, found: list[tuple[str, str]]) -> None:
     assert list(unbuilt(message)) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("a", "1.0"), "a 1.0"),
+        (("a", "==1.0"), "a==1.0"),
+        (("a", "!=1,<2"), "a!=1,<2"),
+        (("a", ""), "a"),
+    ],
+)
+def test_what_was_not_built_is_told_as_it_is_written(asked: tuple[str, str], words: str) -> None:
+    assert in_words(asked) == words
