@@ -23,11 +23,12 @@ def test_a_failure_decides_then_what_is_undecided_then_a_pass() -> None:
             assert gating.combined("tests", some).status is VERDICTS[first].status
 
 
-def test_only_a_failure_is_undecided_beside_another_setting() -> None:
-    for verdict in VERDICTS:
+def test_a_failure_and_what_fails_on_both_sides_is_undecided_beside_another_setting() -> None:
+    beside = VERDICTS[2].model_copy(update={"failing_before": ("a test",)})
+    for verdict in (*VERDICTS, beside):
         found = gating.beside_another_setting(verdict, "here all of it; at the base commit in part")
-        failed = verdict.status is GateStatus.FAILED
-        assert found.status is (GateStatus.UNDECIDED if failed else verdict.status)
+        asked = verdict.status is GateStatus.FAILED or verdict is beside
+        assert found.status is (GateStatus.UNDECIDED if asked else verdict.status)
         assert gating.beside_another_setting(verdict, "") == verdict
 
 
