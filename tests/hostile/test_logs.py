@@ -57,6 +57,7 @@ REFUSING: dict[str, Log] = {
     "one long name without a wheel": ("", "a-", "b has no usable wheels\n"),
     "long names without a wheel": ("", "a-" * 600 + "b has no usable wheels "),
     "names of blanks": ("", " has no usable wheels"),
+    "conditions": ("", "{'", " has no usable wheels\n"),
     "extras": ("", "a[", " has no usable wheels\n"),
 }
 #: Slow once, though in proportion to their length, or never.

@@ -331,6 +331,12 @@ def test_a_registry_that_does_not_answer_ends_it_and_nothing_is_kept(
         assert made.install().in_words == "everything, built from source: third 1.0"
 
 
+def test_what_is_asked_for_under_a_condition_is_built(tmp_path: Path, registry: Registry) -> None:
+    """uv says ``plain{os_name != 'nt'}==1.0 has no usable wheels``."""
+    found = installed(tmp_path, registry, "plain==1.0 ; os_name != 'nt'\nleft\n")
+    assert found.in_words == "everything, built from source: plain 1.0"
+
+
 def test_both_runs_of_a_build_have_one_clock(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

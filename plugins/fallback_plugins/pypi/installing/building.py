@@ -18,6 +18,7 @@ from fallback_plugins.pypi.installing.wheel_build import (
     WheelBuild,
 )
 from fallback_plugins.pypi.manifests.own_index import Indexes
+from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
@@ -31,6 +32,10 @@ MAX_BUILT = 5
 #: Builds that are tried for one environment, on all Pythons and for all days. The first two Pythons may
 #: need as many as one may have.
 MAX_TRIED = 10
+
+#: Listings that are asked for one environment, a run of uv each: where a registry lists no archive, and of
+#: what was built already, too. A repository decides what uv says that it lacks.
+MAX_LISTED = 40
 
 #: Changed with how a wheel is built: one of an older version is not taken.
 _FORMAT = 1
@@ -82,6 +87,7 @@ class Building:
         self._store = InstalledStore.of(context)
         self._tried: dict[_For, _Tried] = {}
         self._left = MAX_TRIED
+        self._listings = MAX_LISTED
 
     def build(self, python: Path, until: str, refusals: Sequence[str]) -> None:
         """Build what uv refused for want of a wheel, what was not tried before.
@@ -92,8 +98,10 @@ class Building:
         """
         tried = self._of(python, until)
         for asked in unbuilt("\n".join(refusals)):
-            if asked not in tried.asked and len(tried.wheels) < MAX_BUILT and self._left:
+            has_room = self._left and self._listings and len(tried.wheels) < MAX_BUILT
+            if asked not in tried.asked and has_room:
                 tried.asked.add(asked)
+                self._listings -= 1
                 self._build(tried, python, until, *asked)
 
     def links(self, python: Path, until: str) -> str:
@@ -175,7 +183,7 @@ def _system() -> tuple[int, ...]:
 
 def unbuilt(refusals: str) -> tuple[_Asked, ...]:
     """What uv has no wheel of, by its own words: names and specifiers, pins first."""
-    found = dict.fromkeys(_named(" ".join(refusals.split())))
+    found = dict.fromkeys(_named(one_line(refusals)))
     return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
 
 

@@ -1,8 +1,15 @@
 """What uv has no wheel of is read from its own words."""
 
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.building import in_words, unbuilt
+from fallback_plugins.pypi.manifests.own_index import Indexes
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,12 @@ from fallback_plugins.pypi.installing.building import in_words, unbuilt
         ("a==1 has no usable wheels; a==1 has no usable wheels", [("a", "==1")]),
         ("a==x! has no usable wheels", []),
         ("tensorflow==1.0.0 has no wheels with a matching Python ABI tag", []),
+        (
+            "Because a{os_name != 'nt' and python_full_version < '3.13'}==1 has no usable wheels",
+            [("a", "==1")],
+        ),
+        ("a{os_name != 'x b==2 has no usable wheels'}==1 is there", []),
+        (f"{'{' * 300}a==1 has no usable wheels", []),
         ("a===1 has no usable wheels", [("a", "===1")]),
         (f"{'a' * 200}==1 has no usable wheels", [("a" * 200, "==1")]),
         (f"{'a' * 201}==1 has no usable wheels", []),
@@ -44,3 +57,18 @@ def test_what_has_no_wheel(message: str, found: list[tuple[str, str]]) -> None:
 )
 def test_what_was_not_built_is_told_as_it_is_written(asked: tuple[str, str], words: str) -> None:
     assert in_words(asked) == words
+
+
+def test_no_more_than_so_many_listings_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repository decides what uv says, and with it how often: each listing is a run of uv."""
+    asked: list[str] = []
+    lists_none: Callable[..., None] = lambda _, name, *__: asked.append(name)  # noqa: E731
+    monkeypatch.setattr(building, "listed", lists_none)
+    context = cast("Any", SimpleNamespace(cache=tmp_path, report=print))
+    tried = building.Building(context, Indexes)
+    refusals = [f"a{number} has no usable wheels" for number in range(building.MAX_LISTED + 5)]
+    for python in ("one", "other"):
+        tried.build(Path(python), "", refusals)
+    assert len(asked) == building.MAX_LISTED
