@@ -18,6 +18,7 @@ from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.resolving import no_wheel
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault
@@ -58,6 +59,11 @@ REFUSING: dict[str, Log] = {
     "long names without a wheel": ("", "a-" * 600 + "b has no usable wheels "),
     "names of blanks": ("", " has no usable wheels"),
     "conditions": ("", "{'", " has no usable wheels\n"),
+    "folders of extras": ("", "a[ ", " depends on it\n"),
+    "operators": ("", "a=", " depends on\n"),
+    "dependencies": ("", "a depends on ", "it"),
+    "a long dependency": ("a depends on ", "a-", "it"),
+    "extras of dependencies": ("", "a depends on a[", "it"),
     "extras": ("", "a[", " has no usable wheels\n"),
 }
 #: Slow once, though in proportion to their length, or never.
@@ -111,6 +117,7 @@ READERS: dict[str, Reader] = {
     "diagnose": diagnose,
     "what has no wheel": unbuilt,
     "a pin without a wheel": no_wheel._NO_WHEEL.search,
+    "whom uv blames": lambda log: blocker_of(UvRefusedError("", log), "it"),
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
 }
 
@@ -149,6 +156,7 @@ def test_reading_what_has_no_wheel(log: Log) -> None:
     text = filled(*log)
     unbuilt(text)
     no_wheel._NO_WHEEL.search(text)
+    blocker_of(UvRefusedError("", text), "it")
 
 
 def _ended(number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ from fallback_plugins.pypi.installing.wheel_build import (
     WheelBuild,
 )
 from fallback_plugins.pypi.manifests.own_index import Indexes
-from fallback_plugins.pypi.uv_words import one_line
+from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
@@ -48,18 +48,6 @@ _SYSTEM = (
 
 #: uv's words behind releases that it may not build. Several: the newest of them stands last.
 _UNBUILT = re.compile(r" ha(?:s|ve) no usable wheels")
-
-#: Of a release in uv's words (characters): name, extras, version range. A repository's requirements say
-#: them. What is longer is no release that anybody publishes, and nothing is built for it.
-_MAX_ASKED = 1_000
-
-#: One way to read any text: else a range that a repository has takes hours.
-_CLAUSE = r"(?:===|[<>=!~]=|[<>])[\w.!+*]+"
-_ASKED = re.compile(
-    r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)(?:\[[^\]]*\])?"
-    rf"(?P<spec>{_CLAUSE}(?:,{_CLAUSE})*)?",
-    re.ASCII,
-)
 
 #: What is installed for: a Python, and the day of releases.
 _For = tuple[Path, str]
@@ -187,19 +175,15 @@ def unbuilt(refusals: str) -> tuple[_Asked, ...]:
     return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
 
 
-def _named(text: str) -> Iterator[_Asked]:
-    for behind in _UNBUILT.finditer(text):
-        # One character more, so that the end of a longer one is not taken for all of it.
-        before = text[max(0, behind.start() - _MAX_ASKED - 1) : behind.start()].rpartition(" ")[2]
-        match = _ASKED.fullmatch(before) if len(before) <= _MAX_ASKED else None
-        if match is None:
-            continue
-        name, spec = canonicalize_name(match["name"]), match["spec"] or ""
+def _named(line: str) -> Iterator[_Asked]:
+    for behind in _UNBUILT.finditer(line):
+        name, spec = release_before(line, behind.start()) or ("", "")
         try:
             SpecifierSet(spec)
         except InvalidSpecifier:
             continue
-        yield name, spec
+        if name:
+            yield canonicalize_name(name), spec
 
 
 def in_words(asked: _Asked) -> str:

@@ -16,6 +16,7 @@ from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.resolving.sdist import sdist_requirements
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import name_of
+from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.ladder import blocked
 from fallback_tier.errors import RecipeError, ToolError
 
@@ -57,7 +58,7 @@ class PinsWithoutWheel:
     def _in(self, wanted: Wanted, refused: UvRefusedError) -> Iterator[tuple[str, str]]:
         """One after the other, as uv names them."""
         for _ in range(MAX_WITHOUT_WHEEL):
-            found = _NO_WHEEL.search(" ".join(refused.output.split()))
+            found = _NO_WHEEL.search(one_line(refused.output))
             name = canonicalize_name(found["name"]) if found else ""
             rest = tuple(line for line in wanted.requirements if name_of(line) != name)
             if found is None or rest == wanted.requirements:

@@ -16,6 +16,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
+from fallback_plugins.pypi.uv_words import one_line, release_at, release_before
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
@@ -35,10 +36,7 @@ _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
 _STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 _YANKED = re.compile(r"warning: `(?P<name>[^`=\[]+)(?:\[[^`]*\])?==(?P<version>[^`]+)` is yanked")
-_DEPENDS = re.compile(
-    r"(?P<parent>[A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?(?:[<>=!~]\S*)? depends? on"
-    r" (?P<name>[A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?(?P<spec>[<>=!~][^\s]*)"
-)
+_DEPENDS = re.compile(r" depends? on ")
 #: What a message calls the project itself, whose own declaration is no parent's.
 _PROJECT_ITSELF = frozenset({"project", "workspace"})
 
@@ -173,10 +171,14 @@ def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
     """Which parent, by which constraint, uv's own words blame for a package; None: they don't say."""
     if not isinstance(error, UvRefusedError):
         return None
-    for match in _DEPENDS.finditer(" ".join(error.output.split())):
-        if match["parent"] in _PROJECT_ITSELF or canonicalize_name(match["name"]) != package:
+    line = one_line(error.output)
+    for between in _DEPENDS.finditer(line):
+        parent, child = release_before(line, between.start()), release_at(line, between.end())
+        if parent is None or parent[0] in _PROJECT_ITSELF or child is None:
             continue
-        return canonicalize_name(match["parent"]), match["spec"].rstrip(".,;")
+        name, spec = child
+        if spec and canonicalize_name(name) == package:
+            return canonicalize_name(parent[0]), spec
     return None
 
 

@@ -178,5 +178,21 @@ def test_uvs_words_name_the_parent_and_its_constraint() -> None:
     assert blocker_of(error, "other") is None
 
 
+@pytest.mark.parametrize(
+    ("output", "blamed"),
+    [
+        ("Because p{os_name != 'nt'}==1.0 depends on leaf<2 and", ("p", "<2")),
+        ("Because p==1.0 depends on leaf{os_name != 'nt'}<2, we", ("p", "<2")),
+        ("Because p{os_name != 'q depends on leaf<1'}==1.0 is absent", None),
+        ("Because all versions of p[x] depend on leaf[y]>=3.", ("p", ">=3")),
+        ("Because project depends on leaf<2", None),
+    ],
+)
+def test_whom_uv_blames_is_read_without_conditions(
+    output: str, blamed: tuple[str, str] | None
+) -> None:
+    assert blocker_of(UvRefusedError("no", output), "leaf") == blamed
+
+
 def test_uvs_warnings_name_what_is_yanked() -> None:
     assert yanked_in('warning: `A.b[x]==1.2` is yanked (reason: "bad")\n') == {("a-b", "1.2")}
