@@ -26,13 +26,16 @@ _UNNAMED = "(unnamed)"
 _DIRECTIVE = re.compile(r"(?:^| )# (SKIP|TODO|time=)", re.IGNORECASE)
 _FAILED = re.compile(r"^( +)# failed (\d{1,9})(?: of \d+)? tests?$")
 _OTHER_COUNT = re.compile(r"^( +)# (test count)\(\d+\) != plan\(")
+#: What is read of a log, by its indentation.
+_READ = re.compile(r"^( *)(?:# Subtest|(?:not )?ok \d|# failed \d|# test count\()")
 #: In what explains a file's result. 1: tests of it failed.
 _EXIT = re.compile(r"^  exitCode: (?!0$|1$|null$)(.+)$")
 
 
 def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     """Tests, not their assertions, of a log that ends as tap 16 ends its own: (``file > test > subtest``,
-    ``passed`` or ``failed``). None: it ends otherwise, or its last lines count other failures.
+    ``passed`` or ``failed``). None: it ends otherwise, its last lines count other failures, or what tests
+    print can't be told from what explains a result.
 
     What has tests of its own is one only where it fails by more than by them.
     """
@@ -43,7 +46,8 @@ def tests_of_tap_16(text: str) -> list[tuple[str, str]] | None:
     for line in text.split("\n"):
         reading.read(line)
     counted = sum(int(number or 0) for number in ends)
-    return reading.reported if reading.failed_files == counted else None
+    is_known = reading.failed_files == counted and not (reading.is_lost or reading.until)
+    return reading.reported if is_known else None
 
 
 @dataclass
@@ -67,17 +71,23 @@ class _Reading:
     inside: dict[int, _Open] = field(default_factory=dict)
     #: The file that ended last.
     file: str = ""
-    #: The lines that begin and end what explains the last result, in YAML: with code and output that may
-    #: look like results.
+    #: The lines that begin and end what explains a result, right below it, in YAML: with code and output
+    #: that may look like results.
     explains: str = ""
     until: str = ""
+    #: What should be a result's explanation has what is none of it.
+    is_lost: bool = False
 
     def read(self, line: str) -> None:
+        # Above what explains a file's result, others may have printed: past tap, to the same pipe.
+        if (code := _EXIT.match(line)) and (self.until == "  ..." or not self.inside):
+            self.reported.append((f"{self.file} > exit code {code[1]}", "failed"))
+        begins, self.explains = self.explains, ""
         if self.until:
-            if (code := _EXIT.match(line)) and self.until == "  ...":
-                self.reported.append((f"{self.file} > exit code {code[1]}", "failed"))
+            outside = _READ.match(line)
+            self.is_lost |= outside is not None and len(outside[1]) < self.until.index(".")
             self.until = "" if line == self.until else self.until
-        elif line == self.explains:
+        elif begins and line == begins:
             self.until = line.replace("---", "...")
         elif opened := _OPENED.match(line):
             self._opened(len(opened[1]), (opened[2] or "").strip() or _UNNAMED)
