@@ -21,6 +21,7 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.evidence.documents import put_document
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
 from fallback_tier.advisory import Advisory
@@ -34,6 +35,7 @@ from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
+from fallback_tier.verdict_logs import cut
 
 #: Tests that one verdict names: beyond them it is no question of a test or two.
 MAX_NAMED_TESTS = 100
@@ -117,7 +119,8 @@ class FixRecord:
     def judged(self, verdict: GateVerdict, attempt: int) -> GateVerdict:
         """Returns the verdict as it is on record: what follows is the same for whoever resumes."""
         # A target's tests may print what nobody should keep.
-        log = redact_secrets(verdict.log)[0].encode("utf-8", "replace")
+        safe = redact_secrets(verdict.log)[0]
+        log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
         kept = verdict.model_copy(
             update={
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),

@@ -24,6 +24,7 @@ from fallback_tier.gate_ports import passed as passed
 from fallback_tier.gate_ports import skipped as skipped
 from fallback_tier.gate_ports import undecided as undecided
 from fallback_tier.repo import RepoContext
+from fallback_tier.verdict_logs import joined
 
 #: How much of a client's own words a verdict's one sentence repeats.
 _QUOTED_CHARS = 300
@@ -245,7 +246,7 @@ def unreached(output: str) -> frozenset[str]:
 
 def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     details = "; ".join(verdict.detail for verdict in verdicts)
-    logs = "\n".join(verdict.log for verdict in verdicts if verdict.log)
+    logs = joined([verdict.log for verdict in verdicts if verdict.log])
     levels = {verdict.proof_level for verdict in verdicts}
     # The weakest counts: a whole is proved no better than its parts.
     level = ProofLevel.PINS if ProofLevel.PINS in levels else verdicts[0].proof_level

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fallback_audit.events import GateJudged
+from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES, FileEvidenceStore
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.gate_ports import GateVerdict
@@ -34,6 +35,19 @@ def test_a_log_is_kept_without_the_secrets_that_tests_print(tmp_path: Path) -> N
     assert judged.evidence_sha256 is not None
     assert evidence.get(judged.evidence_sha256).decode() == kept.log
     assert SECRET not in judged.detail
+
+
+def test_a_log_that_is_longer_than_the_record_takes_is_cut(tmp_path: Path) -> None:
+    """Whoever made it, and though it grew as secrets were taken out."""
+    repo = context(tmp_path / "repo", FILES)
+    evidence = FileEvidenceStore(tmp_path / "evidence")
+    record = FixRecord(
+        MemoryAudit(), evidence, parse_advisory(ADVISORY, "test"), repo, lambda _: None
+    )
+    log = "a\n" * (MAX_EVIDENCE_BYTES // 2 + 1)
+    kept = record.judged(GateVerdict(gate="tests", status=GateStatus.PASSED, detail="", log=log), 1)
+    assert "bytes left out" in kept.log
+    assert len(kept.log.encode()) <= MAX_EVIDENCE_BYTES
 
 
 def test_tests_that_failed_before_are_on_record_as_many_as_an_event_has_room_for(

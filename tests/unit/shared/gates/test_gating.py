@@ -1,13 +1,17 @@
 """Verdicts over several project folders: which of them is the gate's."""
 
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates import gating
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
+from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
+from fallback_tier.sandbox.process import BoundedOutput
 
 VERDICTS = (
     gating.failed("tests", FailureKind.TESTS_FAILED, "a"),
@@ -30,6 +34,18 @@ def test_a_failure_and_what_fails_on_both_sides_is_undecided_beside_another_sett
         asked = verdict.status is GateStatus.FAILED or verdict is beside
         assert found.status is (GateStatus.UNDECIDED if asked else verdict.status)
         assert gating.beside_another_setting(verdict, "") == verdict
+
+
+@pytest.mark.parametrize("folders", [1, 2, 5])
+def test_the_longest_logs_of_several_folders_are_recorded(tmp_path: Path, folders: int) -> None:
+    """Bytes that are no text become three each."""
+    printed = BoundedOutput(MAX_OUTPUT_BYTES)
+    printed.add(b"\xff" * 2 * MAX_OUTPUT_BYTES)
+    one = gating.failed("tests", FailureKind.TESTS_FAILED, "a", f"{printed.text()}\nthe end\n")
+    log = gating.combined("tests", [one] * folders).log
+    FileEvidenceStore(tmp_path).put(log.encode())
+    assert log.count("\nthe end\n") == folders
+    assert log.count(" bytes left out ...]\n") >= folders
 
 
 @pytest.mark.parametrize(
