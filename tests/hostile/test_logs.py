@@ -1,19 +1,24 @@
-"""Logs that are made to be read for hours: everything that reads one is through soon.
+"""Logs that are made to be read for hours, or to fill the memory: whatever reads one is through soon.
 
 A command's log is read in our own process, without a clock, and has up to MAX_OUTPUT_BYTES. What does
-not take time in proportion to its length takes hours at that size: pytest-timeout ends the test. In CI
-what once did; ``python -m tests.hostile.test_logs`` runs every log through every reader, tells how long
-each took, and ends with 1 where one took over MAX_S.
+not take time in proportion to its length takes hours at that size: pytest-timeout ends the test. What
+repeats a name for each test below it takes hundreds of gigabytes. In CI what once did;
+``python -m tests.hostile.test_logs`` runs every log through every reader, tells how long each took, and
+ends with 1 where one took over MAX_S, or asked for more than MAX_BYTES.
 """
 
+import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from fallback_plugins.npm.gates.reporting import read_jest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
@@ -32,8 +37,11 @@ Reader = Callable[[str], object]
 #: Ten times what the slowest takes.
 MAX_S = 20
 
-#: What a log begins with, what then fills it (``#``: counted), and how it ends: as it does not go on,
-#: unless that is said.
+#: Memory of one reading, beside the log. Twice what the largest takes.
+MAX_BYTES = 512 * 1024 * 1024
+
+#: What a log begins with, what then fills it (``#``: counted, ``##``: one #), and how it
+#: ends: as it does not go on, unless that is said.
 COUNTING: dict[str, Log] = {
     "empty lines": ("", "\n"),
     "blank lines": ("", " \n"),
@@ -65,6 +73,51 @@ REFUSING: dict[str, Log] = {
     "a long dependency": ("a depends on ", "a-", "it"),
     "extras of dependencies": ("", "a depends on a[", "it"),
     "extras": ("", "a[", " has no usable wheels\n"),
+}
+
+#: One name stands around all the others.
+LONG = "x" * (MAX_OUTPUT_BYTES // 2)
+DEEP = "".join(" " * level + "# Subtest: a\n" for level in range(1_900))
+TAP_16 = "1..1\n# time=1ms\n"
+TAP_16_FAILED = "1..1\n# failed 1 test\n# time=1ms\n"
+NODE = "# tests 1\n# fail 0\n"
+NAMING: dict[str, Log] = {
+    "tap 16": (f"# Subtest: {LONG}\n", "    ## Subtest: a\n    ok 1 - a\n", f"ok 1 - b\n{TAP_16}"),
+    "tap 16, assertions": (
+        f"# Subtest: {LONG[::2]}\n    # Subtest: a\n    ok 1 - a\n",
+        "    not ok 2 - b\n",
+        f"not ok 1 - {LONG[::2]}\n{TAP_16_FAILED}",
+    ),
+    "tap 16, exits": (
+        f"# Subtest: {LONG[::2]}\nok 1 - {LONG[::2]}\n",
+        "  exitCode: 7\n",
+        TAP_16,
+    ),
+    "tap 16, short": (f"# Subtest: {LONG[:250]}\n", "    ## Subtest: a\n    ok 1 - a\n", TAP_16),
+    "tap 16, deep": (DEEP, "ok 1 b\n", TAP_16),
+    "node": (f"# Subtest: {LONG}\n", "    ok 1 - a\n", f"ok 1 - b\n{NODE}"),
+    "node, failed": (f"# Subtest: {LONG}\n", "    not ok 1 - a\n", NODE),
+    "node, short": (f"# Subtest: {LONG[:250]}\n", "    not ok 1 - a\n", NODE),
+    "node, deep": (DEEP, "ok 1 b\n", NODE),
+    "tape": (f"# {LONG}\n", "not ok 1 a\n", NODE),
+    "tap 18": (f"# Subtest: {LONG}\n", "    ok 1 - a\n", "# { total: 1, pass: 1 }\n"),
+    "qunit": (
+        f"# Subtest: {LONG}\n",
+        "    not ok 1 - a\n",
+        "1..1\n# pass 0\n# skip 0\n# todo 0\n# fail 1\n",
+    ),
+    "jest": (f"FAIL {LONG}\n", "  \u25cf a#\n", "Tests: 1 failed, 1 total\n"),
+    "jest, short": (f"FAIL {LONG[:250]}\n", "  \u25cf a#\n", "Tests: 1 failed, 1 total\n"),
+    "qunit-extras": (
+        f"{'-' * 9}\n{LONG}\n{'-' * 9}\n",
+        " FAIL - a\n",
+        "    PASS: 0  FAIL: 1  TOTAL: 1\n",
+    ),
+    "vows": (
+        f"  {LONG}\n",
+        "    \u2717 a\n",
+        "\u2717 Errored \u00bb 1 honored, 1 broken (0.1s)\n",
+    ),
 }
 #: Slow once, though in proportion to their length, or never.
 OTHERS: dict[str, Log] = {
@@ -125,16 +178,44 @@ READERS: dict[str, Reader] = {
 def filled(begin: str, filling: str, end: str = "x\n") -> str:
     """A log of about the most bytes that one may have."""
     room = MAX_OUTPUT_BYTES - len((begin + end).encode())
-    if "#" not in filling:
-        return begin + filling * (room // len(filling.encode())) + end
-    size = len(filling.encode()) + 5  # a number has some six digits
-    return begin + "".join(filling.replace("#", str(i)) for i in range(room // size)) + end
+    pieces = [piece.replace("\0", "#") for piece in filling.replace("##", "\0").split("#")]
+    size = len("".join(pieces).encode()) + 6 * (len(pieces) - 1)  # a number has some six digits
+    numbers = map(str, range(room // size)) if len(pieces) > 1 else [""] * (room // size)
+    return begin + "".join(number.join(pieces) for number in numbers) + end
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Whatever asks for more than MAX_BYTES beside what there is gets a MemoryError."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MAX_BYTES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @pytest.mark.parametrize("log", COUNTING.values(), ids=COUNTING)
 @pytest.mark.parametrize("read", [summary, pytest_summary, unittest_summary])
 def test_counting_tests(read: Reader, log: Log) -> None:
     read(filled(*log))
+
+
+@pytest.mark.parametrize("log", NAMING.values(), ids=NAMING)
+def test_naming_tests(log: Log) -> None:
+    text = filled(*log)
+    with little_memory():
+        summary(text)
+
+
+def test_naming_the_tests_of_jests_report() -> None:
+    test = '{"ancestorTitles": [], "title": "", "status": "passed"}'
+    tests = ", ".join([test] * 9_000)
+    file = f'{{"name": "{LONG}", "status": "passed", "assertionResults": [{tests}]}}'
+    text = f'{{"numPassedTests": 1, "numFailedTests": 0, "testResults": [{file}]}}'
+    with little_memory():
+        assert read_jest(text) is not None
 
 
 @pytest.mark.parametrize("name", ["empty lines", "blank lines"])
@@ -166,15 +247,16 @@ def _ended(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     signal.signal(signal.SIGALRM, _ended)
     took: list[tuple[float, str]] = []
-    for name, log in {**COUNTING, **DISTILLING, **REFUSING, **OTHERS}.items():
+    for name, log in {**COUNTING, **DISTILLING, **REFUSING, **NAMING, **OTHERS}.items():
         text = filled(*log)
         for reader, read in READERS.items():
             begun = time.process_time()
             signal.alarm(MAX_S)
             try:
-                read(text)
-            except TimeoutError:
-                print(f"over {MAX_S} s: {reader}, {name}", flush=True)
+                with little_memory():
+                    read(text)
+            except (TimeoutError, MemoryError) as error:
+                print(f"{type(error).__name__}: {reader}, {name}", flush=True)
                 took.append((float(MAX_S), f"{reader}, {name}"))
                 continue
             finally:

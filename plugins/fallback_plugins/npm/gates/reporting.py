@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report, read_lines
 from fallback_plugins.shared.gates.suite_run import numbered
 from fallback_tier.files.whole import write_whole
@@ -119,20 +120,27 @@ class _Jest(_JestReport):
 
 
 def read_jest(text: str | None) -> Report | None:
-    """jest's JSON, which vitest's has taken over; None for anything else."""
+    """jest's JSON, which vitest's has taken over; None for anything else, or more than a real one has."""
     try:
         found = _Jest.model_validate_json(text or "")
     except ValidationError:
         return None
     reported: list[tuple[str, str]] = []
+    full = Names()
     for file in found.test_results:
-        tests = file.assertion_results
-        names = numbered(" > ".join([file.name, *one.ancestor_titles, one.title]) for one in tests)
+        path, tests = shortened(file.name), file.assertion_results
+        names = numbered(full.full(path, _titles(one)) for one in tests)
         reported += [(name, _was(one.status)) for name, one in zip(names, tests, strict=True)]
         if file.status == "failed" and not any(one.status == "failed" for one in tests):
-            reported.append((file.name, "uncollected"))
+            reported.append((path, "uncollected"))
+    if full.are_lost:
+        return None
     failed = found.num_failed_tests
     return Report.of(reported, (found.num_passed_tests + failed, failed))
+
+
+def _titles(test: _Assertion) -> str:
+    return " > ".join([*test.ancestor_titles, test.title])
 
 
 def _was(status: str) -> str:

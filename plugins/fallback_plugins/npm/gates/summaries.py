@@ -11,6 +11,7 @@ from re import MULTILINE, Pattern
 
 from fallback_plugins.npm.gates.tap_logs import tap_names, tap_report, tests_of_tap_16
 from fallback_plugins.shared.gates.figures import FIGURE
+from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Summary, numbered
 
@@ -41,10 +42,13 @@ def summary(log: str) -> Summary | None:
     found = [reported for runner in runners if (reported := runner(text)) is not None]
     if not found:
         return None
+    # Where one names none of those that failed, the others' names are not all.
+    are_named = all(reported.names or not reported.failed for reported in found)
+    names = (name for reported in found for name in reported.names if are_named)
     return Summary(
         ran=sum(reported.ran for reported in found),
         failed=sum(reported.failed for reported in found),
-        names=numbered(name for reported in found for name in reported.names),
+        names=numbered(names),
         report=found[0].report if len(found) == 1 else None,
         expected=sum(reported.expected for reported in found),
     )
@@ -108,7 +112,8 @@ def _node(text: str) -> Summary | None:
     if "tests" not in figures:
         return None
     spec = [f"{path}: {name}" for path, name in _SPEC_FAILURE.findall(text)]
-    names = (*spec, *tap_names(text))
+    named = tap_names(text)
+    names = () if named is None else (*spec, *named)
     ran, failing = figures["tests"] - figures.get("skipped", 0), figures.get("fail", 0)
     report = tap_report(text, ran, failing)
     return Summary(ran, failing, names, report, expected=figures.get("todo", 0))
@@ -132,7 +137,7 @@ def _tap(text: str) -> Summary | None:
         for word in ("pass", "fail")
     )
     report = tap_report(text, passed + failing, failing)
-    return Summary(passed + failing, failing, tuple(tap_names(text)), report)
+    return Summary(passed + failing, failing, tap_names(text) or (), report)
 
 
 def _tap_16(text: str) -> Summary | None:
@@ -152,7 +157,7 @@ def _qunit(text: str) -> Summary | None:
     passed, to_do, failing = map(sum, zip(*totals, strict=True))
     ran = passed + to_do + failing
     report = tap_report(text, ran, failing)
-    return Summary(ran, failing, tuple(tap_names(text)), report, expected=to_do)
+    return Summary(ran, failing, tap_names(text) or (), report, expected=to_do)
 
 
 def _qunit_extras(text: str) -> Summary | None:
@@ -160,13 +165,13 @@ def _qunit_extras(text: str) -> Summary | None:
     if not totals:
         return None
     passed, failing = map(sum, zip(*totals, strict=True))
-    module, names = "", []
+    module, names, full = "", [], Names()
     for found in _QUNIT_EXTRAS_TEST.finditer(text):
         if found["module"] is not None:
-            module = found["module"]
+            module = shortened(found["module"])
         else:
-            names.append(f"{module} > {found['test']}" if module else found["test"])
-    return Summary(passed + failing, failing, numbered(iter(names)))
+            names.append(full.full(module, found["test"]))
+    return Summary(passed + failing, failing, () if full.are_lost else numbered(iter(names)))
 
 
 def _jest(text: str) -> Summary | None:
@@ -177,13 +182,14 @@ def _jest(text: str) -> Summary | None:
     if _JEST_BAILED.search(text):
         return Summary(failing + passed, failing)  # nobody knows what the rest would have done
     names: dict[str, None] = {}
-    path = ""
+    path, full = "", Names()
     for line in text.split("\n"):
         if file := _JEST_FILE.fullmatch(line):
-            path = file[1]
+            path = shortened(file[1])
         elif path and (test := _JEST_TEST.fullmatch(line)):
-            names[f"{path}: {test[1]}"] = None  # long runs repeat their failures at the end
-    return Summary(failing + passed, failing, tuple(names))
+            # Long runs repeat their failures at the end.
+            names[full.full(path, test[1], ": ")] = None
+    return Summary(failing + passed, failing, () if full.are_lost else tuple(names))
 
 
 def _vitest(text: str) -> Summary | None:
@@ -230,17 +236,17 @@ def _vows(text: str) -> Summary | None:
     figures = _VOWS.figures(text, "honored", "broken", "errored", "dropped")
     if figures is None:
         return None
-    names = []
-    at_depth: dict[
-        int, str
-    ] = {}  # the line of a context stands above its vows, two columns to the left
+    names, full = [], Names()
+    # The line of a context stands above its vows, two columns to the left.
+    at_depth: dict[int, str] = {}
     for indent, failed, line in _VOWS_LINE.findall(text):
         words = line.rstrip(" ")
         if failed and (context := at_depth.get(len(indent) - 2)):
-            names.append(f"{context} > {words}")
+            names.append(full.full(context, words))
         else:
-            at_depth[len(indent)] = words
-    return Summary(sum(figures), sum(figures[1:]), numbered(iter(names)))
+            at_depth[len(indent)] = shortened(words)
+    ran, failing = sum(figures), sum(figures[1:])
+    return Summary(ran, failing, () if full.are_lost else numbered(iter(names)))
 
 
 #: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
