@@ -24,6 +24,7 @@ from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summa
 from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.resolving import no_wheel
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of
+from fallback_plugins.shared.gates.reports import Report
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin import proof
 from fallback_tier.gates.builtin.proof_faults import fault
@@ -216,6 +217,12 @@ def test_naming_the_tests_of_jests_report() -> None:
     text = f'{{"numPassedTests": 1, "numFailedTests": 0, "testResults": [{file}]}}'
     with little_memory():
         assert read_jest(text) is not None
+
+
+def test_holding_failures_beside_the_base_commits() -> None:
+    base = Report(frozenset(), tuple(f"a > {number}" for number in range(400_000)))
+    assert all(map(base.excuses, base.failed))
+    assert not any(map(base.clears, base.failed))
 
 
 @pytest.mark.parametrize("name", ["empty lines", "blank lines"])

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fallback_audit.disk_errors import raise_failed
@@ -56,16 +57,20 @@ class Report:
                 uncollected[name] = None
         return cls(frozenset(passed) - set(failed), tuple(failed), tuple(uncollected), figures)
 
+    @cached_property
+    def _failing(self) -> frozenset[str]:
+        return frozenset(self.failed)
+
     def excuses(self, test: str) -> bool:
         """Does it fail here too, or stand in what could not be read in?"""
-        return test in self.failed or any(
+        return test in self._failing or any(
             test.startswith((f"{one}::", f"{one} > ")) or f"({one}." in test
             for one in self.uncollected
         )
 
     def clears(self, test: str) -> bool:
         """Did it pass here? Of a file that could not be read in elsewhere: did a test in it?"""
-        if test in self.failed:
+        if test in self._failing:
             return False
         return test in self.passed or any(one.startswith(f"{test}::") for one in self.passed)
 
