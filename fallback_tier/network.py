@@ -27,7 +27,8 @@ class AnswerTooLargeError(OSError):
 
 
 class AddressError(OSError):
-    """An address that whoever asks does not allow."""
+    """An address that whoever asks does not allow, or that nobody here can ask: it is none, or the
+    environment names a proxy for it that is none of ours. Asked again, it is the same."""
 
 
 class StatusError(OSError):
@@ -162,7 +163,7 @@ def fetch(
     ``timeout_s`` is the limit on the whole of it; ``allowed``: may this address be asked, be it the first
     or one that a redirect names? Raises OSError: no connection, a status that is no success (StatusError),
     more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an address that is not
-    allowed (AddressError), an unusable URL.
+    allowed or not usable (AddressError).
     """
 
     def check(request: httpx2.Request) -> None:
@@ -199,9 +200,11 @@ def fetch(
             ):  # a body without a length ends with its connection, which the limit ends
                 raise TimeoutError(late)
             return content
-    # ImportError, ValueError: the environment names a proxy that is none of ours (SOCKS, no scheme).
-    except (httpx2.HTTPError, httpx2.InvalidURL, ImportError, ValueError) as error:
+    except httpx2.HTTPError as error:
         raise OSError(str(error)) from error
+    # ImportError, ValueError: of a proxy (SOCKS, no scheme).
+    except (httpx2.InvalidURL, ImportError, ValueError) as error:
+        raise AddressError(str(error)) from error
 
 
 @cache

@@ -22,6 +22,7 @@ from fallback_plugins.npm.gates.reporting import read_jest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
+from fallback_plugins.pypi.installing.install import reason
 from fallback_plugins.pypi.resolving import no_wheel
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of
 from fallback_plugins.shared.gates.reports import Report
@@ -171,6 +172,7 @@ READERS: dict[str, Reader] = {
     "diagnose": diagnose,
     "what has no wheel": unbuilt,
     "a pin without a wheel": no_wheel._NO_WHEEL.search,
+    "uv's reason": reason,
     "whom uv blames": lambda log: blocker_of(UvRefusedError("", log), "it"),
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
 }
@@ -242,6 +244,7 @@ def test_distilling(log: Log) -> None:
 @pytest.mark.parametrize("log", REFUSING.values(), ids=REFUSING)
 def test_reading_what_has_no_wheel(log: Log) -> None:
     text = filled(*log)
+    reason(text)
     unbuilt(text)
     no_wheel._NO_WHEEL.search(text)
     blocker_of(UvRefusedError("", text), "it")

@@ -365,11 +365,14 @@ def test_a_patch_that_needs_no_build_is_compared_all_the_same(
         assert made.otherwise() == made.in_another_setting() == ""
 
 
+@pytest.mark.parametrize("condition", ["", " ; os_name != 'nt'"])
 def test_a_pin_that_moves_and_is_built_in_neither_tree_is_no_failure_of_the_patch(
-    tmp_path: Path, registry: Registry
+    tmp_path: Path, registry: Registry, condition: str
 ) -> None:
-    files = {"requirements.txt": "broken==1.0\nleft\n"}
-    with project(tmp_path, registry, files, {"requirements.txt": "broken==1.1\nleft\n"}) as made:
+    files = {"requirements.txt": f"broken==1.0{condition}\nleft\n"}
+    with project(
+        tmp_path, registry, files, {"requirements.txt": f"broken==1.1{condition}\nleft\n"}
+    ) as made:
         found, base = made.install(), Environment(made.context, made.context.repo, ".")
         assert found.unbuilt[0][0] == "broken 1.1"
         assert "broken 1.1 (not built: its build failed" in found.in_words

@@ -31,6 +31,15 @@ def ended(server: Endless, error: type[OSError], *, timeout_s: float = 0.3) -> s
     return str(caught.value)
 
 
+def test_a_proxy_that_is_none_of_ours_is_told_from_a_server_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    with pytest.raises(AddressError, match="SOCKS"):
+        fetch("https://server.invalid/", max_bytes=1, timeout_s=PATIENCE_S)
+
+
 @pytest.mark.parametrize("framing", [b"\r\n", CHUNKED], ids=["until it closes", "chunks"])
 def test_an_answer_larger_than_allowed_ends_there(framing: bytes) -> None:
     with serving(OK + framing, CHUNK) as server:

@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.installed import Installed
 
 #: uv's words for a release that is there, and can't be installed here without building it.
@@ -60,7 +61,7 @@ def _new(here: Installed, there: Installed) -> list[str]:
 def _is_without_wheel(line: str, why: str) -> bool:
     asked = requirement_in(line)
     return asked is not None and any(
-        f"{asked.name}{asked.specifier} {words}" in why for words in _NO_WHEEL
+        f"{asked.name}{asked.specifier} {words}" in one_line(why) for words in _NO_WHEEL
     )
 
 

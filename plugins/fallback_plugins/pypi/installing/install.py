@@ -27,10 +27,9 @@ _ALSO = "; another release of it is installed"
 _NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
 _ELSEWHERE = "it leads elsewhere than to a registry"
 
-#: What uv draws around the reason, and the advice below it.
-_AROUND = re.compile(
-    r".*(?:when resolving dependencies\W*(?:cause:)?|error:)\s*|\s*hint:.*", re.DOTALL
-)
+#: What uv says before the reason. Below it stands advice.
+_BEFORE = re.compile(r"(?:when resolving dependencies\W*(?:cause:)?|error:)\s*")
+_ADVICE = "hint:"
 
 #: Runs a uv command on the environment in the making.
 Uv = Callable[[Sequence[str]], CommandResult]
@@ -190,7 +189,8 @@ class _InstallLadder:
 def reason(output: str) -> str:
     """uv's own reason, without what it draws around it and the advice below."""
     message = " ".join(output.split())
-    return gating.in_short(_AROUND.sub("", message) or message)
+    begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
+    return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
 
 
 def _any_release(line: str) -> str:
