@@ -96,10 +96,17 @@ def steady_lines(output: str) -> set[str]:
 
 
 def numbered(names: Iterator[str]) -> tuple[str, ...]:
-    """Names as they are, a name's second bearer and those after it numbered."""
+    """Names as they are, a name's second bearer and those after it numbered: each is another name, though
+    one may be called as another is numbered."""
     seen: dict[str, int] = {}
-    messages = []
+    made = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        messages.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return tuple(messages)
+        number = seen.get(name, 0) + 1
+        unique = name if number == 1 else f"{name} ({number})"
+        while number > 1 and unique in seen:
+            number += 1
+            unique = f"{name} ({number})"
+        seen[unique] = 1
+        seen[name] = number
+        made.append(unique)
+    return tuple(made)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
+from fallback_plugins.shared.gates.suite_run import numbered
 from fallback_tier.files.tree import FileTree
 from tests.conftest import TEMPORARY
 from tests.waiting import PATIENCE_S
@@ -275,6 +277,51 @@ def test_node_tells_each_test_as_its_last_lines_count_them(tmp_path: Path) -> No
     assert reported.passed == {f"a.test.js > {name}" for name in names}
     assert reported.failed == ("a.test.js > bad", "a.test.js > calc > adds (2)", "b.test.js")
     assert reported.uncollected == ("b.test.js",)
+
+
+NUMBERED = ["a", "a", "a (2)", "a (3)", "a"]
+
+
+def numbered_by_node(folder: Path) -> tuple[str, ...]:
+    titles = json.dumps(NUMBERED)
+    (folder / "a.test.js").write_text(
+        f"const {{test}} = require('node:test');\nfor (const title of {titles}) test(title, () => {{}});\n"
+    )
+    with report_in(FileTree(root=folder)) as file:
+        asked = reporting({"test": "node --test"}, file.path, folder)
+        assert asked is not None
+        env = {"PATH": os.environ["PATH"], **asked.env}
+        subprocess.run(["node", "--test"], cwd=folder, capture_output=True, check=True, env=env)
+        lines = (file.read() or "").splitlines()[:-1]
+    return tuple(json.loads(line)["test"].removeprefix("a.test.js > ") for line in lines)
+
+
+def numbered_by_mocha(folder: Path) -> tuple[str, ...]:
+    """By the reporter, under a mocha that only tells of tests."""
+    mocha = folder / "node_modules" / "mocha"
+    mocha.mkdir(parents=True)
+    (mocha / "index.js").write_text("exports.reporters = {Spec: class {}};\n")
+    asked = reporting({"test": "mocha"}, "report", folder)
+    assert asked is not None
+    script = (
+        "const runner = new (require('node:events'))();\n"
+        f"new (require({json.dumps(asked.arguments[1])}))(runner);\n"
+        f"for (const title of {json.dumps(NUMBERED)}) runner.emit('pass', {{fullTitle: () => title}});\n"
+    )
+    env = {"PATH": os.environ["PATH"], **asked.env}
+    subprocess.run(["node", "-e", script], cwd=folder, check=True, env=env)
+    lines = (folder / "report").read_text().splitlines()
+    return tuple(json.loads(line)["test"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "names", [lambda _: numbered(iter(NUMBERED)), numbered_by_node, numbered_by_mocha]
+)
+def test_a_test_is_numbered_as_no_other_is_called(
+    names: Callable[[Path], tuple[str, ...]], tmp_path: Path
+) -> None:
+    """Else one that fails always would hide that the other fails too."""
+    assert names(tmp_path) == ("a", "a (2)", "a (2) (2)", "a (3)", "a (4)")
 
 
 @pytest.mark.parametrize(

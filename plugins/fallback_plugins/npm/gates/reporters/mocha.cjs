@@ -15,11 +15,15 @@ module.exports = class extends reporters.Spec {
     const tell = (test, was) => {
       const file = test.file ? `${path.relative(process.cwd(), test.file)} > ` : "";
       const name = file + test.fullTitle();
-      const times = (seen.get(name) || 0) + 1;
+      let times = (seen.get(name) || 0) + 1;
+      let unique = times === 1 ? name : `${name} (${times})`;
+      // Another may be called as this one is numbered.
+      while (times > 1 && seen.has(unique)) unique = `${name} (${++times})`;
+      seen.set(unique, 1);
       seen.set(name, times);
       count.told += 1;
       count[was] += 1;
-      put({ test: times === 1 ? name : `${name} (${times})`, was });
+      put({ test: unique, was });
     };
     runner.on("pass", (test) => tell(test, "passed"));
     runner.on("fail", (test) => tell(test, "failed"));

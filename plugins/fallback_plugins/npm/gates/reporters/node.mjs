@@ -18,12 +18,16 @@ export default async function* (source) {
       const titles = [...inside.slice(0, data.nesting), data.name].join(" > ");
       const whole = data.nesting === 0 && data.file !== undefined && data.file.endsWith(data.name);
       const name = data.file && !whole ? `${data.file} > ${titles}` : titles;
-      seen.set(name, (seen.get(name) ?? 0) + 1);
-      const times = seen.get(name);
+      let times = (seen.get(name) ?? 0) + 1;
+      let unique = times === 1 ? name : `${name} (${times})`;
+      // Another may be called as this one is numbered.
+      while (times > 1 && seen.has(unique)) unique = `${name} (${++times})`;
+      seen.set(unique, 1);
+      seen.set(name, times);
       const bad = whole ? "uncollected" : "failed";
       const was = skipped ? "skipped" : type === "test:pass" || todo ? "passed" : bad;
       told += 1;
-      yield `${JSON.stringify({ test: times === 1 ? name : `${name} (${times})`, was })}\n`;
+      yield `${JSON.stringify({ test: unique, was })}\n`;
     }
   }
   if (figures.tests !== undefined) {
