@@ -40,7 +40,7 @@ Reader = Callable[[str], object]
 MAX_S = 20
 
 #: Memory of one reading, beside the log. Twice what the largest takes.
-MAX_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 320 * 1024 * 1024
 
 #: What a log begins with, what then fills it (``#``: counted, ``##``: one #), and how it
 #: ends: as it does not go on, unless that is said.
