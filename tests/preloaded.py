@@ -5,6 +5,8 @@ import gc
 from contextlib import suppress
 from importlib import import_module
 
+from tests.warming import warm
+
 for name in (
     "fallback_tier.cli.main",
     "fallback_tier.cli.fix.command",
@@ -21,4 +23,5 @@ for name in (
 ):
     with suppress(ImportError):  # an extra that is not installed: whoever asks for it is told
         import_module(name)
+warm()
 gc.freeze()  # or each fork's first collection copies all that was imported

@@ -27,6 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from tests.warming import warm
+
 #: Above a command's own limit: for the server's imports, and its waiting for a processor.
 _STARTING_S = 60.0
 
@@ -132,6 +134,7 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
     """Until nobody asks any more."""
     for module in _PRELOADED:
         import_module(module)
+    warm()
     gc.freeze()  # or each child's first collection copies all that was imported
     while line := requests.readline():
         request = json.loads(line)
@@ -152,6 +155,7 @@ def _learn(imported: Path) -> None:
         for name in names:
             with suppress(ImportError):  # it was none that a file stands for
                 import_module(name)
+        warm()
         gc.freeze()
 
 

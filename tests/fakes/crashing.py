@@ -13,6 +13,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.ports import AppendGuard, Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from tests.waiting import exit_code
+from tests.warming import warm_once
 
 
 class Kill(NamedTuple):
@@ -61,6 +62,7 @@ def boundaries(events: int) -> list[Kill]:
 
 def in_child(work: Callable[[], int], output: Path) -> int | None:
     """Run ``work`` in a forked process, its output in a file: its exit code, or None: it was killed."""
+    warm_once()
     child = os.fork()
     if child == 0:
         code = 99
