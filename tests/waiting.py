@@ -15,8 +15,9 @@ from typing import IO, AnyStr, Protocol
 #: In seconds. The slowest of these waits takes a few on a busy machine.
 PATIENCE_S = 300.0
 
-#: How often something is looked at that tells nobody.
-_LOOK_AGAIN_S = 0.02
+#: How soon something is looked at again that tells nobody, at first; each time a little later, for a look
+#: may read a whole record, or ask after every process; and never later than in a tenth of a second.
+_LOOK_AGAIN_S, _LATER, _AT_LAST_S = 0.02, 1.1, 0.1
 
 
 def at_once(works: Iterable[Callable[[], object]]) -> None:
@@ -61,6 +62,7 @@ def becomes(
         if time.monotonic() > until:
             raise _late(f"it is not so that {what}")
         time.sleep(every_s)
+        every_s = min(every_s * _LATER, max(every_s, _AT_LAST_S))
 
 
 class Prints(Protocol[AnyStr]):

@@ -30,6 +30,9 @@ ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = {project.name: project for project in load_projects(ROOT)}
 ONE = PROJECTS["mailhead"]
 
+#: Six in Python, then six in JavaScript: each has a fix that its tests catch, and one that its proof does.
+BY_LANGUAGE = sorted(PROJECTS, key=lambda name: sorted(PROJECTS[name].advisory.ecosystems))
+
 pytestmark = pytest.mark.sandbox
 
 
@@ -82,7 +85,17 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-@pytest.mark.parametrize("name", a_choice(tuple(PROJECTS), step=3))
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One that was fixed at its second attempt: read, and not changed."""
+    half = next(fix for fix in ONE.wrong if fix.gate == "proof")
+    plans = [half, ONE.reference]
+    run = Run(tmp_path_factory.mktemp("retried"))
+    run.go([ONE], lambda p: ScriptedModel([fix.plan(p.advisory.id) for fix in plans]))
+    return run
+
+
+@pytest.mark.parametrize("name", a_choice(BY_LANGUAGE, step=6))
 def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_fixes_it(run: Run, name: str) -> None:
     project = PROJECTS[name]
     (row,) = run.go([project], wrong_first)
@@ -100,12 +113,10 @@ def test_wrong_fixes_fail_at_their_gate_and_a_fresh_context_fixes_it(run: Run, n
     ]
 
 
-def test_the_retry_was_told_what_the_proof_saw(run: Run) -> None:
-    half = next(fix for fix in ONE.wrong if fix.gate == "proof")
-    plans = [half, ONE.reference]
-    (row,) = run.go([ONE], lambda p: ScriptedModel([fix.plan(p.advisory.id) for fix in plans]))
+def test_the_retry_was_told_what_the_proof_saw(retried: Run) -> None:
+    (row,) = retried.folder.runs()
     assert row.facts.attempts[0].failure_kind is FailureKind.PROOF_FAILED
-    transcript = unpack((run.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes())
+    transcript = unpack((retried.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes())
     texts: Any = transcript["texts"]
     prompts = [step for step in transcript["steps"] if "prompt" in step]  # type: ignore[attr-defined]
     assert [step["attempt"] for step in prompts] == [1, 2]
@@ -145,9 +156,9 @@ def test_it_goes_on_where_it_stopped_and_can_be_repeated(run: Run) -> None:
     assert prompts(1) == first != prompts(2)
 
 
-def test_a_transcript_is_whole_and_names_no_place_of_this_machine(run: Run) -> None:
-    run.go([ONE], wrong_first)
-    transcript: Any = unpack((run.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes())
+def test_a_transcript_is_whole_and_names_no_place_of_this_machine(retried: Run) -> None:
+    packed = (retried.folder.path / "transcripts" / "mailhead-1.json.gz").read_bytes()
+    transcript: Any = unpack(packed)
     kinds = {key for step in transcript["steps"] for key in step}
     assert kinds >= {"prompt", "answer", "patch", "log"}
     assert transcript["events"][0]["kind"] == "FixStarted"

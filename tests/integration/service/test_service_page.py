@@ -36,7 +36,7 @@ def test_the_client_takes_a_patch(name: str, tmp_path: Path) -> None:
     app = repository(tmp_path / "app", {"requirements.txt": "idna==3.6\n"})
     (tmp_path / "advisory.json").write_text(osv("idna", fixed="3.7"))
     config = f'[repositories.app]\npath = "{app}"\n'
-    with served(tmp_path / "state", config, as_command=True) as service:
+    with served(tmp_path / "state", config, as_command=name == "sh") as service:
         done = subprocess.run(
             command,
             input=client(name),

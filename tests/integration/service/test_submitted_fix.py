@@ -22,12 +22,14 @@ def app(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def service(tmp_path: Path, app: Path) -> Iterator[Running]:
-    config = f'[repositories.app]\npath = "{app}"\n'
-    with served(tmp_path / "state", config, as_command=True) as running:
+def service(tmp_path: Path, app: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """Of one test, with what a start imports; of the other, in a fork."""
+    config, started = f'[repositories.app]\npath = "{app}"\n', getattr(request, "param", False)
+    with served(tmp_path / "state", config, as_command=started) as running:
         yield running
 
 
+@pytest.mark.parametrize("service", [True], indirect=True, ids=["as a command"])
 def test_from_submission_to_patch(service: Running, app: Path, tmp_path: Path) -> None:
     before = snapshot(app)
     answer = service.post("/v1/fixes", BODY)
