@@ -32,6 +32,7 @@ from fallback_tier.gates.journal.review import Signature, reopen
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
+from tests.choice import a_choice
 from tests.e2e.command import repository
 from tests.fakes.crashing import CrashingStore, Kill, in_child
 from tests.fakes.ecosystem import LadderEcosystem
@@ -200,11 +201,13 @@ def same_end(whole: tuple[Scenario, Ended], scenario: Scenario, code: int | None
     assert scenario.kinds["PatchDelivered"] == whole[0].kinds["PatchDelivered"] == 2
 
 
+@pytest.mark.parametrize("share", a_choice(range(3), step=3))
 def test_killed_anywhere_the_same_command_or_resume_goes_on(
-    whole: tuple[Scenario, Ended], tmp_path: Path
+    whole: tuple[Scenario, Ended], tmp_path: Path, share: int
 ) -> None:
-    events = len(whole[0].events)
-    for number in range(1, events - 1, 5):  # odd and even in turn
+    """In the suite: in each of the first five parts, where one starts, is judged, holds, is given up."""
+    numbers = range(1, len(whole[0].events) - 1, 5)
+    for number in numbers[share::3]:  # odd and even in turn
         scenario = Scenario(tmp_path / str(number))
         assert scenario.fix(Kill(number, before=False)) is None, number
         code = scenario.resume() if number % 2 else scenario.fix()

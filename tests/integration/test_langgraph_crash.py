@@ -15,6 +15,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.fix import Fixer
+from tests.choice import a_choice
 from tests.fakes.crashing import Kill, in_child
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY
@@ -127,7 +128,8 @@ def check_goes_on(whole: CrashScenario, scenario: CrashScenario) -> None:
         assert scenario.kinds[kind] == whole.kinds[kind], kind
 
 
-@pytest.mark.parametrize("share", range(4))
+# The two of the suite meet each node and the delivery; isolating is killed from inside, below.
+@pytest.mark.parametrize("share", a_choice((3, 0, 2, 1), step=2))
 def test_killed_between_two_nodes_nothing_is_doubled_and_nothing_is_paid_twice(
     tmp_path: Path, whole: CrashScenario, share: int
 ) -> None:
@@ -144,7 +146,7 @@ def test_killed_between_two_nodes_nothing_is_doubled_and_nothing_is_paid_twice(
         shutil.rmtree(scenario.root)
 
 
-@pytest.mark.parametrize("event", [1, 3, 5, 9, 13])
+@pytest.mark.parametrize("event", a_choice((1, 3, 5, 9, 13), step=2))
 def test_killed_inside_a_node_its_step_goes_on_by_the_trail(
     tmp_path: Path, whole: CrashScenario, event: int
 ) -> None:

@@ -1,6 +1,7 @@
-"""kill -9 at every other event of a fix: whoever resumes comes to the same end, and pays for nothing twice.
+"""kill -9 at events of a fix: whoever resumes comes to the same end, and pays for nothing twice.
 
-All boundaries, pairs of kills and a longer story: ``python -m tests.hostile.resume``.
+In the suite at some, with ``make test-all`` at every other. All boundaries, pairs of kills and a longer
+story: ``python -m tests.hostile.resume``.
 """
 
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.choice import a_choice
 from tests.fakes.crashing import Kill
 from tests.integration.crash_scenario import CrashScenario, Ended, check_killed
 
@@ -32,14 +34,27 @@ def test_the_story_is_the_one_that_is_told(whole: Whole) -> None:
     assert ended.document["delivered"]
 
 
-@pytest.mark.parametrize("share", range(4))
+def test_killed_where_something_happened_that_is_not_on_record(
+    whole: Whole, tmp_path: Path
+) -> None:
+    kinds = [event.kind for event in whole[0].events]
+    check_each(
+        whole, tmp_path, [Kill(n, True) for n, kind in enumerate(kinds, 1) if kind in UNRECORDED]
+    )
+
+
+# The third share: after a patch, a failed attempt, a question to the model, a gate.
+@pytest.mark.parametrize("share", a_choice((2, 0, 1), step=3))
 def test_killed_anywhere_a_fix_comes_to_the_same_end(
     whole: Whole, tmp_path: Path, share: int
 ) -> None:
-    kinds = [event.kind for event in whole[0].events]
-    kills = [Kill(number, before=False) for number in range(1, len(kinds) + 1, 2)]
-    kills += [Kill(n, before=True) for n, kind in enumerate(kinds, 1) if kind in UNRECORDED]
-    for kill in kills[share::4]:
+    numbers = range(1, len(whole[0].events) + 1, 2)
+    check_each(whole, tmp_path, [Kill(number, False) for number in numbers[share::3]])
+
+
+def check_each(whole: Whole, tmp_path: Path, kills: list[Kill]) -> None:
+    assert kills
+    for kill in kills:
         check_killed(*whole, tmp_path / kill.label, kill)
         shutil.rmtree(tmp_path / kill.label)
 
