@@ -13,6 +13,7 @@ from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.shared.gates.alone import ALONE_RUNS
 from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS
 from fallback_tier.gate_ports import Gate, GateVerdict
+from tests.choice import a_choice
 from tests.integration.gate_setup import (
     Numbered,
     advisory,
@@ -85,7 +86,7 @@ def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize("options", ["", f"{XDIST} -n 2"])
+@pytest.mark.parametrize("options", a_choice(("", f"{XDIST} -n 2"), step=2))
 def test_a_test_that_is_late_once_fails_no_patch_and_proves_none(
     tmp_path: Path, options: str
 ) -> None:

@@ -11,6 +11,7 @@ from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.choice import a_choice
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 
@@ -69,7 +70,9 @@ GOOD = "module.exports = (a, b) => b + a;\n"
 BAD = "module.exports = (a, b) => a + b + (a ? 1 : 0);\n"
 
 
-@pytest.mark.parametrize("script", ["jest && false", "true && jest --ci && no-such-program"])
+@pytest.mark.parametrize(
+    "script", a_choice(("true && jest --ci && no-such-program", "jest && false"), step=2)
+)
 def test_what_fails_behind_the_tests_is_no_reason_to_know_nothing(
     tmp_path: Path, registry: Registry, script: str
 ) -> None:

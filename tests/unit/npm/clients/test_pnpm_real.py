@@ -48,13 +48,9 @@ MANIFESTS = {
 #: pnpm's major number, and the version of the locks that it writes.
 FORMATS = [("5", "5.4"), ("6", "'6.0'"), ("9", "'9.0'")]
 
-#: For what looks alike in all of them.
-oldest_and_newest = pytest.mark.parametrize(
-    "pnpm", a_choice(((one,) for one in FORMATS), step=2), indirect=True, ids=str
-)
 
-
-@pytest.fixture(scope="module", params=FORMATS, ids=str)
+# The oldest and the newest run with the suite; locks of the one between: test_pnpm_lock.py.
+@pytest.fixture(scope="module", params=a_choice(((one,) for one in FORMATS), step=2), ids=str)
 def pnpm(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[PnpmClient, Files]]:
@@ -91,7 +87,6 @@ def test_a_wish_is_granted_where_the_ranges_admit_it(pnpm: tuple[PnpmClient, Fil
     assert first == second
 
 
-@oldest_and_newest
 def test_an_update(pnpm: tuple[PnpmClient, Files]) -> None:
     client, files = pnpm
     updated = client.update(files, ["leaf"])
@@ -100,7 +95,6 @@ def test_an_update(pnpm: tuple[PnpmClient, Files]) -> None:
     assert client.update(files, ["below"]).lock_text == files.lock_text
 
 
-@oldest_and_newest
 def test_a_parent_whose_range_excludes_the_fix_is_raised(pnpm: tuple[PnpmClient, Files]) -> None:
     """pnpm's lock doesn't say which range anybody asks for: the registry does."""
     client, files = pnpm
