@@ -47,13 +47,6 @@ def refused(reason: str, words: str) -> Expected:
 #: Each with one advisory, and with wheels for the Python of today: a requirements file is proved by
 #: resolving and installing it. The versions are the lowest fixed ones, as their advisories say.
 CASES = {
-    "pypi-virtualenv-PYSEC-2026-2009-affe8edd": fixed(
-        "resolved tree: virtualenv 20.36.1", "virtualenv==20.36.1"
-    ),
-    "pypi-idna-PYSEC-2026-215-776967b7": fixed("resolved tree: idna 3.15", "idna==3.15"),
-    "pypi-pygments-PYSEC-2026-2987-c84f414a": fixed(
-        "resolved tree: pygments 2.20.0", "pygments==2.20.0"
-    ),
     # Another pin forbids the fixed version: it moves along.
     "pypi-cryptography-PYSEC-2026-2141-5bf20087": fixed(
         "resolved tree: cryptography 46.0.5", "cffi==2.0.0", "cryptography==46.0.5"
@@ -86,7 +79,14 @@ CASES = {
         "    --hash=sha256:697a8ecd6d98891189184ca1fa05d1bb00e2f84b5977c481452050549c8a72cf \\",
         "    --hash=sha256:a80184d120f0864a52a073acc6fc642847d0be408e7c7252f31390c0f4eadcde",
     ),
+    "pypi-virtualenv-PYSEC-2026-2009-affe8edd": fixed(
+        "resolved tree: virtualenv 20.36.1", "virtualenv==20.36.1"
+    ),
+    "pypi-idna-PYSEC-2026-215-776967b7": fixed("resolved tree: idna 3.15", "idna==3.15"),
     "osv-scalibr-inplace-npm-npm": refused("manifest_missing", "no package.json is beside it"),
+    "pypi-pygments-PYSEC-2026-2987-c84f414a": fixed(
+        "resolved tree: pygments 2.20.0", "pygments==2.20.0"
+    ),
 }
 
 
@@ -134,6 +134,7 @@ def bench(cases: Path, tmp_path: Path, installed: Installed) -> Bench:
     return Bench(cases, tmp_path, installed)
 
 
+# In the suite: a pin that takes another along, one with digests, a refusal; below: one that moves alone.
 @pytest.mark.parametrize("name", a_choice(CASES, step=3))
 def test_a_case_ends_as_expected(bench: Bench, name: str) -> None:
     expected = CASES[name]
@@ -186,7 +187,11 @@ def test_the_record_is_intact_until_a_byte_is_changed(bench: Bench) -> None:
         "osv-scalibr-inplace-npm-npm",
     ]
     for name in names:
-        bench.fix(name, bench.check_out(name))
+        root = bench.check_out(name)
+        ended, expected = bench.fix(name, root), CASES[name]
+        assert (ended.code, ended.json["outcome"]) == (expected.code, expected.outcome), ended
+        if expected.lines:
+            _check_delivered(bench, name, root, ended.json["application"], expected.lines)
     log = bench.command("audit", "log", "--state-dir", bench.state, "--json").json["fixes"]
     assert [fix["repository"] for fix in log] == names
     verify = ["audit", "verify", "--state-dir"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fallback_tier.cli import exit_codes
+from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, repository, run
 from tests.fakes.repository import git
 from tests.integration.gate_setup import needs_sandbox
@@ -27,12 +28,14 @@ UNIVERSE = (
 )
 TEST = """const { test } = require('node:test');
 const assert = require('node:assert');
-test('shows a page', () => assert.strictEqual(require('page')('tea'), 'tea'));
 test('has a leaf', () => assert.strictEqual(require('leaf'), 'leaf'));
 """
+PAGE_TEST = "test('shows a page', () => assert.strictEqual(require('page')('tea'), 'tea'));\n"
 
 
-def fixed(tmp_path: Path, declared: dict[str, str], *more: str) -> tuple[Path, Ended]:
+def fixed(
+    tmp_path: Path, declared: dict[str, str], *more: str, tests: str = TEST + PAGE_TEST
+) -> tuple[Path, Ended]:
     """The repository, and how `fix` ended for the advisories on leaf and page."""
     needs_sandbox()
     installed = {"leaf": at("1.0.0"), "page": at("1.0.0")}
@@ -40,7 +43,7 @@ def fixed(tmp_path: Path, declared: dict[str, str], *more: str) -> tuple[Path, E
         installed["old-asker"] = at("1.0.0", leaf="0.5.0")
         installed["old-asker/node_modules/leaf"] = at("0.5.0")
     files = project(declared, installed, scripts={"test": "node --test"})
-    repo = repository(tmp_path / "repo", {**files, "test/app.test.js": TEST})
+    repo = repository(tmp_path / "repo", {**files, "test/app.test.js": tests})
     git(repo, "config", "user.name", "A Person")
     git(repo, "config", "user.email", "person@example.invalid")
     records = tmp_path / "advisories"
@@ -94,21 +97,37 @@ def test_a_major_that_breaks_the_tests_sinks_no_other(tmp_path: Path) -> None:
     assert versions(repo) == {"leaf": "1.0.1", "page": "1.0.0"}
 
 
-def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tests", "code", "together"),
+    a_choice(
+        [
+            (TEST, exit_codes.REFUSED, "LEAF-1+PAGE-1"),
+            (TEST + PAGE_TEST, exit_codes.ESCALATED, "LEAF-1"),
+        ],
+        step=2,
+    ),
+    ids=["page is raised with it", "page breaks"],
+)
+def test_one_copy_is_fixed_and_one_stays(
+    tmp_path: Path, tests: str, code: int, together: str
+) -> None:
     """old-dependent keeps a copy below the fix: the other one is raised, and nothing calls it fixed."""
     repo, ended = fixed(
         tmp_path,
         {"leaf": "^1.0.0", "old-asker": "^1.0.0", "page": "^1.0.0"},
         *("--commit", "--report", str(tmp_path / "report")),
+        tests=tests,
     )
     reported = ended.json
-    assert ended.code == exit_codes.ESCALATED
+    assert ended.code == code
     leaf = by_id(reported)["LEAF-1"]
     assert leaf["outcome"] == "fixed_in_part"
     (why,) = leaf["why"]
     assert why["reason"] == "blocked_by_constraint"
     assert "old-asker 1.0.0" in why["sentence"]
-    (fix, _) = reported["fixes"]
+    assert (by_id(reported)["PAGE-1"]["outcome"] == "fixed") == ("PAGE-1" in together)
+    fix, *others = reported["fixes"]
+    assert len(others) == ("PAGE-1" not in together)
     assert (fix["outcome"], fix["in_part"]) == ("verified", ["LEAF-1"])
     git(repo, "checkout", "-q", reported["commit"]["branch"])
     assert versions(repo)["leaf"] == "1.0.1"
@@ -118,9 +137,13 @@ def test_one_copy_is_fixed_and_one_stays(tmp_path: Path) -> None:
         "stays affected, as was planned: node_modules/old-asker/node_modules/leaf" in seen["detail"]
     )
     message = git(repo, "log", "-1", "--format=%B")
-    assert message.startswith("Fix LEAF-1 in part\n\nLEAF-1: in part only, something of it stays")
-    (statement,) = json.loads((tmp_path / "report" / "openvex.json").read_text())["statements"]
-    assert statement["status"] == "under_investigation"
+    assert message.startswith(
+        f"Fix {together} in part\n\nLEAF-1: in part only, something of it stays"
+    )
+    said = json.loads((tmp_path / "report" / "openvex.json").read_text())["statements"]
+    assert {one["vulnerability"]["name"]: one["status"] for one in said} == {
+        name: "under_investigation" if name == "LEAF-1" else "fixed" for name in together.split("+")
+    }
 
 
 #: page 2 no longer does what the application needs; nobody fixes stuck.
