@@ -1,6 +1,8 @@
 """A repository on disk, and a RepoContext over it without git (the tier needs none)."""
 
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from fallback_tier.repo import RepoContext
@@ -48,8 +50,33 @@ def git(root: Path, *args: str) -> str:
 
 def commit_all(root: Path, message: str = "base") -> str:
     """Make ``root`` a git repository with everything committed; returns the commit."""
-    if not (root / ".git").exists():
-        git(root, "init", "-q", "-b", "main", "--template=")  # or 14 files that say what hooks are
+    if is_new := not (root / ".git").exists():
+        _begin(root / ".git")
     git(root, "add", "-A")
     git(root, "-c", "maintenance.auto=false", "commit", "-q", "-m", message)
+    if is_new:
+        return (root / ".git" / "refs" / "heads" / "main").read_text().strip()
     return git(root, "rev-parse", "HEAD").strip()
+
+
+def _begin(folder: Path) -> None:
+    """What ``git init`` does: asked of git once a process, for thousands of repositories."""
+    for path, content in _begun().items():
+        place = folder / path
+        if content is None:
+            place.mkdir(parents=True)
+        else:
+            place.write_bytes(content)
+
+
+@cache
+def _begun() -> dict[Path, bytes | None]:
+    """Path → content; None: a folder, which comes before what is in it."""
+    with tempfile.TemporaryDirectory() as place:
+        # The template would be 14 files that say what hooks are.
+        git(Path(place), "init", "-q", "-b", "main", "--template=")
+        made = Path(place) / ".git"
+        return {
+            path.relative_to(made): None if path.is_dir() else path.read_bytes()
+            for path in sorted([made, *made.rglob("*")])
+        }
