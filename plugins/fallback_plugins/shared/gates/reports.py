@@ -63,16 +63,28 @@ class Report:
 
     def excuses(self, test: str) -> bool:
         """Does it fail here too, or stand in what could not be read in?"""
-        return test in self._failing or any(
-            test.startswith((f"{one}::", f"{one} > ")) or f"({one}." in test
-            for one in self.uncollected
-        )
+        return test in self._failing or not self._unread.isdisjoint(_stands_in(test))
+
+    @cached_property
+    def _unread(self) -> frozenset[str]:
+        return frozenset(self.uncollected)
 
     def clears(self, test: str) -> bool:
         """Did it pass here? Of a file that could not be read in elsewhere: did a test in it?"""
         if test in self._failing:
             return False
         return test in self.passed or any(one.startswith(f"{test}::") for one in self.passed)
+
+
+def _stands_in(test: str) -> Iterator[str]:
+    """All that a test's name may say that it stands in: ``FILE::CLASS::TEST``, ``FILE > TEST``, and
+    unittest's ``TEST (MODULE.CLASS)``."""
+    _, _, where = test.partition("(")
+    for text, sign in ((test, "::"), (test, " > "), (where, ".")):
+        at = text.find(sign)
+        while at >= 0:
+            yield text[:at]
+            at = text.find(sign, at + 1)
 
 
 class ReportFile:

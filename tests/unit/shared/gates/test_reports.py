@@ -383,3 +383,27 @@ def test_the_json_of_jest_and_vitest() -> None:
         (2, 1),
     )
     assert read_jest(WHOLE) is None
+
+
+@pytest.mark.parametrize(
+    ("unread", "test", "excused"),
+    [
+        ("a.py", "a.py::T::test", True),
+        ("a.py::T", "a.py::T::test", True),
+        ("a.js", "a.js > b > c", True),
+        ("a.js > b", "a.js > b > c", True),
+        ("p.m", "test (p.m.T.test) (i='(x.y)')", True),
+        ("p", "test (p.m.T)", True),
+        ("a.py", "a.pyx::test", False),
+        ("T", "a.py::T::test", False),
+        ("m", "test (p.m.T)", False),
+        ("p.m.T)", "test (p.m.T)", False),
+    ],
+)
+def test_what_a_test_stands_in(unread: str, test: str, excused: bool) -> None:
+    assert Report.of([(unread, "uncollected")]).excuses(test) is excused
+
+
+def test_so_many_are_looked_up_and_not_gone_through() -> None:
+    report = Report.of((f"m{number}.py", "uncollected") for number in range(100_000))
+    assert not any(report.excuses(f"n{number}.py::test") for number in range(100_000))
