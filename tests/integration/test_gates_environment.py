@@ -12,8 +12,10 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates.all_gates import build_gates
+from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -173,7 +175,10 @@ def test_a_release_that_the_patch_does_not_move_fails_no_patch(
         later = case.with_(clients=SubprocessClients(os.environ | registry.environ | fresh)).context
         gate = next(one for one in build_gates() if one.name == "typecheck")
         verdict = gate.judge(later)
+        failing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
+        beside = beside_drift(later, ".", failing)
     assert verdict.detail.startswith(told), verdict.detail
+    assert (beside.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert (verdict.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert ("alone (1.1, there 1.0)" in verdict.detail) is (bad == "alone")
 

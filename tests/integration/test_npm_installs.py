@@ -13,7 +13,7 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.npm.gates.all_gates import ResolvesGate
+from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.shared.installed import Installed, Level
@@ -257,6 +257,22 @@ def test_a_patch_that_fixes_a_lock_out_of_step_passes(
     verdict = ResolvesGate().judge(made.case.context)
     assert verdict.status is GateStatus.PASSED
     assert made.base.install().level is Level.IN_PART
+
+
+def test_a_test_that_had_less_at_the_base_commit_is_not_known_to_fail_there_too(
+    project, registry: Registry, tmp_path: Path
+) -> None:
+    """It may fail there for what the lock lacks, and with the patch for the patch."""
+    tests = {"scripts": {"test": "node --test"}}
+    old, new = (package(dependencies={"left": spec}, **tests) for spec in ("1.0.0", "1.0.1"))
+    locks = [npm_lock(registry, tmp_path / name, text) for name, text in (("a", old), ("b", new))]
+    test = "const { test } = require('node:test');\ntest('a', () => {});\ntest('b', () => { throw 1; });\n"
+    files = {"package.json": new, "package-lock.json": locks[0], "test/it.test.js": test}
+    made = project(files, {"package-lock.json": locks[1]})
+    verdict = TestsGate().judge(made.case.context)
+    assert verdict.status is GateStatus.UNDECIDED
+    assert "1 fail as at the base commit: " in verdict.detail
+    assert "not installed as the base commit was: here everything" in verdict.detail
 
 
 def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(project) -> None:

@@ -21,7 +21,7 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.pypi.installing.wheel_build import BuildSystem, NotBuiltError, WheelBuild
 from fallback_plugins.pypi.manifests.own_index import Indexes
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.installed import RECORD, Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gates.builtin.proof import Proof, ProofGate
@@ -255,12 +255,19 @@ def test_what_is_built_in_the_meantime_is_in_both_trees(
             without.setattr(wheel_build, "build_system", _cannot_be_built)
             first = base()
             assert first.install().unbuilt == (("plain 1.0", "not built: no compiler"),)
-            assert base().place == first.place
+            before = _made(first)
+            assert _made(base()) == before
         for name, value in change.items():
             monkeypatch.setattr(building, name, value)
         assert base().install().built == made.install().built == ("plain 1.0",)
         assert made.otherwise() == ""
-        assert base().place == base().place != first.place
+        again = _made(base())
+        monkeypatch.setattr(building, "_system", lambda: (2,))
+        assert _made(base()) == again != before
+
+
+def _made(environment: Environment) -> int:
+    return (environment.place / RECORD).stat().st_ino
 
 
 def _cannot_be_built(_: bytes) -> BuildSystem:

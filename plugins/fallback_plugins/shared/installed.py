@@ -40,7 +40,7 @@ class Installed:
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
     source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains; ``tried``: stands for when, and on what, those builds failed."""
+    by itself, so that this only explains."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -48,7 +48,6 @@ class Installed:
     step: str = ""
     built: tuple[str, ...] = ()
     unbuilt: tuple[tuple[str, str], ...] = ()
-    tried: str = ""
 
     @property
     def unusual(self) -> tuple[str, ...]:
@@ -125,8 +124,8 @@ class Installed:
             declined = tuple((what, why) for what, why in found["declined"])
             unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
             how, step = tuple(found.get("how", ())), found.get("step", "")
-            built, tried = tuple(found.get("built", ())), found.get("tried", "")
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt, tried)
+            built = tuple(found.get("built", ()))
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

@@ -32,6 +32,9 @@ MAX_BYTES = 20 * 1024**3
 #: Folder of an entry: what was installed.
 _CONTENT = "installed"
 
+#: File of an entry: stands for all that builds which failed for it may owe that to.
+_TRIED = "tried"
+
 #: Where a state folder's cache has them.
 FOLDER = "installed"
 
@@ -59,15 +62,18 @@ class InstalledStore:
         """The one of a gate's state folder."""
         return cls(context.cache / FOLDER, context.report)
 
-    def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
+    def entry(self, key: str, make: Callable[[Path], Installed], *, tried: str = "") -> Path:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
 
-        ``key``: all that decides it, ``KIND-DIGEST``. Raises what ``make`` raises, nothing is kept then;
+        ``key``: all that decides it, ``KIND-DIGEST``; ``tried``: stands for all that a failed build may owe
+        its failure to. One that lacks what was not built is made again where that is another: the other
+        tree's, or the next fix's, would have it. Raises what ``make`` raises, nothing is kept then;
         OSError; ToolFailedError where another run makes it and does not end.
         """
         with self._entries.turn(key) as place:
-            if not self._is_whole(place):
+            if not self._is_whole(place) or _is_stale(place, tried):
                 with self._entries.made(key) as part:
+                    (part / _TRIED).write_text(tried, encoding="utf-8")
                     (part / _CONTENT).mkdir()
                     make(part / _CONTENT).keep(part / _CONTENT)
                     _mark(part)
@@ -127,6 +133,14 @@ def described(entry: Entry) -> tuple[str, str]:
         return kind, Installed.kept(entry.place / _CONTENT).level
     except (OSError, ToolFailedError):
         return kind, "nothing that can be read"
+
+
+def _is_stale(place: Path, tried: str) -> bool:
+    if not Installed.kept(place / _CONTENT).unbuilt:
+        return False
+    with suppress(OSError, ValueError):
+        return (place / _TRIED).read_text(encoding="utf-8") != tried
+    return True
 
 
 def _let_go(uses: dict[str, BinaryIO]) -> None:

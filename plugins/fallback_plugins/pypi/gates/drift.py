@@ -38,7 +38,7 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
     otherwise = ours.otherwise()
     if not failed and (lacked := lacked_at_base(ours, base)):
         otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
-    if otherwise or not failed:
+    if otherwise:
         return gating.beside_another_setting(verdict, otherwise)
     if not (messages := drifted(ours, base)):
         return verdict

@@ -108,12 +108,8 @@ class Environment:
     def key(self) -> str:
         """All that decides what is installed: ``_asked``; and without a uv.lock the day, since a set of
         another day has other releases of whatever is not pinned, and is nothing to compare a patched one
-        with. One without a wheel whose build failed is another where that build is tried again: the other
-        tree's has that wheel, then."""
-        key = f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
-        made, now = self._store.find(key), tried_as()
-        tried = Installed.kept(made).tried if made else ""
-        return f"python-{gating.content_key(key, now)}" if tried not in {"", now} else key
+        with."""
+        return f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
 
     @cached_property
     def _asked(self) -> str:
@@ -132,7 +128,7 @@ class Environment:
     @cached_property
     def place(self) -> Path:
         """Where the environment is. Raises as ``install`` does."""
-        return self._store.entry(self.key, self._make)
+        return self._store.entry(self.key, self._make, tried=tried_as())
 
     def install(self) -> Installed:
         """Make the environment, once for these manifests: as much of it as can be had.
@@ -157,7 +153,7 @@ class Environment:
                 with (made / "bin" / name).open("x", encoding="utf-8") as file:
                     file.write(text)
                 (made / "bin" / name).chmod(0o755)
-        return replace(found, tried=tried_as()) if found.unbuilt else found
+        return found
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in the environment, if it was made; its metadata is read, nothing imported."""

@@ -20,7 +20,7 @@ from fallback_tier.errors import RecipeError
 
 #: Files that set up a client, beside the manifests that it reads.
 _SETTINGS = (
-    *("uv.toml", "pip.conf", "pip.ini", "pdm.toml"),
+    *("uv.toml", "pip.conf", "pip.ini", "pdm.toml", ".pdm.toml"),
     *("hatch.toml", "pixi.toml", "tox.toml"),
 )
 
@@ -33,11 +33,12 @@ _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 #: In files of any kind but requirements: keys of pip's settings, pip-tools', pixi's, tox's and setuptools'
 #: (its ``dependency_links`` too), variables and options of clients that somebody runs.
 _IN_WORDS = re.compile(
-    r"index[-_]?(?:url|server)|find[-_]links|no[-_]index|dependency_links"
-    r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI_(?:URL|MIRROR)"
-    r"|--(?:(?:default|extra)-)?index\b(?!-)|-[if][\s,='\"]{0,9}(?:https?|file)://",
+    r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index|dependency_links"
+    r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
+    r"|--(?:(?:default|extra)-)?index\b(?!-)|\b(?:install|compile|sync|download|wheel)\b.{0,200}[\s'\"]-[if]\b",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
 
 #: Where clients have tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
@@ -101,14 +102,14 @@ def _names_one(path: str, text: str) -> bool:
     name = PurePosixPath(path).name
     if kind_of(path) is Kind.REQUIREMENTS or (name.endswith((".txt", ".in"))):
         return names_an_index(text)
-    if _IN_WORDS.search(text):
+    if _IN_WORDS.search(_COMMENT.sub("", text)):
         return True
     if kind_of(path) is not Kind.PIPFILE and not name.endswith(".toml"):
         return names_an_index(text)
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
         return any(_is_another(source) for source in _listed(document.get("source")))
-    if name == "pdm.toml":
+    if name in {"pdm.toml", ".pdm.toml"}:
         return bool(document)
     uv = document if name == "uv.toml" else table_of(document, "tool", "uv")
     named = any(one.get(key) for one in (uv, table_of(uv, "pip")) for key in _OF_UV)

@@ -26,7 +26,7 @@ _INCLUDE = re.compile(
 _OWN_INDEX = re.compile(r"[ \t]*(?:-i|--index-url|--extra-index-url|-f|--find-links|--no-index)\b")
 #: … and wherever it stands among the options of a line, however pip lets it be shortened: ``--ex`` is
 #: ``--extra-index-url``.
-_AN_INDEX = re.compile(r"[ \t]*(?:-\S.*[ \t])?(?:-[if]|--(?:i|py|ex|f|no-i))")
+_AN_INDEX = re.compile(r"[ \t]*(?:-\S.*[ \t])?[\"'\\]?(?:-[if]|--(?:i|py|ex|f|no-i))")
 _OPTIONS = re.compile(r"[ \t]--[a-z].*$")
 _PER_FILE = re.compile(
     r"[ \t]*(?:--(?:no-binary|only-binary|prefer-binary|pre|require-hashes|use-)|-r|-c)"

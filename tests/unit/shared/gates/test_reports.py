@@ -407,3 +407,10 @@ def test_what_a_test_stands_in(unread: str, test: str, excused: bool) -> None:
 def test_so_many_are_looked_up_and_not_gone_through() -> None:
     report = Report.of((f"m{number}.py", "uncollected") for number in range(100_000))
     assert not any(report.excuses(f"n{number}.py::test") for number in range(100_000))
+
+
+@pytest.mark.parametrize("unread", [(), ("b",)])
+def test_a_long_name_is_looked_up_by_its_beginning(unread: tuple[str, ...]) -> None:
+    report = Report.of((one, "uncollected") for one in unread)
+    for place in ("a::", "a > ", "a(", "."):
+        assert not report.excuses(place * 5_000_000)
