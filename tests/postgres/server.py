@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, becomes
 
 #: Names the folder of another release's binaries, to run the tests with it.
 BINARIES = "POSTGRES_BINARIES"
@@ -88,6 +88,7 @@ class Restartable:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.stop()
+        becomes(lambda: not self.processes(), "the killed server is gone")
         return len(killed)
 
     def processes(self) -> list[int]:

@@ -52,7 +52,7 @@ def leaves(ask: Ask) -> Tally:
     )
     orphan = subprocess.check_output([sys.executable, "-c", start])
     pids = [subprocess.Popen(["sleep", "600"], start_new_session=own).pid for own in (False, True)]
-    text = " ".join(map(str, [os.getpid(), *pids, int(orphan)]))
+    text = " ".join(_named(str(pid)) for pid in (os.getpid(), *pids, int(orphan)))
     (ask.place / "part").write_text(text)
     (ask.place / "part").rename(ask.place / "pids")
     if ask.seed == 1:
@@ -62,14 +62,21 @@ def leaves(ask: Ask) -> Tally:
     return Tally()
 
 
+def _named(pid: str) -> str:
+    """With the moment of its start: a number is given again soon where many processes start. Raises OSError
+    where it has ended."""
+    state, *facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    if state in "ZX":
+        raise ProcessLookupError(pid)
+    return f"{pid}@{facts[18]}"
+
+
 def _left(place: Path) -> list[str]:
     """Of those that ``leaves`` started: who runs still."""
-    pids = [pid for file in place.glob("*/pids") for pid in file.read_text().split()]
     left = []
-    for pid in pids:
+    for one in [one for file in place.glob("*/pids") for one in file.read_text().split()]:
         with suppress(OSError):
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            left += [pid] if state not in "ZX" else []
+            left += [one] if _named(one.partition("@")[0]) == one else []
     return left
 
 
@@ -99,8 +106,8 @@ def test_a_campaign_ends_with_who_began_it(tmp_path: Path) -> None:
     becomes(
         lambda: not {*workers, *groups}.intersection(_left(tmp_path)), "their groups have ended"
     )
-    for pid in others:  # in groups of their own, and nobody there to look for the mark
-        os.kill(int(pid), 9)
+    for one in others:  # in groups of their own, and nobody there to look for the mark
+        os.kill(int(one.partition("@")[0]), 9)
 
 
 def test_every_case_is_done_once(tmp_path: Path) -> None:
