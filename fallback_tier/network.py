@@ -195,9 +195,8 @@ def fetch(
                 if limit.passed or isinstance(error, httpx2.TimeoutException):
                     raise TimeoutError(late) from error
                 raise
-            if (
-                limit.passed
-            ):  # a body without a length ends with its connection, which the limit ends
+            # A body without a length ends with its connection, which the limit ends.
+            if limit.passed:
                 raise TimeoutError(late)
             return content
     except httpx2.HTTPError as error:

@@ -182,9 +182,8 @@ def test_killed_anywhere_it_comes_to_the_same_end(scenario: Scenario, share: int
         for kind in ("GateJudged", "FixVerified", "PatchDelivered"):
             assert scenario.since(before).count(kind) == kinds.count(kind), (kill, kind)
         assert not MAKING & set(scenario.since(before)), kill
-    if (
-        share != 1
-    ):  # its last is between the verdict and the delivery: who goes on there runs no gate
+    # The last kill of share 1 is between the verdict and the delivery: who goes on there runs no gate.
+    if share != 1:
         assert not list((scenario.state / "cache").glob("again-*"))
 
 

@@ -154,15 +154,8 @@ def _serves(server: DevServer, folder: Path) -> bool:
     """Whether a worker can begin: on a busy machine the port is open before calls are answered."""
     if _is_free(server.port):
         return False  # asking costs a process
-    asking = (
-        "operator",
-        "namespace",
-        "describe",
-        "--namespace",
-        "default",
-        "--address",
-        server.address,
-    )
+    asking = ["operator", "namespace", "describe"]
+    asking += ["--namespace", "default", "--address", server.address]
     with suppress(subprocess.TimeoutExpired):
         asked = subprocess.run(
             [server_binary(), *asking],

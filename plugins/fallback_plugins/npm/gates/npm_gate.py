@@ -29,14 +29,13 @@ def beside_base(context: GateContext, folder: str, verdict: GateVerdict) -> Gate
     """A failure in a tree that another step of the ladder installed than the base commit's is undecided
     (ADR-0077), and so is a pass whose failing tests had less there; any other verdict as it is. Raises as
     ``Installation.install`` does."""
-    failed = verdict.status is GateStatus.FAILED
-    if not failed and not verdict.failing_before:
+    if not gating.depends_on_setting(verdict):
         return verdict
     here, there = (
         Installation(context, tree, folder).install()
         for tree in (gating.patched(context), context.repo)
     )
     otherwise = here.otherwise_than(there)
-    if not failed and there.lacks_beside(here):
+    if verdict.status is not GateStatus.FAILED and there.lacks_beside(here):
         otherwise = otherwise or f"here {here.in_words}; at the base commit {there.in_words}"
     return gating.beside_another_setting(verdict, otherwise)

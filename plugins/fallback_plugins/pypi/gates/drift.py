@@ -31,12 +31,11 @@ def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> Gat
     """A failure that stands beside a difference which is not the patch's doing is undecided, and so is a
     pass whose failing tests had less at the base commit; any other verdict as it is. Raises as
     ``Environment.install`` does."""
-    failed = verdict.status is GateStatus.FAILED
-    if not failed and not verdict.failing_before:
+    if not gating.depends_on_setting(verdict):
         return verdict
     ours, base = both_trees(context, folder)
     otherwise = ours.otherwise()
-    if not failed and (lacked := lacked_at_base(ours, base)):
+    if verdict.status is not GateStatus.FAILED and (lacked := lacked_at_base(ours, base)):
         otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
     if otherwise:
         return gating.beside_another_setting(verdict, otherwise)

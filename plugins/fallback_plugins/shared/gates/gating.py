@@ -110,11 +110,17 @@ def of_installed(
     return None
 
 
+def depends_on_setting(verdict: GateVerdict) -> bool:
+    """Would it be undecided where the two trees are not installed alike? A failure, which may be the
+    setting's doing; and a pass beside tests that fail in both trees: for want of something there, they may
+    fail for the patch here. Any other pass stays one: it was seen with what users get."""
+    return verdict.status is GateStatus.FAILED or bool(verdict.failing_before)
+
+
 def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
-    """A failure where the two trees are not installed alike (``Installed.otherwise_than``) is undecided: it
-    may be the setting's doing; and so is a pass beside tests that fail in both trees: for want of something
-    there, they may fail for the patch here. Any other pass stays one: it was seen with what users get."""
-    if not otherwise or (verdict.status is not GateStatus.FAILED and not verdict.failing_before):
+    """What depends on the setting is undecided where the two trees are not installed alike
+    (``Installed.otherwise_than``)."""
+    if not otherwise or not depends_on_setting(verdict):
         return verdict
     what = f"{verdict.detail}; and it is not installed as the base commit was: {otherwise}"
     return undecided(verdict.gate, what, verdict.log)
