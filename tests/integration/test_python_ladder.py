@@ -34,6 +34,7 @@ def registry() -> Iterator[Registry]:
         .pypi("right", "1.0", files=module("right", "1.0"))
         .pypi("right", "2.0", files=module("right", "2.0"))
         .pypi("pytest", "8.0", ["right>=2"], files=module("pytest", "8.0"))
+        .pypi("needs-right", "1.0", ["right"], files=module("needs_right", "1.0"))
         .pypi("older", "1.0", ["left<1.0.1"], files=module("older", "1.0"))
         .pypi("source", "1.0", sdist_only=True)
         .pypi("both", "1.0", sdist_only=True)
@@ -170,6 +171,52 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
             ["left==1.0.0", "right==2.0"],
             {},
             id="Pipfile.lock",
+        ),
+        pytest.param(
+            {
+                "poetry.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n'
+                '[[package]]\nname = "right"\nversion = "9.9"\n[package.source]\ntype = "git"\n'
+                'url = "https://host.invalid/right.git"\n'
+                '[[package]]\nname = "near"\nversion = "1"\n[package.source]\ntype = "directory"\n'
+                'url = "libs/near"\n'
+            },
+            ["left==1.0.0"],
+            {"right @ https://host.invalid/right.git": "leads elsewhere than to a registry"},
+            id="poetry.lock with a package from git",
+        ),
+        pytest.param(
+            {
+                "pdm.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n'
+                '[[package]]\nname = "both"\nversion = "1.1"\n'
+                'git = "https://host.invalid/both.git"\n'
+            },
+            ["left==1.0.0"],
+            {"both @ https://host.invalid/both.git": "leads elsewhere than to a registry"},
+            id="pdm.lock with a package from git",
+        ),
+        pytest.param(
+            {
+                "Pipfile.lock": '{"default": {"left": {"version": "==1.0.0"}, "app": {"path": "."},'
+                ' "right": {"git": "https://host.invalid/right.git", "ref": "abc"}}}'
+            },
+            ["left==1.0.0"],
+            {"right @ https://host.invalid/right.git": "leads elsewhere than to a registry"},
+            id="Pipfile.lock with a package from git",
+        ),
+        pytest.param(
+            {
+                "poetry.lock": '[[package]]\nname = "needs-right"\nversion = "1.0"\n'
+                '[[package]]\nname = "both"\nversion = "1.1"\n[package.source]\ntype = "git"\n'
+                'url = "https://host.invalid/both.git"\n'
+                '[[package]]\nname = "Right"\nversion = "9.9"\n[package.source]\ntype = "git"\n'
+                'url = "https://host.invalid/right.git"\n'
+            },
+            ["right==2.0"],
+            {
+                "both @ https://host.invalid/both.git": "leads elsewhere than to a registry",
+                "Right @ https://host.invalid/right.git": "another release of it is installed",
+            },
+            id="a package from git that another requires",
         ),
         pytest.param(
             {

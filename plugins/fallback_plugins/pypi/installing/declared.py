@@ -137,18 +137,20 @@ def _readable(sources: Iterator[Source]) -> Iterator[Source]:
 def _locks(project: ProjectFiles) -> Iterator[Source]:
     for name in ("poetry.lock", "pdm.lock"):
         pins = {
-            package: f"{package}=={version}"
+            package: _pin(package, f"=={version}", table)
             for package, version, table in locked_in_toml(name, project.text(name))
-            if not isinstance(table.get("source"), dict)
         }  # of a package locked for several Pythons the last, which clients write for the newest
-        yield _source(name, pins.values(), pinned=True)
+        yield _source(name, filter(None, pins.values()), pinned=True)
     if text := project.text("Pipfile.lock"):
         lock = PipfileLock("Pipfile.lock", text)
         for section in ("default", "develop"):
             entries = table_of(lock.document, section)
             locked = (_pipfile_pin(name, entry) for name, entry in entries.items())
             yield _source(
-                f"Pipfile.lock [{section}]", locked, pinned=True, for_tests=section != "default"
+                f"Pipfile.lock [{section}]",
+                filter(None, locked),
+                pinned=True,
+                for_tests=section != "default",
             )
 
 
@@ -265,6 +267,16 @@ def _source(
 
 
 def _pipfile_pin(name: str, entry: Any) -> str:
-    version = entry.get("version") if isinstance(entry, dict) else None
-    marker = entry.get("markers") if isinstance(entry, dict) else None
-    return f"{name}{version or ''}{f'; {marker}' if marker else ''}"
+    table = entry if isinstance(entry, dict) else {}
+    marker = table.get("markers")
+    return _pin(name, f"{table.get('version') or ''}{f'; {marker}' if marker else ''}", table)
+
+
+def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:
+    """A lock's entry as a line. What comes from elsewhere than the registry has an address, so that it is
+    left out by name; empty for a place in the repository, where the package is found as it lies."""
+    source = table_of(table, "source")
+    if "path" in table or source.get("type") in {"directory", "file"}:
+        return ""
+    place = source.get("url") or table.get("git") or table.get("url") or table.get("file")
+    return f"{name} @ {place}" if place else f"{name}{version}"

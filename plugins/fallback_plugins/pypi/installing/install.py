@@ -2,7 +2,8 @@
 
 1. *everything*: the project's own lock or files, in one resolution, with the groups that tests need;
 2. *in part*: file by file, what it runs with before what it is tested with, which may not change that; of a
-   file that can't be had as a whole, each line that can; of a line that can't, another release; and a test
+   file that can't be had as a whole, each line that can; of a line that can't, another release; of what a
+   lock takes from elsewhere, the registry's release where another of its packages requires one; and a test
    runner where one is asked for;
 3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.shared.gates import gating
@@ -26,6 +28,7 @@ MAX_TRIES = 150
 _ALSO = "; another release of it is installed"
 _NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
 _ELSEWHERE = "it leads elsewhere than to a registry"
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 #: What uv says before the reason. Below it stands advice.
 _BEFORE = re.compile(r"(?:when resolving dependencies\W*(?:cause:)?|error:)\s*")
@@ -127,7 +130,6 @@ class _InstallLadder:
         for source in self.plan.sources():
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
-            self.declined += [(line, _ELSEWHERE) for line in source.left_out]
             for line, why in self._lines(source.lines, source.pinned):
                 if why is not None:
                     self.declined.append((line, why))
@@ -135,9 +137,21 @@ class _InstallLadder:
                     (self.pins if source.pinned else self.had).append(line)
                 elif why.endswith(_ALSO):
                     some = True
+            self.declined += self._elsewhere(source)
         if some or self.had or self.pins:
             return Level.IN_PART
         return Level.METADATA if self.declined else Level.EVERYTHING
+
+    def _elsewhere(self, source: Source) -> Iterator[tuple[str, str]]:
+        """Lines that lead elsewhere than to a registry. Of a lock's, what its pins require is had from the
+        registry. By what only the project says, a name there may be anybody's."""
+        there: set[str] = set()
+        if source.left_out and source.pinned and self.pins and self._try(*self.pins) is None:
+            there = {canonicalize_name(Requirement(pin).name) for pin in self.plan.there()}
+        for line in source.left_out:
+            name = _NAME.match(line)
+            is_there = name is not None and canonicalize_name(name[0]) in there
+            yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
         """All at once; where that can't be had, half of them, until a line that can't stands alone."""
