@@ -16,7 +16,7 @@ _LINE_BYTES = 64
 def cut(log: str, most: int = MAX_LOG_BYTES) -> str:
     """A log in at most so many bytes: without its middle, for which a line stands, where it has more.
 
-    Whole lines are left out, so that no half of a secret stays that is not known for one.
+    Whole lines are left out, where it has any, so that no half of a secret stays that is not known for one.
     """
     encoded = log.encode("utf-8", "replace")
     if len(encoded) <= most:

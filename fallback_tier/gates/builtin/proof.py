@@ -123,9 +123,8 @@ class ProofGate:
             return skipped(self.name, message, result.output)
         message = "the proof fails at the base commit and passes with the patch"
         if (ran.compared or ran.installed) != (base.compared or base.installed):
-            what = (
-                f"{base.installed or 'everything'}; with the patch: {ran.installed or 'everything'}"
-            )
+            here, there = ran.installed or "everything", base.installed or "everything"
+            what = f"{there}; with the patch: {here if here != there else 'others of them'}"
             detail = f"{message}, but not on the same dependencies, which may be why: {what}"
             return skipped(self.name, detail, result.output)
         detail = f"{message}; installed: {ran.installed}" if ran.installed else message

@@ -89,7 +89,7 @@ def fetched(url: str, digest: str) -> bytes | None:
 
     None: the registry does not give it, or another than that, and will not do so the next time: it answers
     with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``: it, and each
-    address that it leads to; from TLS nothing leads to this machine itself). Raises
+    address that it leads to; from TLS nothing leads to plain HTTP). Raises
     ToolFailedError where it does not answer now, which says nothing of the archive.
     """
     if not _is_fetched(url):

@@ -10,7 +10,8 @@ import re
 MAX_RELEASE = 1_000
 
 #: ``left{python_full_version < '3.9'}==1.0``: what was asked for under a condition.
-_CONDITION = re.compile(r"\{[^{}]*\}")
+#: A quoted value may hold a brace.
+_CONDITION = re.compile(r"""\{(?:'[^']*'|"[^"]*"|[^{}'"])*\}""")
 
 #: One way to read any text: else a range that a repository has takes hours.
 _CLAUSE = r"(?:===|[<>=!~]=|[<>])[\w.!+*]+"

@@ -4,6 +4,8 @@ Requirements files that contradict each other are installed in part, and so are 
 the patch moves a line that could not be had before either, the line as it is now is another one that can't.
 """
 
+import re
+
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.environment import Environment
@@ -60,9 +62,10 @@ def _new(here: Installed, there: Installed) -> list[str]:
 
 def _is_without_wheel(line: str, why: str) -> bool:
     asked = requirement_in(line)
-    return asked is not None and any(
-        f"{asked.name}{asked.specifier} {words}" in one_line(why) for words in _NO_WHEEL
-    )
+    if asked is None:
+        return False
+    release = re.escape(f"{asked.name}{asked.specifier}")  # no end of a longer name
+    return re.search(rf"(?<![\w.-]){release} (?:{'|'.join(_NO_WHEEL)})", one_line(why)) is not None
 
 
 def _package(line: str) -> str:

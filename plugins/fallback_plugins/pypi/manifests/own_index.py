@@ -35,10 +35,15 @@ _OF_UV = ("index", "index-url", "extra-index-url", "find-links", "no-index")
 _IN_WORDS = re.compile(
     r"(?<!emit[-_])(?:index[-_]?(?:url|server)|find[-_]links)|(?<![a-z0-9])no[-_]index|dependency_links"
     r"|\bUV_(?:DEFAULT_)?INDEX\b|PYPI[-_](?:URL|MIRROR)|\b(?:PIP|UV)_CONFIG_FILE"
-    r"|--(?:(?:default|extra)-)?index\b(?!-)|\b(?:install|compile|sync|download|wheel)\b.{0,200}[\s'\"]-[if]\b",
+    r"|--(?:(?:default|extra)-)?index\b(?!-)"
+    # pip lets an option be shortened.
+    r"|(?<![\w-])-(?:i|-(?:in|ex|fi)[a-z-]{0,14})[\s,='\"]{0,9}(?:https?|file)://"
+    # A command may go on behind a backslash, and an array's on the next line.
+    r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?[\s'\"]-[if](?:\b|(?:https?|file)://)",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?")
 
 #: Where clients have tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
@@ -102,7 +107,7 @@ def _names_one(path: str, text: str) -> bool:
     name = PurePosixPath(path).name
     if kind_of(path) is Kind.REQUIREMENTS or (name.endswith((".txt", ".in"))):
         return names_an_index(text)
-    if _IN_WORDS.search(_COMMENT.sub("", text)):
+    if _IN_WORDS.search(_COMMENT.sub("", _LINE_END.sub("\n", text))):
         return True
     if kind_of(path) is not Kind.PIPFILE and not name.endswith(".toml"):
         return names_an_index(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -49,6 +50,25 @@ class Lines:
         self._put({"told": self._told, "ran": ran, "failed": failed})
 
 
+class Names:
+    """Names of tests as they are; a name's second bearer and those after it are numbered, as the log's are
+    (``suite_run.numbered``): else one that fails for years hides another."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def next(self, name: str) -> str:
+        """Of one more bearer."""
+        number = self._seen.get(name, 0) + 1
+        unique = name if number == 1 else f"{name} ({number})"
+        while number > 1 and unique in self._seen:
+            number += 1
+            unique = f"{name} ({number})"
+        self._seen[unique] = 1
+        self._seen[name] = number
+        return unique
+
+
 _PYTEST = {
     "passed": "passed",
     "xfailed": "passed",
@@ -59,6 +79,10 @@ _PYTEST = {
 }
 
 
+#: Of an object in a subtest's name: another in each run.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
 class PytestReporter:
     """A plugin of pytest's. Categories are those that pytest's own last line counts."""
 
@@ -66,6 +90,7 @@ class PytestReporter:
         self._lines = lines
         self._only = only
         self._config: Any = None
+        self._names: dict[str, Names] = {}
         self.ran = self.failed = 0
 
     def pytest_configure(self, config: Any) -> None:
@@ -85,12 +110,17 @@ class PytestReporter:
         config.hook.pytest_deselected(items=apart)
 
     def _is_chosen(self, name: str) -> bool:
-        return name in self._only or name.partition("::")[0] in self._only
+        if name in self._only or name.partition("::")[0] in self._only:
+            return True
+        return any(one.startswith(f"{name} ") for one in self._only)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """One phase of one test; of a process of pytest-xdist too."""
+        """One phase of one test, or of one of its subtests; of a process of pytest-xdist too."""
         found = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
-        self._count(report.nodeid, _PYTEST.get(found[0]))
+        was, part = _PYTEST.get(found[0]), _subtest(report)
+        if was is not None or part:  # subtests that pass have a number, too, and are not told of
+            names = self._names.setdefault(report.when, Names())
+            self._count(names.next(f"{report.nodeid}{part}"), was)
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that can't be read in."""
@@ -103,6 +133,17 @@ class PytestReporter:
         self.ran += was != "skipped"
         self.failed += was in ("failed", "uncollected")
         self._lines.write(name, was)
+
+
+def _subtest(report: Any) -> str:
+    """What tells a subtest from the others of its test, as pytest writes it; empty for a test."""
+    context = getattr(report, "context", None)
+    if context is None:
+        return ""
+    message, values = getattr(context, "msg", None), getattr(context, "kwargs", None) or {}
+    parts = [f" [{message}]"] if message is not None else []
+    parts += [" ({})".format(", ".join(f"{key}={values[key]}" for key in values))] if values else []
+    return _ADDRESS.sub("", "".join(parts)) or " (<subtest>)"
 
 
 #: What unittest calls of a result, and how that test was. Of subtests only those that fail are told.
@@ -121,19 +162,28 @@ def unittest_runner(
 ) -> type[unittest.TextTestRunner]:
     """unittest's own runner, which tells of each test."""
 
+    names = Names()
+    running: list[Any] = [None, ""]
+
+    def started(self: Any, test: Any) -> None:
+        unittest.TextTestResult.startTest(self, test)
+        running[:] = test, names.next(str(test))
+
     def telling(call: str, was: str) -> Any:
         def reported(self: Any, test: Any, *more: Any) -> None:
             getattr(unittest.TextTestResult, call)(self, test, *more)
             unread = type(test).__name__ == "_FailedTest"  # a module that can't be imported
-            name = test._testMethodName if unread else str(test)
+            own = running[1] if running[0] is test else str(test)
+            name = test._testMethodName if unread else own
             lines.write(name, "uncollected" if unread else was)
 
         return reported
 
     def subtest(self: Any, test: Any, part: Any, error: Any) -> None:
         unittest.TextTestResult.addSubTest(self, test, part, error)
+        name = names.next(_ADDRESS.sub("", str(part)))
         if error is not None:
-            lines.write(str(part), "failed")
+            lines.write(name, "failed")
 
     def chosen(test: Any) -> list[Any]:
         if isinstance(test, unittest.TestSuite):
@@ -151,7 +201,8 @@ def unittest_runner(
         return result
 
     methods = {call: telling(call, was) for call, was in _UNITTEST.items()}
-    made = type("Result", (unittest.TextTestResult,), {**methods, "addSubTest": subtest})
+    methods |= {"startTest": started, "addSubTest": subtest}
+    made = type("Result", (unittest.TextTestResult,), methods)
     return type("Runner", (unittest.TextTestRunner,), {"resultclass": made, "run": run})
 
 

@@ -41,11 +41,16 @@ class PinsWithoutWheel:
         """Raises RecipeError where one of them does not admit a version of ``moved``. ``refused``: what uv
         said of what is wanted."""
         for name, version in self._in(wanted, refused):
-            requirements = self._requirements(name, version)
+            why = "its archive does not say what it depends on"
+            try:
+                requirements = self._requirements(name, version)
+            except (RecipeError, ToolError) as error:
+                requirements = None
+                why = f"what it depends on could not be read ({error.problem.rstrip('.')})"
             if requirements is None:
                 self.unknown.append(
-                    f"{name} {version} in {self.path} has no wheel, and its archive does not say what "
-                    f"it depends on: {', '.join(moved)} could not be checked against it."
+                    f"{name} {version} in {self.path} has no wheel, and {why}: "
+                    f"{', '.join(moved)} could not be checked against it."
                 )
             for requirement in requirements or ():
                 package = canonicalize_name(requirement.name)
@@ -76,9 +81,6 @@ class PinsWithoutWheel:
 
     def _requirements(self, name: str, version: str) -> tuple[Requirement, ...] | None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"
-        try:
-            release = PackageIndex(self.uv.clients).lowest(name, f"=={version}", here)
-            archives = [file for file in release.files if not file.name.endswith(".whl")]
-            return sdist_requirements(archives[0]) if archives else None
-        except (RecipeError, ToolError):
-            return None
+        release = PackageIndex(self.uv.clients).lowest(name, f"=={version}", here)
+        archives = [file for file in release.files if not file.name.endswith(".whl")]
+        return sdist_requirements(archives[0]) if archives else None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
-from fallback_plugins.pypi.probes.report_probe import ONLY
+from fallback_plugins.pypi.probes.report_probe import ONLY, Names
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import numbered
 from fallback_tier.files.tree import FileTree
@@ -134,7 +134,7 @@ class Old(unittest.TestCase):
 """
 
 
-def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, str]:
+def python(folder: Path, runner: str, *arguments: str, **env: str) -> tuple[Report | None, str]:
     report = folder / "report"
     # Our plugins take longer to import than the tests to run; ``XDIST`` names the one that some want.
     plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -142,7 +142,7 @@ def python(folder: Path, runner: str, *arguments: str) -> tuple[Report | None, s
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(report), runner, *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
-        env={"PYTHONPATH": str(folder)} | kept | plugins,
+        env={"PYTHONPATH": str(folder)} | kept | plugins | env,
         timeout=PATIENCE_S,
     )  # fmt: skip
     text = report.read_text()
@@ -169,10 +169,12 @@ def test_pytest_tells_each_test_as_its_last_line_counts_them(
     assert reported.figures == (found.ran, found.failed)
     assert reported.passed == {
         "test_a.py::test_good", "test_a.py::test_known",
-        "test_a.py::test_each[a b]", "test_a.py::test_each[c\\nd]",
+        "test_a.py::test_each[a b]", "test_a.py::test_each[c\\nd]", "test_a.py::Old::test_parts",
     }  # fmt: skip
-    assert set(reported.failed) == {
-        "test_a.py::test_bad", "test_a.py::test_torn", "test_a.py::Old::test_parts", "test_b.py"
+    # pytest-xdist hands on values of subtests as texts.
+    assert {name.replace("'", "") for name in reported.failed} == {
+        "test_a.py::test_bad", "test_a.py::test_torn", "test_b.py",
+        "test_a.py::Old::test_parts (number=2)", "test_a.py::Old::test_parts (number=3)",
     }  # fmt: skip
     assert reported.uncollected == ("test_b.py",)
 
@@ -185,6 +187,68 @@ def test_pytest_runs_chosen_tests_alone_also_where_it_would_distribute_them(
     only = f'{ONLY}["test_a.py::test_good"]'
     reported, _ = python(tmp_path, "pytest", only, *OPTIONS, *more)
     assert reported == Report(frozenset({"test_a.py::test_good"}), (), (), (1, 0))
+
+
+def test_pytest_runs_the_test_of_a_chosen_subtest(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(PYTEST)
+    only = f'{ONLY}["test_a.py::Old::test_parts (number=2)"]'
+    reported, _ = python(tmp_path, "pytest", only, *OPTIONS)
+    assert reported is not None
+    assert len(reported.failed) == 2
+
+
+#: Tests of one name, of which the second, and a subtest without a name, and one with, fail only if told to.
+NAMESAKES = """import os, unittest
+
+BROKEN = os.environ["BROKEN"]
+
+class Calc(unittest.TestCase):
+    row = 0
+    def test_parts(self):
+        for row in (1, 2, 3):
+            with self.subTest():
+                self.assertFalse(row == 1 or (row == 2 and "parts" in BROKEN))
+    def test_named(self):
+        for row in (1, 2, 3):
+            with self.subTest("some", row=row, of=object()):
+                self.assertFalse(row == 1 or (row == 2 and "named" in BROKEN))
+    def test_row(self):
+        self.assertFalse(self.row == 1 or (self.row == 2 and "twice" in BROKEN))
+
+def load_tests(loader, tests, pattern):
+    tests.addTests([Calc("test_row"), Calc("test_row")])
+    for number, test in enumerate(one for one in flat(tests) if "test_row" in str(one)):
+        test.row = number
+    return tests
+
+def flat(suite):
+    return [test for one in suite for test in (flat(one) if hasattr(one, "__iter__") else [one])]
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "broken"),
+    [
+        ("pytest", "parts"),
+        ("pytest", "named"),
+        ("unittest", "parts"),
+        ("unittest", "named"),
+        ("unittest", "twice"),
+    ],
+)
+def test_what_fails_for_years_hides_no_namesake(tmp_path: Path, runner: str, broken: str) -> None:
+    (tmp_path / "test_a.py").write_text(NAMESAKES)
+    arguments = OPTIONS if runner == "pytest" else ("discover",)
+    there, _ = python(tmp_path, runner, *arguments, BROKEN="")
+    again, _ = python(tmp_path, runner, *arguments, BROKEN="")
+    here, log = python(tmp_path, runner, *arguments, BROKEN=broken)
+    found = (pytest_summary if runner == "pytest" else unittest_summary)(log)
+    assert there is not None
+    assert here is not None
+    assert found is not None
+    assert there == again
+    assert len(set(here.failed) - set(there.failed)) == 1
+    assert here.figures == (found.ran, found.failed)
 
 
 UNITTEST = """import unittest
@@ -314,8 +378,19 @@ def numbered_by_mocha(folder: Path) -> tuple[str, ...]:
     return tuple(json.loads(line)["test"] for line in lines)
 
 
+def numbered_by_the_probe(_: Path) -> tuple[str, ...]:
+    names = Names()
+    return tuple(map(names.next, NUMBERED))
+
+
 @pytest.mark.parametrize(
-    "names", [lambda _: numbered(iter(NUMBERED)), numbered_by_node, numbered_by_mocha]
+    "names",
+    [
+        lambda _: numbered(iter(NUMBERED)),
+        numbered_by_the_probe,
+        numbered_by_node,
+        numbered_by_mocha,
+    ],
 )
 def test_a_test_is_numbered_as_no_other_is_called(
     names: Callable[[Path], tuple[str, ...]], tmp_path: Path

@@ -1,0 +1,36 @@
+"""Whose doing it is that less can be installed, by what uv says of each line."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.shared.installed import Installed, Level
+
+NO_WHEEL = "Because {} has no usable wheels and you require it, your requirements are unsatisfiable"
+
+
+def tree(line: str, why: str) -> SimpleNamespace:
+    """An environment of one line that can't be had, whatever is installed of it."""
+    found = Installed(Level.IN_PART, ((line, why),))
+    alone = SimpleNamespace(install=lambda: found)
+    return SimpleNamespace(
+        install=lambda: found, declaring=lambda _: ("a.txt",), alone=lambda _: alone
+    )
+
+
+@pytest.mark.parametrize(
+    ("why", "is_the_patchs"),
+    [
+        (NO_WHEEL.format("left==1.1"), False),
+        (NO_WHEEL.format("left{os_name != '}'}==1.1"), False),
+        (NO_WHEEL.format("cleft==1.1"), True),
+        (NO_WHEEL.format("c-left==1.1"), True),
+        (NO_WHEEL.format("left{sys_platform != '} left==1.1 has no usable wheels {'}==2.0"), True),
+    ],
+)
+def test_a_moved_pin_without_a_wheel_is_no_failure_where_it_had_none(
+    why: str, is_the_patchs: bool
+) -> None:
+    ours, base = tree("left==1.1", why), tree("left==1.0", NO_WHEEL.format("left==1.0"))
+    assert lacks_by_the_patch(ours, base) is is_the_patchs  # type: ignore[arg-type]
