@@ -5,6 +5,7 @@ beside one that it is.
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -176,11 +177,37 @@ def test_a_release_that_the_patch_does_not_move_fails_no_patch(
         gate = next(one for one in build_gates() if one.name == "typecheck")
         verdict = gate.judge(later)
         failing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
-        beside = beside_drift(later, ".", failing)
+        beside = beside_drift(later, ".", lambda: failing)
     assert verdict.detail.startswith(told), verdict.detail
     assert (beside.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert (verdict.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert ("alone (1.1, there 1.0)" in verdict.detail) is (bad == "alone")
+
+
+@pytest.mark.parametrize("releases", [("1.0",), ("1.0", "1.1")])
+def test_sets_that_became_others_while_tests_ran_decide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, releases: tuple[str, ...]
+) -> None:
+    """The base commit's tests ran before midnight, with the releases of that day."""
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1").pypi("alone", "1.0")
+    files, change = ({"requirements.txt": f"alone\nleft=={it}\n"} for it in ("1.0.0", "1.0.1"))
+    about, cache = advisory("left", "PyPI"), tmp_path / "uv"
+    passing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
+
+    def judge() -> GateVerdict:
+        monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
+        for release in releases:
+            universe.pypi("alone", release)
+        shutil.rmtree(cache)  # uv asks for a package again only after minutes
+        return passing
+
+    with serve(universe) as registry, patched(tmp_path, files, change, about=about) as case:
+        environ = os.environ | registry.environ | {"UV_CACHE_DIR": str(cache)}
+        context = case.with_(clients=SubprocessClients(environ)).context
+        verdict = beside_drift(context, ".", judge)
+    is_alike = len(releases) == 1
+    assert verdict.status is (GateStatus.PASSED if is_alike else GateStatus.UNDECIDED)
+    assert ("made anew meanwhile" in verdict.detail) is not is_alike
 
 
 def test_the_next_day_a_set_is_made_again_and_what_is_the_same_is_no_other_run(

@@ -66,12 +66,12 @@ class InstalledStore:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
 
         ``key``: all that decides it, ``KIND-DIGEST``; ``tried``: stands for all that a failed build may owe
-        its failure to. One that lacks what was not built is made again where that is another: the other
-        tree's, or the next fix's, would have it. Raises what ``make`` raises, nothing is kept then;
-        OSError; ToolFailedError where another run makes it and does not end.
+        its failure to. One that lacks what was not built is made again where that is another, once nobody
+        uses it: the other tree's, or the next fix's, would have it. Raises what ``make`` raises, nothing is
+        kept then; OSError; ToolFailedError where another run makes it and does not end.
         """
         with self._entries.turn(key) as place:
-            if not self._is_whole(place) or _is_stale(place, tried):
+            if not self._is_whole(place) or self._is_replaced(key, place, tried):
                 with self._entries.made(key) as part:
                     (part / _TRIED).write_text(tried, encoding="utf-8")
                     (part / _CONTENT).mkdir()
@@ -102,6 +102,9 @@ class InstalledStore:
         if (before := self._uses.pop(key, None)) is not None:
             before.close()
         self._uses[key] = use
+
+    def _is_replaced(self, key: str, place: Path, tried: str) -> bool:
+        return _is_stale(place, tried) and not self._entries.has_user(key)
 
     def _is_whole(self, place: Path) -> bool:
         """Is it as it was made? Looks at all of it where this boot has not, or where something differs."""

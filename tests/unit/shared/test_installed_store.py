@@ -278,6 +278,24 @@ def test_who_uses_a_changed_entry_keeps_its_files_until_it_ends(place: Path, mak
     assert names(place) == {"kind-a", "kind-b"}
 
 
+def test_one_that_lacks_a_build_is_made_again_once_nobody_runs_on_it(place: Path) -> None:
+    made: list[str] = []
+
+    def entry(store: InstalledStore, day: str) -> str:
+        def make(folder: Path) -> Installed:
+            (folder / "day").write_text(day)
+            made.append(day)
+            return replace(IN_PART, unbuilt=(("x 1", "not built"),))
+
+        return (store.entry("kind-a", make, tried=day) / "day").read_text()
+
+    user = InstalledStore(place)
+    assert entry(user, "1") == entry(InstalledStore(place), "2") == "1"
+    del user
+    assert entry(InstalledStore(place), "2") == entry(InstalledStore(place), "2") == "2"
+    assert made == ["1", "2"]
+
+
 def test_nobody_waits_for_ever(place: Path, make: Making, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "MAX_WAIT_S", 0.2)
     held = InstalledStore(place)._entries.turn("kind-a")

@@ -178,13 +178,15 @@ class TestsGate(PyPIGate):
         def alike() -> bool:
             return here.contents() == base.contents()
 
-        verdict = judge_tests(
-            *(self.name, context, folder, within(context), base.contents),
-            alike=alike,
-            within=within,
-            alone=alone,
-        )
-        verdict = beside_drift(context, folder, verdict)
+        def judge() -> GateVerdict:
+            return judge_tests(
+                *(self.name, context, folder, within(context), base.contents),
+                alike=alike,
+                within=within,
+                alone=alone,
+            )
+
+        verdict = beside_drift(context, folder, judge)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

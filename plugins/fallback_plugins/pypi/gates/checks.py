@@ -37,8 +37,8 @@ class TypecheckGate(PyPIGate):
         run = PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
         reported = (checker.findings, checker.is_blocked, checker.arguments)
         check = Check(checker.name, run, *reported, on=run.at_base)
-        verdict = judge_check(self.name, project.context, project.folder, check)
-        return beside_drift(project.context, project.folder, verdict)
+        where = (project.context, project.folder)
+        return beside_drift(*where, lambda: judge_check(self.name, *where, check))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ difference is not known to be the patch's doing, nor anything else's: a person's
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
@@ -27,13 +27,21 @@ InstalledByName = Mapping[str, Distribution]
 _NAMED = 3
 
 
-def beside_drift(context: GateContext, folder: str, verdict: GateVerdict) -> GateVerdict:
-    """A failure that stands beside a difference which is not the patch's doing is undecided, and so is a
-    pass whose failing tests had less at the base commit; any other verdict as it is. Raises as
-    ``Environment.install`` does."""
+def beside_drift(
+    context: GateContext, folder: str, judge: Callable[[], GateVerdict]
+) -> GateVerdict:
+    """What ``judge`` says. A failure that stands beside a difference which is not the patch's doing is
+    undecided, and so is a pass whose failing tests had less at the base commit. Both are where what is
+    installed became another meanwhile: its runs may have been on either. Raises as ``judge`` and
+    ``Environment.install`` do."""
+    before = _contents(*both_trees(context, folder))
+    verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
     ours, base = both_trees(context, folder)
+    if _contents(ours, base) != before:
+        what = f"{verdict.detail}; and what is installed was made anew meanwhile, and is another"
+        return gating.undecided(verdict.gate, what, verdict.log)
     otherwise = ours.otherwise()
     if verdict.status is not GateStatus.FAILED and (lacked := lacked_at_base(ours, base)):
         otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
@@ -50,6 +58,10 @@ def both_trees(context: GateContext, folder: str) -> tuple[Environment, Environm
     """The environments of a project in the patched tree, and at the base commit."""
     patched = Environment(context, gating.patched(context), folder)
     return patched, Environment(context, context.repo, folder)
+
+
+def _contents(*trees: Environment) -> list[str]:
+    return [tree.contents() for tree in trees]
 
 
 def differing(

@@ -42,4 +42,6 @@ class ImportsGate(PyPIGate):
             return PythonRun(context, folder, words)
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
-        return beside_drift(context, folder, judge_loading(self.name, context, folder, asked))
+        return beside_drift(
+            context, folder, lambda: judge_loading(self.name, context, folder, asked)
+        )
