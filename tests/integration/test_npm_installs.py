@@ -14,8 +14,10 @@ from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
+from fallback_plugins.npm.gates.npm_gate import beside_base
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.shared.gates.gating import passed
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
@@ -273,6 +275,20 @@ def test_a_test_that_had_less_at_the_base_commit_is_not_known_to_fail_there_too(
     assert verdict.status is GateStatus.UNDECIDED
     assert "1 fail as at the base commit: " in verdict.detail
     assert "not installed as the base commit was: here everything" in verdict.detail
+
+
+def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(project) -> None:
+    """Both leave out development dependencies, and not the same."""
+    facts = {"dependencies": {"left": "1.0.0"}, "scripts": {"test": "tape"}}
+    old, new = (
+        package(**facts, devDependencies={"tape": "1.0.0", "absent": "1.0.0", name: "1.0.0"})
+        for name in ("gone", "left")
+    )
+    made = project({"package.json": old}, {"package.json": new})
+    failing = passed("tests", "").model_copy(update={"failing_before": ("a test",)})
+    verdict = beside_base(made.case.context, ".", failing)
+    assert verdict.status is GateStatus.UNDECIDED
+    assert "left out: absent, gone" in verdict.detail
 
 
 def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(project) -> None:

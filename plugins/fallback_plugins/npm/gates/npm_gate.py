@@ -2,9 +2,11 @@
 
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.installing.steps import LEFT_OUT
 from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.project_gates import ProjectGate
+from fallback_plugins.shared.installed import Installed
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
@@ -36,6 +38,12 @@ def beside_base(context: GateContext, folder: str, verdict: GateVerdict) -> Gate
         for tree in (gating.patched(context), context.repo)
     )
     otherwise = here.otherwise_than(there)
-    if verdict.status is not GateStatus.FAILED and there.lacks_beside(here):
+    had_less = there.lacks_beside(here) or _left_out(there) != _left_out(here)
+    if verdict.status is not GateStatus.FAILED and had_less:
         otherwise = otherwise or f"here {here.in_words}; at the base commit {there.in_words}"
     return gating.beside_another_setting(verdict, otherwise)
+
+
+def _left_out(found: Installed) -> set[tuple[str, str]]:
+    """What was not even tried, by name."""
+    return {one for one in found.declined if one[1].startswith(LEFT_OUT)}

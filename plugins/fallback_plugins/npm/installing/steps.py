@@ -28,6 +28,9 @@ from fallback_tier.execution import CommandResult
 
 _PEERS = "--legacy-peer-deps"
 
+#: How a reason begins that names what a step does not even try.
+LEFT_OUT = "left out: "
+
 #: Names that a reason repeats.
 _NAMED = 5
 
@@ -198,7 +201,7 @@ def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
 
 def _few(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
-    return f"left out: {', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
+    return f"{LEFT_OUT}{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _at_our_registry(lock: Path, registry: str) -> None:

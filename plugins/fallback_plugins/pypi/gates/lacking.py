@@ -37,10 +37,11 @@ def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:
 
 
 def lacked_at_base(ours: Environment, base: Environment) -> list[str]:
-    """Packages that could not be had at the base commit, and can be with the patch. Raises as
-    ``Environment.install`` does."""
+    """Packages that could not be had at the base commit, and can be with the patch: as they are asked for,
+    or at all. Raises as ``Environment.install`` does."""
     here, there = ({_package(line) for line, _ in tree.install().declined} for tree in (ours, base))
-    return sorted(there - here)
+    come = ours.distributions().keys() - base.distributions().keys()
+    return sorted(there - (here - come))
 
 
 def _lacks(here: Installed, there: Installed) -> bool:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.pypi.gates.lacking import lacked_at_base, lacks_by_the_patch
 from fallback_plugins.shared.installed import Installed, Level
 
 NO_WHEEL = "Because {} has no usable wheels and you require it, your requirements are unsatisfiable"
@@ -34,3 +34,28 @@ def test_a_moved_pin_without_a_wheel_is_no_failure_where_it_had_none(
 ) -> None:
     ours, base = tree("left==1.1", why), tree("left==1.0", NO_WHEEL.format("left==1.0"))
     assert lacks_by_the_patch(ours, base) is is_the_patchs  # type: ignore[arg-type]
+
+
+ALSO = "it has no wheel; another release of it is installed"
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "lacked"),
+    [
+        pytest.param(("none", ()), (ALSO, ("left",)), ["left"], id="a release here alone"),
+        pytest.param((ALSO, ("left",)), (ALSO, ("left",)), [], id="a release in both"),
+        pytest.param((ALSO, ("left",)), ("none", ()), [], id="a release there alone"),
+        pytest.param(("none", ()), ("none", ()), [], id="none in either"),
+        pytest.param(("none", ()), ("none", ("other",)), [], id="another package here"),
+        pytest.param((ALSO, ("left",)), ("", ("left",)), ["left"], id="the right one here alone"),
+    ],
+)
+def test_what_could_not_be_had_at_the_base_commit(
+    there: tuple[str, tuple[str, ...]], here: tuple[str, tuple[str, ...]], lacked: list[str]
+) -> None:
+    def made(why: str, names: tuple[str, ...], line: str) -> SimpleNamespace:
+        found = Installed(Level.IN_PART, ((line, why),) if why else ())
+        return SimpleNamespace(install=lambda: found, distributions=lambda: dict.fromkeys(names))
+
+    ours, base = made(*here, "left==1.1"), made(*there, "left==1.0")
+    assert lacked_at_base(ours, base) == lacked  # type: ignore[arg-type]
