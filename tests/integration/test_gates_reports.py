@@ -83,6 +83,19 @@ def test_options_of_plugins_that_are_not_there_are_left_out_and_that_is_said(
 
 
 @pytest.mark.usefixtures("_pytest")
+def test_a_plugin_that_the_patch_breaks_is_asked_about(tmp_path: Path) -> None:
+    """Without it, tests pass that need not pass with what it asks."""
+    files = {
+        "pytest.ini": "[pytest]\naddopts = -p checks\n",
+        "checks.py": "from calc import LIMIT\n",
+        "calc.py": f"LIMIT = 1\n{BASE['calc.py']}",
+    }
+    verdict = judge(tmp_path, TESTS | files, GOOD)
+    assert verdict.status is GateStatus.UNDECIDED
+    assert "but at the base commit with the project's own options" in verdict.detail
+
+
+@pytest.mark.usefixtures("_pytest")
 def test_a_quiet_projects_tests_are_counted(tmp_path: Path) -> None:
     """Its ``-q`` beside another would leave out the last line."""
     verdict = judge(tmp_path, TESTS | {"pytest.ini": "[pytest]\naddopts = -q\n"}, GOOD)

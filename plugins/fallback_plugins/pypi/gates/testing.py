@@ -79,7 +79,8 @@ def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> Suite
     reported = _COMPLAINT.search(ours.result.output)
     why = next(filter(None, reported.groups())) if reported else "it did not start with them"
     remark = f"pytest ran without the project's own options ({gating.in_short(why)})"
-    return replace(again, installed="; ".join(filter(None, (installed, remark))))
+    installed = "; ".join(filter(None, (installed, remark)))
+    return replace(again, installed=installed, without_options=True)
 
 
 def _run(target: Environment, runner: str, arguments: Sequence[str], installed: str) -> SuiteRun:

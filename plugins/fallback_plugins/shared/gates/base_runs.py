@@ -43,6 +43,8 @@ class BaseRun:
     took_s: float | None = None
     #: Was its log too long to be kept whole?
     is_cut: bool = False
+    #: See ``SuiteRun.without_options``.
+    without_options: bool = False
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
@@ -50,7 +52,7 @@ class BaseRun:
         failing = None if run.failing is None else frozenset(run.failing)
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
-            run.acts, run.result.duration_ms / 1000, run.result.truncated,
+            run.acts, run.result.duration_ms / 1000, run.result.truncated, run.without_options,
         )  # fmt: skip
 
     @property

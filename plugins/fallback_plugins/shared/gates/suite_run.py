@@ -60,6 +60,8 @@ class SuiteRun:
     others: str = ""
     #: On what it ran, and how: what could not be installed, options that were left out. Empty: in order.
     installed: str = ""
+    #: Did the runner run without the project's own options, since it does not start with them?
+    without_options: bool = False
     #: What the tests did beyond their process, where that is observed.
     acts: frozenset[Act] | None = None
 

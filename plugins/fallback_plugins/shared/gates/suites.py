@@ -51,6 +51,7 @@ def judge_tests(
     verdict = suite.judge(ours)
     if verdict.status is GateStatus.FAILED:
         verdict = _ask_again(suite, ours, verdict, alone)
+    verdict = _with_the_same_options(verdict, suite, ours)
     verdict = judge_acts(verdict, suite, ours, alike)
     if not ours.installed:
         return verdict
@@ -137,6 +138,17 @@ def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: Suite
         why = f"flaky at the base commit, and never passes with the patch: {_some(never)}"
         verdict = _not_each_time(verdict, why)
     return verdict.model_copy(update={"flaky": tuple(sorted({*verdict.flaky, *told.flaky}))})
+
+
+def _with_the_same_options(verdict: GateVerdict, suite: Suite, ours: SuiteRun) -> GateVerdict:
+    """A runner that starts with the project's own options at the base commit, and with the patch does not,
+    may have passed for what they ask."""
+    base = (*suite.base.made, *filter(None, [suite.base.late]))
+    if verdict.status is not GateStatus.PASSED or not ours.without_options:
+        return verdict
+    if all(run.without_options for run in base):
+        return verdict
+    return _not_each_time(verdict, "at the base commit with the project's own options")
 
 
 def _not_each_time(verdict: GateVerdict, why: str) -> GateVerdict:
