@@ -4,6 +4,7 @@ Real uv, Python and bubblewrap, and a made-up registry. Each alarm that a patch 
 beside one that it is.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,8 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates.all_gates import build_gates
-from fallback_plugins.pypi.gates.drift import beside_drift
-from fallback_plugins.pypi.installing import environment
+from fallback_plugins.pypi.gates.drift import beside_drift, both_trees, drifted
+from fallback_plugins.pypi.installing import building, environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateVerdict
@@ -208,6 +209,42 @@ def test_sets_that_became_others_while_tests_ran_decide_nothing(
     is_alike = len(releases) == 1
     assert verdict.status is (GateStatus.PASSED if is_alike else GateStatus.UNDECIDED)
     assert ("made anew meanwhile" in verdict.detail) is not is_alike
+
+
+LOCKED = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = ["left=={}"]\n'
+
+
+def test_what_a_lock_does_not_pin_is_of_the_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test runner, which the project does not declare, and what that asks for. What both locks pin is
+    the patch's, however far it moves."""
+    universe = Universe().pypi("left", "1.0.0", ["odd<1.1"]).pypi("left", "1.0.1", ["odd"])
+    universe.pypi("odd", "1.0").pypi("odd", "1.1").pypi("pytest", "9.0", ["helper"])
+    universe.pypi("helper", "1.0").pypi("mine", "1.0")
+    trees = []
+    with serve(universe) as registry:
+        clients = SubprocessClients(os.environ | registry.environ)
+        for version in ("1.0.0", "1.0.1"):
+            place = tmp_path / f"lock-{version}"
+            place.mkdir()
+            (place / "pyproject.toml").write_text(LOCKED.format(version))
+            assert clients.run("uv", ["lock"], cwd=place, timeout_s=60).ok
+            trees.append({one.name: one.read_text() for one in place.iterdir() if one.is_file()})
+        files = {**trees[0], "test_a.py": "import pytest\n"}
+        with patched(tmp_path, files, trees[1], about=advisory("left", "PyPI")) as case:
+            # uv asks for a package again only after minutes.
+            fresh = {"UV_CACHE_DIR": str(tmp_path / "uv")}
+            later = case.with_(clients=SubprocessClients(os.environ | registry.environ | fresh))
+            base = Environment(case.with_(clients=clients).context, case.context.repo, ".")
+            assert base.install().of_day
+            universe.pypi("helper", "1.1")
+            ours, there = both_trees(later.context, ".")
+            assert drifted(ours, there) == ("helper (1.1, there 1.0)",)
+            del base, ours, there
+            gc.collect()  # who runs on it keeps it
+            monkeypatch.setattr(building, "today", lambda: "2199-01-01")
+            assert drifted(*both_trees(later.context, ".")) == ()
 
 
 def test_the_next_day_a_set_is_made_again_and_what_is_the_same_is_no_other_run(

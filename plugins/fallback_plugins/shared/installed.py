@@ -40,7 +40,8 @@ class Installed:
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
     source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains."""
+    by itself, so that this only explains; ``of_day``: beside what a lock says there are releases of the
+    day."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -48,6 +49,7 @@ class Installed:
     step: str = ""
     built: tuple[str, ...] = ()
     unbuilt: tuple[tuple[str, str], ...] = ()
+    of_day: bool = False
 
     @property
     def unusual(self) -> tuple[str, ...]:
@@ -125,7 +127,8 @@ class Installed:
             unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
             how, step = tuple(found.get("how", ())), found.get("step", "")
             built = tuple(found.get("built", ()))
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt)
+            of_day = bool(found.get("of_day", False))
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt, of_day)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

@@ -32,7 +32,7 @@ MAX_BYTES = 20 * 1024**3
 #: Folder of an entry: what was installed.
 _CONTENT = "installed"
 
-#: File of an entry: stands for all that builds which failed for it may owe that to.
+#: File of an entry: stands for its day, and for all that builds which failed for it may owe that to.
 _TRIED = "tried"
 
 #: Where a state folder's cache has them.
@@ -65,10 +65,11 @@ class InstalledStore:
     def entry(self, key: str, make: Callable[[Path], Installed], *, tried: str = "") -> Path:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
 
-        ``key``: all that decides it, ``KIND-DIGEST``; ``tried``: stands for all that a failed build may owe
-        its failure to. One that lacks what was not built is made again where that is another, once nobody
-        uses it: the other tree's, or the next fix's, would have it. Raises what ``make`` raises, nothing is
-        kept then; OSError; ToolFailedError where another run makes it and does not end.
+        ``key``: all that decides it, ``KIND-DIGEST``; ``tried``: stands for the day, and for all that a
+        failed build may owe its failure to. Where that is another, one that lacks what was not built or has
+        releases of the day (``Installed.of_day``), is made again, once nobody uses it: the other tree's, or
+        the next fix's, would be another. Raises what ``make`` raises, nothing is kept then; OSError;
+        ToolFailedError where another run makes it and does not end.
         """
         with self._entries.turn(key) as place:
             if not self._is_whole(place) or self._is_replaced(key, place, tried):
@@ -139,7 +140,8 @@ def described(entry: Entry) -> tuple[str, str]:
 
 
 def _is_stale(place: Path, tried: str) -> bool:
-    if not Installed.kept(place / _CONTENT).unbuilt:
+    found = Installed.kept(place / _CONTENT)
+    if not found.unbuilt and not found.of_day:
         return False
     with suppress(OSError, ValueError):
         return (place / _TRIED).read_text(encoding="utf-8") != tried

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.gates.lacking import lacked_at_base
 from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.plan import release
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -79,16 +80,17 @@ def differing(
 def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     """Packages of another release than at the base commit, and not by the patch.
 
-    By the patch is what it names, what the advisory is about, and what differs beside those that ask for it
-    or that it asks for. Nothing is where uv.lock decides. Raises as ``Environment.install`` does.
+    By the patch is what it names, what the advisory is about, what each tree's uv.lock pins, and what
+    differs beside those that ask for it or that it asks for. Raises as ``Environment.install`` does.
     """
-    if ours.is_locked:
-        return ()
     here, there, moved = differing(ours, base)
-    if not moved:
+    by_locks = {
+        name for name in moved if _is_locked(ours, here, name) and _is_locked(base, there, name)
+    }
+    if moved == by_locks:
         return ()
     edges = [*asking(here), *asking(there)]
-    waiting = {*_named_by_patch(ours.context), *_moved(ours, base)}
+    waiting = {*by_locks, *_named_by_patch(ours.context), *_moved(ours, base)}
     by_patch: set[str] = set()
     while waiting:
         by_patch |= waiting
@@ -102,6 +104,13 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
 
 def _version(installed: InstalledByName, name: str) -> str:
     return installed[name].version if name in installed else "none"
+
+
+def _is_locked(tree: Environment, installed: InstalledByName, name: str) -> bool:
+    """Is it of the release that the tree's uv.lock pins, or in neither?"""
+    if name in installed:
+        return release(name, installed[name].version) in tree.pinned
+    return bool(tree.pinned) and not any(pin.startswith(f"{name}==") for pin in tree.pinned)
 
 
 def asking(installed: InstalledByName) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 15
+_FORMAT = 16
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -82,9 +82,9 @@ class Environment:
         return tuple(source.name for source in self._manifests.sources)
 
     @property
-    def is_locked(self) -> bool:
-        """Does uv.lock decide what is installed?"""
-        return self._manifests.locked
+    def pinned(self) -> frozenset[str]:
+        """Releases that uv.lock pins (``Manifests.pinned``)."""
+        return self._manifests.pinned
 
     @property
     def declares(self) -> bool:
@@ -106,10 +106,10 @@ class Environment:
 
     @cached_property
     def key(self) -> str:
-        """All that decides what is installed: ``_asked``; and without a uv.lock the day, since a set of
-        another day has other releases of whatever is not pinned, and is nothing to compare a patched one
-        with."""
-        return f"python-{gating.content_key(self._asked, '' if self.is_locked else today())}"
+        """All that decides what is installed: ``_asked``; and without a uv.lock (``Installed.of_day``) the
+        day: a set of another has other releases of what is not pinned, and is not compared with this."""
+        day = "" if self._manifests.locked else today()
+        return f"python-{gating.content_key(self._asked, day)}"
 
     @cached_property
     def _asked(self) -> str:

@@ -17,7 +17,7 @@ from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import InstallPlan, Uv, install, install_whole
-from fallback_plugins.pypi.installing.plan import Manifests, pins_of
+from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
@@ -173,8 +173,12 @@ class Making:
 
     def _told(self, found: Installed, setting: Setting) -> Installed:
         """With all that is unusual in it."""
-        built = self._building.built(setting.python, setting.until, self._plan.there())
-        return replace(found, how=(*setting.how, *found.how), built=built)
+        there = self._plan.there()
+        built = self._building.built(setting.python, setting.until, there)
+        of_day = self._manifests.locked and not self._manifests.pinned.issuperset(
+            release(name, version) for name, _, version in (pin.partition("==") for pin in there)
+        )
+        return replace(found, how=(*setting.how, *found.how), built=built, of_day=of_day)
 
     def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
         """All of it, if it can be had so and starts."""

@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from packaging.utils import canonicalize_name, canonicalize_version
+
 from fallback_plugins.pypi.installing.declared import (
     TEST_GROUPS,
     Source,
@@ -19,6 +21,7 @@ from fallback_plugins.pypi.installing.declared import (
 from fallback_plugins.pypi.installing.install import Step
 from fallback_plugins.pypi.installing.reading import TOX, ManifestReader
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
+from fallback_plugins.pypi.locks.uv_lock import foreign_source, local_source, package_tables
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
@@ -27,7 +30,7 @@ from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, 
 from fallback_plugins.pypi.manifests.requirements_files import is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.shared.gates.gating import in_folder
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 #: Options of a requirements file that name a file or a folder; and its variables.
@@ -88,6 +91,17 @@ class Manifests:
     def lock(self) -> str:
         """Path of the uv.lock that decides what is installed; empty where none does."""
         return "" if self._lock is None else in_folder(self._lock, LOCK)
+
+    @cached_property
+    def pinned(self) -> frozenset[str]:
+        """Releases that the lock has from a registry (``left==1``); none where there is none to be read."""
+        if not self.locked:
+            return frozenset()
+        with suppress(RecipeError):
+            tables = package_tables(self.lock, self.texts[self.lock])
+            had = (one for one in tables if not foreign_source(one) and not local_source(one))
+            return frozenset(release(one["name"], str(one.get("version", ""))) for one in had)
+        return frozenset()
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -246,6 +260,11 @@ class Manifests:
             names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
             named += [word for name in names for word in (option, name)]
         return named
+
+
+def release(name: str, version: str) -> str:
+    """One way to write it."""
+    return f"{canonicalize_name(name)}=={canonicalize_version(version)}"
 
 
 def pins_of(exported: str) -> tuple[Source, ...]:
