@@ -14,11 +14,11 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates.all_gates import build_gates
-from fallback_plugins.pypi.gates.drift import beside_drift, both_trees, drifted
+from fallback_plugins.pypi.gates.drift import beside_drift, drifted
 from fallback_plugins.pypi.installing import building, environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates import gating
-from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
@@ -178,11 +178,15 @@ def test_a_release_that_the_patch_does_not_move_fails_no_patch(
         gate = next(one for one in build_gates() if one.name == "typecheck")
         verdict = gate.judge(later)
         failing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
-        beside = beside_drift(later, ".", lambda: failing)
+        beside = beside_drift(in_patched(later), lambda: failing)
     assert verdict.detail.startswith(told), verdict.detail
     assert (beside.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert (verdict.status is GateStatus.UNDECIDED) is (bad == "alone")
     assert ("alone (1.1, there 1.0)" in verdict.detail) is (bad == "alone")
+
+
+def in_patched(context: GateContext) -> Environment:
+    return Environment(context, gating.patched(context), ".")
 
 
 @pytest.mark.parametrize("releases", [("1.0",), ("1.0", "1.1")])
@@ -205,7 +209,7 @@ def test_sets_that_became_others_while_tests_ran_decide_nothing(
     with serve(universe) as registry, patched(tmp_path, files, change, about=about) as case:
         environ = os.environ | registry.environ | {"UV_CACHE_DIR": str(cache)}
         context = case.with_(clients=SubprocessClients(environ)).context
-        verdict = beside_drift(context, ".", judge)
+        verdict = beside_drift(in_patched(context), judge)
     is_alike = len(releases) == 1
     assert verdict.status is (GateStatus.PASSED if is_alike else GateStatus.UNDECIDED)
     assert ("made anew meanwhile" in verdict.detail) is not is_alike
@@ -239,12 +243,13 @@ def test_what_a_lock_does_not_pin_is_of_the_day(
             base = Environment(case.with_(clients=clients).context, case.context.repo, ".")
             assert base.install().of_day
             universe.pypi("helper", "1.1")
-            ours, there = both_trees(later.context, ".")
-            assert drifted(ours, there) == ("helper (1.1, there 1.0)",)
-            del base, ours, there
+            ours = in_patched(later.context)
+            assert drifted(ours, ours.base) == ("helper (1.1, there 1.0)",)
+            del base, ours
             gc.collect()  # who runs on it keeps it
             monkeypatch.setattr(building, "today", lambda: "2199-01-01")
-            assert drifted(*both_trees(later.context, ".")) == ()
+            ours = in_patched(later.context)
+            assert drifted(ours, ours.base) == ()
 
 
 def test_the_next_day_a_set_is_made_again_and_what_is_the_same_is_no_other_run(

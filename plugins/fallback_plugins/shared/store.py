@@ -172,12 +172,19 @@ def _digest(top: Path, of: Callable[[bytes, os.stat_result], object]) -> str:
     return whole.hexdigest()
 
 
-def _walk(folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+def _walk(top: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
     """Everything below a folder, in an order that is always the same; links are not followed."""
-    for entry in sorted(os.scandir(folder), key=lambda found: found.name):
+    waiting = _last_first(top)
+    while waiting:
+        entry = waiting.pop()
         yield entry.path, entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
+            waiting += _last_first(entry.path)
+
+
+def _last_first(folder: bytes) -> list[os.DirEntry[bytes]]:
+    """What is in one folder, by name."""
+    return sorted(os.scandir(folder), key=lambda found: found.name, reverse=True)
 
 
 def _stats(_path: bytes, found: os.stat_result) -> object:

@@ -42,7 +42,7 @@ class ResolvesGate(ResolvingGate, PyPIGate):
         found = project.install()
 
         def lacks() -> bool:
-            return lacks_by_the_patch(project, Environment(context, context.repo, project.folder))
+            return lacks_by_the_patch(project, project.base)
 
         if (verdict := gating.of_installed(self.name, "uv", found, lacks)) is not None:
             return verdict
@@ -161,14 +161,15 @@ class TestsGate(PyPIGate):
         if not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
+        here = Environment(context, gating.patched(context), folder)
+        base = here.base
+
         def within(limits: GateContext) -> Run:
-            return lambda tree: run_tests(Environment(limits, tree, folder))
+            return lambda tree: run_tests(here.in_tree(tree, limits))
 
         def alone(tests: Sequence[str]) -> Run:
-            return lambda tree: run_tests(Environment(context, tree, folder), tests)
+            return lambda tree: run_tests(here.in_tree(tree), tests)
 
-        base = Environment(context, context.repo, folder)
-        here = Environment(context, gating.patched(context), folder)
         if (otherwise := here.in_another_setting()) and base.install().absent is None:
             why = (
                 f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
@@ -186,7 +187,7 @@ class TestsGate(PyPIGate):
                 alone=alone,
             )
 
-        verdict = beside_drift(context, folder, judge)
+        verdict = beside_drift(here, judge)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

@@ -34,26 +34,25 @@ class TypecheckGate(PyPIGate):
         if not project.installed(checker.name):
             why = f"{checker.name} is configured, but not among the project's dependencies"
             return gating.skipped(self.name, why)
-        run = PythonRun(project.context, project.folder, ["-m", checker.name, *checker.arguments])
+        run = PythonRun(project, ["-m", checker.name, *checker.arguments])
         reported = (checker.findings, checker.is_blocked, checker.arguments)
         check = Check(checker.name, run, *reported, on=run.at_base)
         where = (project.context, project.folder)
-        return beside_drift(*where, lambda: judge_check(self.name, *where, check))
+        return beside_drift(project, lambda: judge_check(self.name, *where, check))
 
 
 @dataclass(frozen=True)
 class PythonRun:
-    """Runs the same arguments with the environment's Python of any tree."""
+    """Runs the same arguments with the Python of a project's environment, in any tree."""
 
-    context: GateContext
-    folder: str
+    project: Environment
     arguments: Sequence[str]
 
     def at_base(self) -> str:
         """What it runs on at the base commit."""
-        return Environment(self.context, self.context.repo, self.folder).contents()
+        return self.project.base.contents()
 
     def __call__(self, tree: RepoContext) -> CommandResult | NotInstalled:
         """Their output has relative paths. Raises what installing and running raise."""
-        target = Environment(self.context, tree, self.folder)
+        target = self.project.in_tree(tree)
         return target.install().absent or target.sandboxed(self.arguments)

@@ -7,14 +7,14 @@ from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.gates.drift import InstalledByName, asking, both_trees, differing
+from fallback_plugins.pypi.gates.drift import InstalledByName, asking, differing
 from fallback_plugins.pypi.gates.touched import ASIDE
 from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
+from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_tier.errors import RecipeError
-from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Dependencies that are asked for. Most projects declare fewer. A compiled requirements file has more,
@@ -31,18 +31,18 @@ _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
 
-def dependency_modules(context: GateContext, folder: str) -> tuple[str, ...]:
+def dependency_modules(project: Environment) -> tuple[str, ...]:
     """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
 
     A top-level module that only the base commit has is among them: who imports it would not find it any
     more. None where both trees have the same installed. Raises as ``Environment.install`` does.
     """
-    trees = both_trees(context, folder)
+    trees = (project, project.base)
     here, there, moved = differing(*trees)
     if not moved:
         return ()
-    near = _needing(here, moved)
-    asked, before = (asked_for(it.repo, folder, context.application.files) for it in trees)
+    near, changed = _needing(here, moved), project.context.application.files
+    asked, before = (asked_for(it.repo, it.folder, changed) for it in trees)
     # What the base commit asks for too, and could not be installed there, has nothing to be compared with.
     names = [name for name in asked if name in there or (name in here and name not in before)]
     found: dict[str, None] = {}

@@ -28,18 +28,16 @@ InstalledByName = Mapping[str, Distribution]
 _NAMED = 3
 
 
-def beside_drift(
-    context: GateContext, folder: str, judge: Callable[[], GateVerdict]
-) -> GateVerdict:
-    """What ``judge`` says. A failure that stands beside a difference which is not the patch's doing is
-    undecided, and so is a pass whose failing tests had less at the base commit. Both are where what is
-    installed became another meanwhile: its runs may have been on either. Raises as ``judge`` and
-    ``Environment.install`` do."""
-    before = _contents(*both_trees(context, folder))
+def beside_drift(project: Environment, judge: Callable[[], GateVerdict]) -> GateVerdict:
+    """What ``judge`` says of a patched project. A failure that stands beside a difference which is not the
+    patch's doing is undecided, and so is a pass whose failing tests had less at the base commit. Both are
+    where what is installed became another meanwhile: its runs may have been on either. Raises as ``judge``
+    and ``Environment.install`` do."""
+    before = _contents(project, project.base)
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
-    ours, base = both_trees(context, folder)
+    ours, base = _looked_at_again(project)
     if _contents(ours, base) != before:
         what = f"{verdict.detail}; and what is installed was made anew meanwhile, and is another"
         return gating.undecided(verdict.gate, what, verdict.log)
@@ -55,10 +53,10 @@ def beside_drift(
     return gating.undecided(verdict.gate, what, verdict.log)
 
 
-def both_trees(context: GateContext, folder: str) -> tuple[Environment, Environment]:
-    """The environments of a project in the patched tree, and at the base commit."""
-    patched = Environment(context, gating.patched(context), folder)
-    return patched, Environment(context, context.repo, folder)
+def _looked_at_again(project: Environment) -> tuple[Environment, Environment]:
+    """The patched tree's and the base commit's, as they are now."""
+    ours = Environment(project.context, project.repo, project.folder)
+    return ours, ours.base
 
 
 def _contents(*trees: Environment) -> list[str]:

@@ -32,16 +32,13 @@ class ImportsGate(PyPIGate):
             return gating.skipped(self.name, why)
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)
-        names = tuple(dict.fromkeys((*own, *dependency_modules(context, folder))))
+        names = tuple(dict.fromkeys((*own, *dependency_modules(project))))
         if not names:
             why = f"{folder!r} has no module of its own to import, and no dependency of it moves"
             return gating.skipped(self.name, why)
 
         def probe(some: Sequence[str]) -> PythonRun:
-            words = ["-c", source_of("import_probe"), *limits(context), *some]
-            return PythonRun(context, folder, words)
+            return PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
-        return beside_drift(
-            context, folder, lambda: judge_loading(self.name, context, folder, asked)
-        )
+        return beside_drift(project, lambda: judge_loading(self.name, context, folder, asked))

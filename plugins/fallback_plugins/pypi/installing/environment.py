@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -41,11 +40,6 @@ _FORMAT = 16
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
-
-#: A project whose last commit is older than this was tested with other releases than today's. Where its
-#: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
-#: nothing to do with the flaw.
-OF_ITS_DAY_AFTER = timedelta(days=180)
 
 #: Folder of an environment with the project's own metadata: the project itself is not installed.
 _OWN_METADATA = "own-metadata"
@@ -156,24 +150,22 @@ class Environment:
         return found
 
     def installed(self, package: str) -> tuple[str, ...]:
-        """Versions in the environment, if it was made; its metadata is read, nothing imported."""
+        """Versions in it; its metadata is read, nothing imported. Raises as ``install`` does."""
         name = canonicalize_name(package)
         return tuple(found.version for called, found in self._distributions() if called == name)
 
     def distributions(self) -> Mapping[str, Distribution]:
-        """All that is in it by canonical name, if it was made; as ``installed``."""
+        """All that is in it by canonical name; as ``installed``."""
         return dict(self._distributions())
 
     def _distributions(self) -> Iterator[tuple[str, Distribution]]:
-        made = self._store.find(self.key)
-        for found in distributions_in(made) if made else ():
+        for found in distributions_in(self.place):
             yield canonicalize_name(found.metadata["Name"]), found
 
     def resolved(self, package: str) -> tuple[str, ...]:
         """Versions in the environment where all that is declared was resolved together, in the usual way,
         else none: what is installed in part, or for another Python, may be no version that users get."""
-        made = self._store.find(self.key)
-        found = None if made is None else Installed.kept(made)
+        found = self.install() if self._store.find(self.key) else None
         whole = found is not None and found.level is Level.EVERYTHING and not found.unusual
         return self.installed(package) if whole else ()
 
@@ -245,15 +237,28 @@ class Environment:
     @cached_property
     def suited(self) -> tuple[Path, ...]:
         """The Pythons that the project may run with, ours first."""
-        return pythons.suited(asked_python(self._manifests.own))
+        return pythons.suited_once(self.context.clients, asked_python(self._manifests.own))
+
+    @property
+    def base(self) -> "Environment":
+        """The base commit's; itself, where it is of that tree."""
+        return self if self.repo is self.context.repo else self._beside
+
+    @cached_property
+    def _beside(self) -> "Environment":
+        return Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
+
+    def in_tree(self, tree: RepoContext, limits: GateContext | None = None) -> "Environment":
+        """The same project's in another tree, whose files are read anew, beside the same base commit's."""
+        found = Environment(limits or self.context, tree, self.folder, self._runner, self._only)
+        found._beside = self.base
+        return found
 
     @cached_property
     def _base(self) -> "Environment | None":
         """The base commit's, where the patch changes what is declared."""
-        if self.repo is self.context.repo:
-            return None  # it is the base commit's
-        base = Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
-        return None if base._manifests.identity == self._manifests.identity else base
+        is_alike = self.base._manifests.identity == self._manifests.identity
+        return None if is_alike else self.base
 
     def otherwise(self) -> str:
         """How this tree is installed, and how the base commit's, where that differs (``Installed``); else
@@ -291,6 +296,4 @@ class Environment:
             return ""
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
-        day = base_commit.day(self.context)
-        is_old = day is not None and day < datetime.now(UTC).date() - OF_ITS_DAY_AFTER
-        return str(day) if is_old else ""
+        return base_commit.day_of_old(self.context)

@@ -6,12 +6,14 @@ wheel is all that is missing, one is built in the sandbox (``building``).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from importlib.metadata import Distribution, distributions
+from functools import cached_property, partial
+from importlib.metadata import Distribution, PackageMetadata, distributions
 from itertools import chain, count
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
@@ -259,10 +261,29 @@ class Making:
         return run_uv(self._context, arguments, self._folder, until, env)
 
 
-def distributions_in(environment: Path) -> Iterable[Distribution]:
+class _Headers(Distribution):
+    """One of which the metadata is read once, without the description behind it: the standard library
+    parses both anew for each name, version and requirement that it is asked for."""
+
+    def __init__(self, found: Distribution) -> None:
+        self._found = found
+
+    def read_text(self, filename: str) -> str | None:
+        text = self._found.read_text(filename)
+        return text.partition("\n\n")[0] if text and filename == "METADATA" else text
+
+    def locate_file(self, path: str | PathLike[str]) -> Any:
+        return self._found.locate_file(path)
+
+    @cached_property
+    def metadata(self) -> PackageMetadata:
+        return super().metadata
+
+
+def distributions_in(environment: Path) -> Iterator[Distribution]:
     """What is installed there; its metadata is read, nothing imported."""
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
-    return distributions(path=places) if places else ()
+    return map(_Headers, distributions(path=places) if places else ())
 
 
 def _pins_in(environment: Path) -> list[str]:

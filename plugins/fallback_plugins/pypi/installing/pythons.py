@@ -10,9 +10,11 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
+from fallback_tier.execution import ClientRunner
 
 #: The oldest minor version of Python 3 that our own probes run on.
 OLDEST_MINOR = 8
@@ -49,6 +51,12 @@ def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tupl
     every = here()
     fit = [path for path in every if not asked or _fits(asked, minor_of(path))]
     return tuple(fit or every)[: MAX_OTHERS + 1]
+
+
+@lru_cache
+def suited_once(_clients: ClientRunner, asked: str) -> tuple[Path, ...]:
+    """``suited``, looked for once a run (of these clients): both trees have the same choice."""
+    return suited(asked)
 
 
 def minor_of(python: Path) -> int:

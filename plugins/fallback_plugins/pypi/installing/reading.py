@@ -30,7 +30,7 @@ class ManifestReader:
         wanted = [path for path in tracked if is_wanted(path, folder, changed)]
         while wanted:
             path = wanted.pop()
-            if path not in found and path in tracked:
+            if path not in found and self._repo.has(path):
                 found |= self.texts([path])
                 wanted += [other for other, _ in includes(path, found.get(path, ""))]
         found |= self._manifests_at([folder, *map(str, PurePosixPath(folder).parents)])
@@ -50,8 +50,6 @@ class ManifestReader:
         return found
 
     def _manifests_at(self, folders: Collection[str]) -> dict[str, str]:
-        here = [
-            path for path in self._repo.tracked_files if str(PurePosixPath(path).parent) in folders
-        ]
         others = {None, Kind.REQUIREMENTS}
-        return self.texts(path for path in here if kind_of(path) not in others)
+        found = [path for path in self._repo.tracked_files if kind_of(path) not in others]
+        return self.texts(path for path in found if str(PurePosixPath(path).parent) in folders)

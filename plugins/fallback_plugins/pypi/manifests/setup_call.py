@@ -7,6 +7,7 @@ table before it is passed (``setup(**about)``). What is computed is left out.
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 #: Names followed from one to the next: nobody writes longer chains.
@@ -14,6 +15,9 @@ _MAX_HOPS = 5
 
 #: Longer, and it is no setup script that a person wrote (characters).
 _MAX_CHARS = 200_000
+
+#: Scripts whose calls are kept, by their texts: a project has one, at either commit.
+_SCRIPTS = 16
 
 #: Of one text that is put together: a name or an address (characters).
 _MAX_TEXT_CHARS = 1_000
@@ -35,11 +39,17 @@ def setup_call(text: str) -> SetupCall:
     if len(text) > _MAX_CHARS:
         return SetupCall(hides_its_name=True)
     try:
-        tree = ast.parse(text)
-        known = _assigned(tree)
-        calls = [_read(node, known) for node in ast.walk(tree) if _is_setup(node)]
+        return _call_in(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return SetupCall(hides_its_name=True)
+
+
+@lru_cache(maxsize=_SCRIPTS)
+def _call_in(text: str) -> SetupCall:
+    """The same, read once. What is raised is not kept: how deep may be read depends on who asks."""
+    tree = ast.parse(text)
+    known = _assigned(tree)
+    calls = [_read(node, known) for node in ast.walk(tree) if _is_setup(node)]
     named = (call for call in calls if call.hides_its_name or "name" in call.keywords)
     return next(named, calls[0] if calls else SetupCall())
 

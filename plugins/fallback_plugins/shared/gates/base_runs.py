@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -94,7 +94,7 @@ class BaseRuns:
     def made(self) -> list[BaseRun]:
         """Those that there are already."""
         if self._runs is None:
-            self._runs = TypeAdapter(list[BaseRun]).validate_python(kept(self._place) or [])
+            self._runs = _kept_form().validate_python(kept(self._place) or [])
         return self._runs
 
     def until(self, enough: Callable[[list[BaseRun]], bool]) -> list[BaseRun]:
@@ -112,9 +112,14 @@ class BaseRuns:
                 self.late = BaseRun.of(base)
             else:
                 self.made.append(BaseRun.of(base))
-                made = TypeAdapter(list[BaseRun]).dump_python(self.made, mode="json")
-                keep(self._place, made)
+                keep(self._place, _kept_form().dump_python(self.made, mode="json"))
         return self.made
+
+
+@cache
+def _kept_form() -> TypeAdapter[list[BaseRun]]:
+    """Built where it is first needed, once: that takes longer than what it does."""
+    return TypeAdapter(list[BaseRun])
 
 
 def digest_of(run: SuiteRun) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.installing import pythons
+from fallback_tier.sandbox.clients import SubprocessClients
 
 MINE = sys.version_info.minor
 
@@ -102,3 +103,13 @@ def test_an_upgrade_in_its_place_is_another_python(tmp_path: Path) -> None:
     before = pythons.identity(python)
     program(python, b"\x7fELF of another release")
     assert pythons.identity(python) != before
+
+
+def test_they_are_looked_for_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = paths(MINE, MINE - 1)
+    monkeypatch.setattr(pythons, "suited", lambda asked: here if asked else here[:1])
+    run = SubprocessClients()
+    assert [pythons.suited_once(run, asked) for asked in ("", ">=3")] == [here[:1], here]
+    monkeypatch.setattr(pythons, "suited", lambda _: ())
+    assert pythons.suited_once(run, ">=3") == here
+    assert pythons.suited_once(SubprocessClients(), ">=3") == ()

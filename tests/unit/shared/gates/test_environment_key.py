@@ -14,7 +14,9 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.store import MARK
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.tree import FileTree
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.fakes.repository import write
 from tests.integration.gate_setup import applied, repository
 from tests.unit.shared.gates.test_flaky import context
 
@@ -61,6 +63,26 @@ def test_what_differs_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
     found.add(key(tmp_path))
     assert len(found) == 8
+
+
+def test_a_tree_is_read_anew_and_the_base_commit_once(tmp_path: Path) -> None:
+    """What a run left in a tree, and what a patch made of it, is another environment; so is what the same
+    tree became since."""
+    repo = repository(tmp_path / "repo", FILES)
+    found = replace(context(tmp_path), clients=Uv(), application=applied(), repo=repo)
+    patched = repo.laid_out(FileTree(root=tmp_path / "patched"))
+    write(patched.root, {**FILES, "requirements.txt": "left==2.0.0\n"})
+    here = Environment(found, patched, ".")
+    keys = [here.key, here.base.key]
+    for requirement in ("left==2.0.0", "left==3.0.0", "left==1.0.0"):
+        write(patched.root, {"requirements.txt": f"{requirement}\n"})
+        again = here.in_tree(patched)
+        keys.append(again.key)
+        assert again.base is here.base
+    assert here.base.base is here.base
+    assert keys[0] == keys[2]
+    assert keys[1] == keys[4]
+    assert len(set(keys)) == 3
 
 
 def test_a_version_is_asked_for_once(tmp_path: Path) -> None:
