@@ -36,7 +36,8 @@ _FORMAT = 2
 
 
 class Installation:
-    """One project folder of one tree (patched, or the base commit's)."""
+    """One project folder of one tree (patched, or the base commit's). What is installed is looked at once:
+    each command of a target's has an object of its own."""
 
     def __init__(self, context: GateContext, repo: RepoContext, folder: str) -> None:
         self.context = context
@@ -44,6 +45,7 @@ class Installation:
         self.folder = folder
         self.manifest = in_folder(folder, MANIFEST)
         self._store = InstalledStore.of(context)
+        self._place: Path | None = None
         self._facts = parse_manifest(self.manifest, repo.read_text(self.manifest))
 
     @cached_property
@@ -73,24 +75,24 @@ class Installation:
         """
         if not self.inputs.declares:
             return Installed(Level.EVERYTHING)
-        return Installed.kept(self._store.entry(self.key, self._make))
+        return Installed.kept(self._entry())
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
         here = interpreters(self.context.clients)
         if not self.inputs.declares:
             return f"{self.key} {here}"
-        return f"{self.key} {self._store.digest(self._store.entry(self.key, self._make))} {here}"
+        return f"{self.key} {self._store.digest(self._entry())} {here}"
 
     def found(self) -> Installed | None:
         """What is installed already; None: nobody has tried."""
-        place = self._store.find(self.key)
+        place = self._found()
         return None if place is None else Installed.kept(place)
 
     @property
     def tree(self) -> FileTree:
         """The tree with what was installed for this project."""
-        place = self._store.find(self.key) if self.inputs.declares else None
+        place = self._found() if self.inputs.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)
 
     def build(self) -> CommandResult:
@@ -101,6 +103,14 @@ class Installation:
             timeout_s=self.context.timeout_s,
         )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
+
+    def _entry(self) -> Path:
+        self._place = self._place or self._store.entry(self.key, self._make)
+        return self._place
+
+    def _found(self) -> Path | None:
+        self._place = self._place or self._store.find(self.key)
+        return self._place
 
     def _make(self, entry: Path) -> Installed:
         context = self.context
