@@ -10,6 +10,11 @@ const vm = require('node:vm')
 
 module.exports = function (folder) {
   const npm = path.join(fs.realpathSync(process.argv[1]), '../../')
+  if (process.argv.slice(2).join() === '--version') {
+    // Asked before each install: npm would load its settings first, and then print the same.
+    console.log(require(path.join(npm, 'package.json')).version)
+    process.exit()
+  }
   const verb = process.argv.slice(2).find((word) => /^[a-z-]+$/.test(word)) ?? 'none'
   const file = path.join(folder, verb)
   const scripts = new Map() // as this process loaded them
