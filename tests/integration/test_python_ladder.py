@@ -18,6 +18,9 @@ from tests.registry import Registry, Universe, serve
 
 pytestmark = pytest.mark.sandbox
 
+#: In parts: no file here names a registry that could be asked.
+PUBLIC = f"https://{'.'.join(('pypi', 'org'))}/simple"
+
 GIT = "away @ git+https://host.invalid/away.git"
 
 
@@ -183,6 +186,15 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
             ["left==1.0.0"],
             {"right @ https://host.invalid/right.git": "leads elsewhere than to a registry"},
             id="poetry.lock with a package from git",
+        ),
+        pytest.param(
+            {
+                "poetry.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n[package.source]\n'
+                f'type = "legacy"\nurl = "{PUBLIC}"\n'
+            },
+            ["left==1.0.0"],
+            {},
+            id="poetry.lock of the public registry by its address",
         ),
         pytest.param(
             {

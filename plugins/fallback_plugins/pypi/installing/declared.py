@@ -15,6 +15,7 @@ from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
@@ -279,4 +280,5 @@ def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:
     if "path" in table or source.get("type") in {"directory", "file"}:
         return ""
     place = source.get("url") or table.get("git") or table.get("url") or table.get("file")
-    return f"{name} @ {place}" if place else f"{name}{version}"
+    from_registry = not place or is_public(str(place))
+    return f"{name}{version}" if from_registry else f"{name} @ {place}"
