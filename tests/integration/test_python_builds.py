@@ -416,6 +416,7 @@ def test_no_more_than_so_many_are_built(
     monkeypatch.setattr(building, "MAX_BUILT", 1)
     found = installed(tmp_path, registry, "plain==1.0\nother==1.0\nleft\n")
     assert (found.level, len(found.built)) == (Level.IN_PART, 1)
+    assert [why for _, why in found.unbuilt] == [building._TOO_MANY]
 
 
 def test_no_more_than_so_many_are_tried(

@@ -25,13 +25,13 @@ from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import this_python, today, version_of
 from fallback_tier.gate_ports import GateContext
 
-#: Wheels of one environment that are built. Old projects lack one or two; one that lacks more is of a time
-#: that this machine is not set up for, and each is a listing, an archive and up to two runs.
-MAX_BUILT = 5
+#: Wheels of one environment that are built. Old projects lack one or two, applications of some hundred
+#: packages five or six (two of two looked at); each is a listing, an archive and up to two runs.
+MAX_BUILT = 10
 
-#: Builds that are tried for one environment, on all Pythons and for all days. The first two Pythons may
-#: need as many as one may have.
-MAX_TRIED = 10
+#: Builds that are tried for one environment, on all Pythons and for all days: a second Python may need most
+#: of them anew.
+MAX_TRIED = 15
 
 #: Listings that are asked for one environment, a run of uv each: where a registry lists no archive, and of
 #: what was built already, too. A repository decides what uv says that it lacks.
@@ -48,6 +48,8 @@ _SYSTEM = (
 
 #: uv's words behind releases that it may not build. Several: the newest of them stands last.
 _UNBUILT = re.compile(r" ha(?:s|ve) no usable wheels")
+
+_TOO_MANY = "not built: more wheels are missing than are built for one set"
 
 #: What is installed for: a Python, and the day of releases.
 _For = tuple[Path, str]
@@ -86,11 +88,14 @@ class Building:
         """
         tried = self._of(python, until)
         for asked in unbuilt("\n".join(refusals)):
-            has_room = self._left and self._listings and len(tried.wheels) < MAX_BUILT
-            if asked not in tried.asked and has_room:
-                tried.asked.add(asked)
+            if asked in tried.asked:
+                continue
+            tried.asked.add(asked)
+            if self._left and self._listings and len(tried.wheels) < MAX_BUILT:
                 self._listings -= 1
                 self._build(tried, python, until, *asked)
+            else:
+                tried.failed[asked] = _TOO_MANY
 
     def links(self, python: Path, until: str) -> str:
         """Lines of a requirements file that have uv find what was built; empty: nothing was."""
