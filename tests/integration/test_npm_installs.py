@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -13,15 +14,17 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
+from fallback_plugins.npm.gates import npm_gate
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
 from fallback_plugins.npm.gates.npm_gate import beside_base
+from fallback_plugins.npm.installing import installation
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.shared.gates.gating import passed
+from fallback_plugins.shared.gates.gating import failed, passed
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
-from fallback_tier.gate_ports import TargetRun
+from fallback_tier.gate_ports import GateVerdict, TargetRun
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
@@ -152,8 +155,8 @@ def project(registry: Registry, tmp_path: Path) -> Iterator[object]:
 
 
 def whole(step: str) -> Installed:
-    """Everything was installed, by this step of the ladder."""
-    return Installed(Level.EVERYTHING, step=step)
+    """Everything was installed, by this step of the ladder: what no lock pins, of the day."""
+    return Installed(Level.EVERYTHING, step=step, of_day=step.startswith("npm install"))
 
 
 def steps(found: Installed) -> list[str]:
@@ -164,7 +167,7 @@ def steps(found: Installed) -> list[str]:
 
 
 def test_a_lock_is_followed_and_what_is_kept_serves_every_tree(
-    project, registry: Registry, tmp_path: Path
+    project, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = package(dependencies={"left": "^1.0.0"}, devDependencies={"tape": "1.0.0"})
     files = {
@@ -175,8 +178,9 @@ def test_a_lock_is_followed_and_what_is_kept_serves_every_tree(
     assert made.base.install() == whole("npm ci")
     assert len(made.clients.installs) == 1
     assert made.patched.install() == whole("npm ci")
+    monkeypatch.setattr(installation, "today", lambda: "2199-01-01")
     assert made.says("tape") == "shouts with 1.0.1\n"
-    assert len(made.clients.installs) == 1  # nothing was asked a second time
+    assert len(made.clients.installs) == 1  # nothing was asked a second time, nor on another day
 
 
 def test_what_a_command_writes_into_it_is_gone_with_its_tree(project) -> None:
@@ -277,6 +281,70 @@ def test_a_test_that_had_less_at_the_base_commit_is_not_known_to_fail_there_too(
     assert "not installed as the base commit was: here everything" in verdict.detail
 
 
+@pytest.fixture
+def moving(tmp_path: Path) -> Iterator[tuple[Universe, "Project"]]:
+    """Without a lock: the base commit was installed, then a package that nobody pins was released."""
+    universe = Universe()
+    for name, version in (("left", "1.0.0"), ("left", "1.0.1"), ("@a/alone", "1.0.0")):
+        universe.npm(name, version)
+    old, new = (
+        package(dependencies={"left": version, "@a/alone": "^1.0.0"}).replace(", ", ",\n")
+        for version in ("1.0.0", "1.0.1")
+    )
+    about = advisory()
+    change = {"package.json": new}
+    with (
+        serve(universe) as registry,
+        patched(tmp_path, {"package.json": old}, change, about=about) as case,
+    ):
+        clients = Counting(os.environ | registry.environ)
+        made = Project(case.with_(clients=clients), clients)
+        assert made.base.install() == whole("npm install")
+        yield universe, made
+
+
+def released(universe: Universe, made: "Project") -> None:
+    universe.npm("@a/alone", "1.1.0")
+    rmtree(made.case.context.cache / "npm")  # what npm knows of packages
+
+
+FAILING = passed("tests", "").model_copy(update={"failing_before": ("a test",)})
+BROKEN = failed("tests", FailureKind.TESTS_FAILED, "a test fails")
+
+
+@pytest.mark.parametrize("verdict", [FAILING, BROKEN])
+def test_a_release_that_the_patch_does_not_move_decides_nothing(
+    moving: tuple[Universe, "Project"], verdict: GateVerdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    universe, made = moving
+    context = made.case.context
+    released(universe, made)
+    found = beside_base(context, ".", lambda: verdict)
+    assert found.status is GateStatus.UNDECIDED
+    assert "the patch does not move: @a/alone (1.1.0, there 1.0.0)" in found.detail
+    for module in (installation, npm_gate):
+        monkeypatch.setattr(module, "today", lambda: "2199-01-01")
+    assert beside_base(context, ".", lambda: verdict) == verdict  # both are of that day
+    assert len(made.clients.installs) == 4
+
+
+def test_sets_that_became_others_while_tests_ran_decide_nothing(
+    moving: tuple[Universe, "Project"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, made = moving
+    context = made.case.context
+    assert beside_base(context, ".", lambda: FAILING) == FAILING
+
+    def judge() -> GateVerdict:
+        for module in (installation, npm_gate):
+            monkeypatch.setattr(module, "today", lambda: "2199-01-01")
+        return FAILING
+
+    found = beside_base(context, ".", judge)
+    assert found.status is GateStatus.UNDECIDED
+    assert "made anew meanwhile" in found.detail
+
+
 def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(project) -> None:
     """Both leave out development dependencies, and not the same."""
     facts = {"dependencies": {"left": "1.0.0"}, "scripts": {"test": "tape"}}
@@ -285,8 +353,7 @@ def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(pro
         for name in ("gone", "left")
     )
     made = project({"package.json": old}, {"package.json": new})
-    failing = passed("tests", "").model_copy(update={"failing_before": ("a test",)})
-    verdict = beside_base(made.case.context, ".", failing)
+    verdict = beside_base(made.case.context, ".", lambda: FAILING)
     assert verdict.status is GateStatus.UNDECIDED
     assert "left out: absent, gone" in verdict.detail
 
@@ -511,6 +578,7 @@ def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
         Level.IN_PART,
         (("bun.lock", "no client of ours follows it"),),
         step="npm install without a lock",
+        of_day=True,
     )
     assert made.says(*REQUIRE) == "1.0.1\n"
 

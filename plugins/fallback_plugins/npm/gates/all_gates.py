@@ -171,10 +171,8 @@ class TestsGate(NpmGate):
             return lambda tree: run(limits, tree)
 
         base = Installation(context, context.repo, folder)
-        verdict = judge_tests(
-            *(self.name, context, folder, within(context), base.contents), within=within
-        )
-        return beside_base(context, folder, verdict)
+        ran = (self.name, context, folder, within(context), base.contents)
+        return beside_base(context, folder, lambda: judge_tests(*ran, within=within))
 
 
 def _held(

@@ -52,7 +52,7 @@ class TypecheckGate(NpmGate):
         base = Installation(context, context.repo, folder)
         reported = (tsconfig.findings, tsconfig.is_blocked)
         check = Check(f"tsc -p {config}", run, *reported, on=base.contents)
-        return beside_base(context, folder, judge_check(self.name, context, folder, check))
+        return beside_base(context, folder, lambda: judge_check(self.name, context, folder, check))
 
 
 class BuildGate(NpmGate):
@@ -73,4 +73,4 @@ class BuildGate(NpmGate):
 
         base = Installation(context, context.repo, folder)
         check = Check("npm run build", run, on=base.contents)
-        return beside_base(context, folder, judge_check(self.name, context, folder, check))
+        return beside_base(context, folder, lambda: judge_check(self.name, context, folder, check))

@@ -47,9 +47,10 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
             continue
         why = _try(context, commands, step, inputs, entry)
         if why is None:
-            return Installed(step.level, (*declined, *step.left_out), step=step.name)
+            missing = (*declined, *step.left_out)
+            return Installed(step.level, missing, step=step.name, of_day=not step.frozen)
         declined.append((step.name, why))
-    return Installed(Level.METADATA, tuple(declined))
+    return Installed(Level.METADATA, tuple(declined), of_day=True)
 
 
 def _try(

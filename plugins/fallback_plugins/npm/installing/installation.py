@@ -6,6 +6,7 @@ is kept, and lies below the tree as a layer that nobody writes to; what runs in 
 
 import platform
 import sys
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing import install
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs
-from fallback_plugins.npm.installing.modules_layer import layered
+from fallback_plugins.npm.installing.modules_layer import Package, layered, packages_in
 from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.store import InstalledStore
-from fallback_plugins.shared.versions import interpreters, version_of
+from fallback_plugins.shared.versions import interpreters, today, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
@@ -32,7 +33,7 @@ from fallback_tier.repo import RepoContext
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 2
+_FORMAT = 3
 
 
 class Installation:
@@ -84,6 +85,11 @@ class Installation:
             return f"{self.key} {here}"
         return f"{self.key} {self._store.digest(self._entry())} {here}"
 
+    def packages(self) -> Iterator[Package]:
+        """What is installed already, by itself and in each other."""
+        place = self._found()
+        return iter(()) if place is None else packages_in(place)
+
     def found(self) -> Installed | None:
         """What is installed already; None: nobody has tried."""
         place = self._found()
@@ -105,7 +111,8 @@ class Installation:
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 
     def _entry(self) -> Path:
-        self._place = self._place or self._store.entry(self.key, self._make)
+        # What no lock pins is of the day: of another it is installed again.
+        self._place = self._place or self._store.entry(self.key, self._make, tried=today())
         return self._place
 
     def _found(self) -> Path | None:

@@ -5,9 +5,13 @@ layers are mounted it is one of them, and a plain tree gets a copy.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
 from fallback_tier.errors import RecipeError
@@ -17,6 +21,9 @@ MODULES = "node_modules"
 
 #: Folder of a store's entry that is the layer.
 _LAYER = "tree"
+
+#: A package's own folder.
+_PACKAGE = re.compile(rf"/{MODULES}/(?P<name>(?:@[^/]+/)?[^/@]+)$")
 
 #: Specs by which a folder of the repository itself is asked for.
 _LOCAL = ("file:", "link:", "portal:")
@@ -50,6 +57,29 @@ def layered(tree: FileTree, entry: Path) -> FileTree:
         if parent is not None and parent.is_dir() and not os.path.lexists(parent / MODULES):
             shutil.copytree(folder, parent / MODULES, symlinks=True)
     return tree
+
+
+@dataclass(frozen=True)
+class Package:
+    """One that was installed. ``asks``: names of those that it asks for."""
+
+    name: str
+    version: str
+    asks: frozenset[str]
+
+
+def packages_in(entry: Path) -> Iterator[Package]:
+    """What was installed in an entry of the store, whatever client did it; links are not followed."""
+    for folder, _, files in os.walk(entry / _LAYER):
+        found = _PACKAGE.search(folder)
+        path = Path(folder, "package.json")
+        if found is None or path.name not in files or path.is_symlink():
+            continue
+        facts: Mapping[str, Any] = {}
+        with suppress(RecipeError, UnicodeDecodeError):  # as it has no version, so it is compared
+            facts = parse_manifest(path.name, path.read_text(encoding="utf-8"))
+        asks = (name for section in MEMBER_SECTIONS for name, _ in entries(facts.get(section)))
+        yield Package(found["name"], str(facts.get("version", "")), frozenset(asks))
 
 
 def _module_folders(top: Path) -> Iterator[Path]:

@@ -8,6 +8,7 @@ for peers, too, where the newer one stands in the way.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
@@ -42,7 +43,8 @@ _MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptio
 class Step:
     """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
 
-    ``where``: it is tried only where the reason of the one before says this.
+    ``where``: it is tried only where the reason of the one before says this. ``frozen``: the client takes
+    what the lock says, and nothing beside it.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Step:
     run: Callable[[Path], CommandResult]
     left_out: tuple[tuple[str, str], ...] = ()
     where: str = ""
+    frozen: bool = False
 
 
 def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
@@ -116,7 +119,8 @@ class _Npm:
         texts = self.inputs.texts(locked=self.locked)
         lock = "--package-lock" if self.inputs.files.lock in texts else "--no-package-lock"
         command = [*words, lock]
-        return Step(name, level, texts, lambda at: self.commands.npm(self.inputs, at, command))
+        run = partial(self.commands.npm, self.inputs, words=command)
+        return Step(name, level, texts, run, frozen=words[0] == "ci")
 
     def steps(self, name: str, level: Level, *words: str) -> Iterator[Step]:
         """And by the older rule for peers, where the project does not ask for that itself."""
@@ -140,7 +144,7 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
             return run
 
         frozen = "--frozen-lockfile"
-        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
+        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen), frozen=True)
         yield Step(f"{YARN.label} without {frozen}", Level.IN_PART, texts, classic())
         return
     compression = berry_compression(inputs.files.lock_text)
@@ -149,7 +153,9 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
 
-    yield Step(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
+    yield Step(
+        f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True), frozen=True
+    )
     yield Step(f"{client.label} without --immutable", Level.IN_PART, texts, berry(frozen=False))
 
 
@@ -165,11 +171,12 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def run(*words: str) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.pnpm(client, folder, words)
 
-    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
+    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen), frozen=True)
     if private := inputs.private_members:
         name = f"{client.label} {frozen} without private members"
         left_out = (("private members", _few(private)),)
-        yield Step(name, Level.IN_PART, _published(inputs, texts), run(frozen), left_out)
+        published = _published(inputs, texts)
+        yield Step(name, Level.IN_PART, published, run(frozen), left_out, frozen=True)
     name = f"{client.label} without {frozen}"
     yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"))
 

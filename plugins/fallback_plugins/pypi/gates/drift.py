@@ -16,7 +16,7 @@ from fallback_plugins.pypi.gates.lacking import lacked_at_base
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import release
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates import drifting, gating
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
 #: Distributions by canonical name.
 InstalledByName = Mapping[str, Distribution]
 
-#: Releases that a verdict's one sentence names.
+#: Packages that a verdict's one sentence names.
 _NAMED = 3
 
 
@@ -39,18 +39,13 @@ def beside_drift(project: Environment, judge: Callable[[], GateVerdict]) -> Gate
         return verdict
     ours, base = _looked_at_again(project)
     if _contents(ours, base) != before:
-        what = f"{verdict.detail}; and what is installed was made anew meanwhile, and is another"
-        return gating.undecided(verdict.gate, what, verdict.log)
+        return drifting.beside_sets_made_anew(verdict)
     otherwise = ours.otherwise()
     if verdict.status is not GateStatus.FAILED and (lacked := lacked_at_base(ours, base)):
         otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
     if otherwise:
         return gating.beside_another_setting(verdict, otherwise)
-    if not (messages := drifted(ours, base)):
-        return verdict
-    what = f"{verdict.detail}; and other releases are installed than at the base"
-    what += f" commit, which the patch does not move: {gating.some_of(messages, _NAMED)}"
-    return gating.undecided(verdict.gate, what, verdict.log)
+    return drifting.beside_other_releases(verdict, drifted(ours, base))
 
 
 def _looked_at_again(project: Environment) -> tuple[Environment, Environment]:
@@ -88,15 +83,10 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     if moved == by_locks:
         return ()
     edges = [*asking(here), *asking(there)]
-    waiting = {*by_locks, *_named_by_patch(ours.context), *_moved(ours, base)}
-    by_patch: set[str] = set()
-    while waiting:
-        by_patch |= waiting
-        near = {b for a, b in edges if a in waiting} | {a for a, b in edges if b in waiting}
-        waiting = (near & moved) - by_patch
+    by_patch = {*by_locks, *_named_by_patch(ours.context), *_moved(ours, base)}
     return tuple(
         f"{name} ({_version(here, name)}, there {_version(there, name)})"
-        for name in sorted(moved - by_patch)
+        for name in drifting.not_by_patch(moved, edges, by_patch)
     )
 
 
