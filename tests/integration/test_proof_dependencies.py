@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -128,6 +129,42 @@ def test_what_the_patch_declares_must_be_there(case: Case, kind: str) -> None:
     verdicts = case.judge(plugin(case.context.clients).gates())
     assert verdicts["resolves"].failure_kind is FailureKind.RESOLUTION_FAILED
     assert "9.9.9" in verdicts["resolves"].log
+
+
+#: ecosystem → its name, what adds a release, modules, what they do with and without the flaw; a manifest
+#: that asks for a release that the patch moves, and for one of any
+MOVING = {
+    "npm": (
+        *("npm", Universe.npm, NPM, EVIL_JS, GOOD_JS),
+        '{"name": "app", "version": "1.0.0", "dependencies": {\n"other": "{0}",\n"left": "^1.0.0"\n}}',
+    ),
+    "pypi": ("PyPI", Universe.pypi, PYPI, EVIL_PY, GOOD_PY, "other=={0}\nleft\n"),
+}
+
+
+@both
+def test_a_release_that_came_in_between_fixes_no_flaw(kind: str, tmp_path: Path) -> None:
+    """Nobody pins ``left``. Its new release has no flaw any more, and the patch moves another package."""
+    ecosystem, release, modules, evil, good, text = MOVING[kind]
+    plugin, manifest, _, proof = KINDS[kind]
+    base, after = ({manifest: text.replace("{0}", version)} for version in ("1.0.0", "1.0.1"))
+    universe, about = Universe(), advisory("other", ecosystem)
+    for version in ("1.0.0", "1.0.1"):
+        release(universe, "other", version)
+    release(universe, "left", "1.0.0", files=with_(modules, evil))
+    with serve(universe) as registry, patched(tmp_path, base, after, about=about) as found:
+        cache = tmp_path / "uv"
+        environ = os.environ | registry.environ | {"UV_CACHE_DIR": str(cache)}
+        case = found.with_(clients=SubprocessClients(environ))
+        judging = ProofGate(proof, plugin(case.context.clients))
+        judging.fails_at_base(case.context)
+        release(universe, "left", "1.0.1", files=with_(modules, good))
+        for known in (cache, case.context.cache / "npm"):  # what the clients know of packages
+            rmtree(known, ignore_errors=True)
+        verdict = judging.judge(case.context)
+    assert verdict.status is GateStatus.SKIPPED, verdict.detail
+    assert "not on the same dependencies" in verdict.detail
+    assert "does not move: left (1.0.1, there 1.0.0)" in verdict.detail
 
 
 def test_a_proof_on_other_dependencies_shows_nothing_of_the_patch(

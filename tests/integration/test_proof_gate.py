@@ -151,6 +151,25 @@ def test_the_base_is_asked_once(tmp_path: Path) -> None:
         assert sandbox.runs == 3 + 2
 
 
+@pytest.mark.parametrize("patched_run", [False, True], ids=["at the base commit", "with the patch"])
+def test_a_set_that_became_another_while_the_proof_ran_proves_nothing(
+    tmp_path: Path, patched_run: bool
+) -> None:
+    """At midnight, say: what failed at the base commit ran on other releases."""
+
+    class Midnight(FakeEcosystem):
+        def run(self, context, tree, *more):  # type: ignore[no-untyped-def]
+            ran = super().run(context, tree, *more)
+            if ("42" in tree.read_text("app.py")) is patched_run:
+                self.on = "the next day"
+            return ran
+
+    with case(tmp_path, RIGHT) as found:
+        judging = ProofGate(PROOF, Midnight())
+        assert judging.judge(found.context).status is GateStatus.SKIPPED
+        assert judging.judge(found.context).status is GateStatus.PASSED
+
+
 def test_other_gates_and_the_diff_never_see_the_proof(tmp_path: Path) -> None:
     with case(tmp_path, RIGHT) as found:
         assert gate().judge(found.context).status is GateStatus.PASSED

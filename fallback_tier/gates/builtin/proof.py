@@ -50,7 +50,7 @@ _UNSHOWN_END = (
 )
 
 #: Changed with what a kept run at the base commit tells.
-_FORMAT = "3"
+_FORMAT = "4"
 
 #: What stands for the patch where there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
@@ -122,7 +122,9 @@ class ProofGate:
             message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
             return skipped(self.name, message, result.output)
         message = "the proof fails at the base commit and passes with the patch"
-        if (ran.compared or ran.installed) != (base.compared or base.installed):
+        # At midnight, say, it may have become another that nobody has run the proof on.
+        is_same = self._place(context).exists()
+        if not is_same or (ran.compared or ran.installed) != (base.compared or base.installed):
             here, there = ran.installed or "everything", base.installed or "everything"
             what = f"{there}; with the patch: {here if here != there else 'others of them'}"
             detail = f"{message}, but not on the same dependencies, which may be why: {what}"
@@ -140,10 +142,9 @@ class ProofGate:
     def _base(self, context: GateContext) -> "_AtBase":
         """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
         if not (place := self._place(context)).exists():
-            ran = self._run_at_base(context)
+            ran, place = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
             base = _AtBase(output=output, installed=ran.installed, compared=ran.compared)
-            place = self._place(context)  # it may have moved to another interpreter
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, base.model_dump_json().encode())
         return _AtBase.model_validate_json(place.read_bytes())
@@ -161,13 +162,13 @@ class ProofGate:
         digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
         return context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
 
-    def _run_at_base(self, context: GateContext) -> TargetRun:
-        """On another interpreter where it can't start on the first (ADR-0085). Where it fails on none as a
-        proof must, it is as it was on the first."""
+    def _run_at_base(self, context: GateContext) -> tuple[TargetRun, Path]:
+        """With where it is kept. On another interpreter where it can't start on the first (ADR-0085). Where
+        it fails on none as a proof must, it is as it was on the first."""
         self._moved(context, 0)
-        first = self._run(context, patched=False)
+        place, first = self._place(context), self._run(context, patched=False)
         if first.result is None or first.result.ok or not may_start_elsewhere(fault(first.result)):
-            return first
+            return first, place
         for number in count(1):
             if not self._moved(context, number):
                 break
@@ -175,11 +176,11 @@ class ProofGate:
                 "The proof can't start at the base commit; another interpreter is tried."
             )
             with suppress(ProofError):
-                ran = self._run(context, patched=False)
+                elsewhere, ran = self._place(context), self._run(context, patched=False)
                 _checked(self.proof, ran)
-                return ran
+                return ran, elsewhere
         self._moved(context, 0)
-        return first
+        return first, place
 
     def _moved(self, context: GateContext, number: int) -> bool:
         return self.plugin.run_on_another(context, context.repo, self.proof.command, number)

@@ -78,9 +78,10 @@ class NpmEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with ``node_modules/.bin`` first on the path."""
+        from fallback_plugins.npm.gates.drift import drifted
         from fallback_plugins.npm.installing import running
 
-        return running.run(context, tree, argv, timeout_s)
+        return running.run(context, tree, argv, timeout_s, drifted)
 
     def runs_on(
         self,

@@ -88,9 +88,10 @@ class PyPIEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with the environment's programs first on the path."""
+        from fallback_plugins.pypi.gates.drift import drifted
         from fallback_plugins.pypi.installing import running
 
-        return running.run(context, tree, argv, timeout_s)
+        return running.run(context, tree, argv, timeout_s, drifted)
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         """Its environment, to the byte."""

@@ -72,7 +72,7 @@ class Installed:
     def compared(self) -> str:
         """What two runs must have alike for one to say something of the other: all of it, where a sentence
         has the beginning. What was built is no part of it (``otherwise_than``)."""
-        return json.dumps((self.level, self.how, sorted(self.declined)))
+        return json.dumps((self.level, self.how, self.step, sorted(self.declined)))
 
     @property
     def absent(self) -> NotInstalled | None:

@@ -20,8 +20,12 @@ def drifted(ours: Installation, base: Installation) -> list[str]:
     """Packages of other releases than at the base commit, and not by the patch.
 
     By the patch is what its lines name, what the advisory is about, and what differs beside those that ask
-    for it or that it asks for. Of what is installed already. Raises OSError.
+    for it or that it asks for. None where locks decide in both trees, or one is not installed. Raises
+    OSError.
     """
+    tries = (ours.found(), base.found())
+    if ours.key == base.key or None in tries or not any(one and one.of_day for one in tries):
+        return []
     found = [tuple(tree.packages()) for tree in (ours, base)]
     here, there = map(_releases, found)
     moved = {name for name in {*here, *there} if here.get(name) != there.get(name)}

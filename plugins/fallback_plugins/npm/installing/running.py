@@ -1,10 +1,11 @@
 """Runs a command of somebody's in the root of a tree, with what is installed there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.shared.gates.commands import run_as_given
+from fallback_plugins.shared.gates.drifting import run_beside
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
@@ -25,10 +26,16 @@ def runs_on(context: GateContext, tree: RepoContext) -> str:
 
 
 def run(
-    context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
+    context: GateContext,
+    tree: RepoContext,
+    argv: Sequence[str],
+    timeout_s: float | None = None,
+    drifted: Callable[[Installation, Installation], Sequence[str]] = lambda *_: (),
 ) -> TargetRun:
-    """``EcosystemPlugin.run``: workspaces are installed with their root."""
+    """``EcosystemPlugin.run``: workspaces are installed with their root. ``drifted``: which releases differ
+    from the base commit's though the patch does not move them."""
     message = compared = ""
+    project = None
     if tree.has(MANIFEST):
         try:
             project = Installation(context, tree, ".")
@@ -39,4 +46,7 @@ def run(
         tree = tree.laid_out(project.tree)
     programs = tree.root / _PROGRAMS
     result = run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s)
-    return TargetRun(result, message, compared)
+    ran = TargetRun(result, message, compared)
+    if project is None or not context.repo.has(MANIFEST):
+        return ran
+    return run_beside(ran, drifted(project, Installation(context, context.repo, ".")))

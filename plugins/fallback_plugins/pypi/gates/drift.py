@@ -76,6 +76,8 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     By the patch is what it names, what the advisory is about, what each tree's uv.lock pins, and what
     differs beside those that ask for it or that it asks for. Raises as ``Environment.install`` does.
     """
+    if ours.place == base.place:
+        return ()
     here, there, moved = differing(ours, base)
     by_locks = {
         name for name in moved if _is_locked(ours, here, name) and _is_locked(base, there, name)

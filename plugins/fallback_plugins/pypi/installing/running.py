@@ -1,12 +1,13 @@
 """Runs a command of somebody's in the root of a tree, in the environment of its dependencies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.counting import counting
 from fallback_plugins.shared.gates.commands import run_as_given
+from fallback_plugins.shared.gates.drifting import run_beside
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
@@ -24,9 +25,16 @@ def runs_on(context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str
 
 
 def run(
-    context: GateContext, tree: RepoContext, argv: Sequence[str], timeout_s: float | None = None
+    context: GateContext,
+    tree: RepoContext,
+    argv: Sequence[str],
+    timeout_s: float | None = None,
+    drifted: Callable[[Environment, Environment], Sequence[str]] = lambda *_: (),
 ) -> TargetRun:
-    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
+    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared.
+
+    ``drifted``: which releases differ from the base commit's though the patch does not move them.
+    """
     try:
         project = Environment(context, tree, _folder(tree), _runner(argv))
         found = project.install()
@@ -44,7 +52,8 @@ def run(
             env=env,
             readable=[*project.readable, plugin],
         )
-    return TargetRun(project.placeless(result), message, found.compared)
+    ran = TargetRun(project.placeless(result), message, found.compared)
+    return run_beside(ran, drifted(project, project.base))
 
 
 def run_on_another(

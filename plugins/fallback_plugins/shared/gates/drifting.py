@@ -1,9 +1,10 @@
 """Verdicts of runs in two trees whose packages differ in more than the patch moves (ADR-0064, ADR-0077)."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from fallback_plugins.shared.gates import gating
-from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gate_ports import GateVerdict, TargetRun
 
 #: Releases that a verdict's one sentence names.
 _RELEASES_NAMED = 3
@@ -20,9 +21,25 @@ def beside_other_releases(verdict: GateVerdict, messages: Sequence[str]) -> Gate
     which (``not_by_patch``)."""
     if not messages:
         return verdict
-    what = f"{verdict.detail}; and other releases are installed than at the base"
-    what += f" commit, which the patch does not move: {gating.some_of(messages, _RELEASES_NAMED)}"
-    return gating.undecided(verdict.gate, what, verdict.log)
+    return gating.undecided(
+        verdict.gate, f"{verdict.detail}; and {in_words(messages)}", verdict.log
+    )
+
+
+def run_beside(ran: TargetRun, messages: Sequence[str]) -> TargetRun:
+    """A run with the patch, as one on other dependencies than at the base commit where releases differ that
+    the patch does not move."""
+    if not messages:
+        return ran
+    installed = "; ".join(filter(None, (ran.installed, in_words(messages))))
+    return replace(ran, installed=installed, compared=f"{ran.compared} {installed}")
+
+
+def in_words(messages: Sequence[str]) -> str:
+    """So that it stands in a sentence."""
+    named = gating.some_of(messages, _RELEASES_NAMED)
+    what = "other releases are installed than at the base commit, which the patch does not move"
+    return f"{what}: {named}"
 
 
 def not_by_patch(
