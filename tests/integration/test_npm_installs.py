@@ -317,32 +317,39 @@ def test_a_release_that_the_patch_does_not_move_decides_nothing(
     moving: tuple[Universe, "Project"], verdict: GateVerdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     universe, made = moving
-    context = made.case.context
     released(universe, made)
-    found = beside_base(context, ".", lambda: verdict)
+    found = beside_base(made.patched, made.base, lambda: verdict)
     assert found.status is GateStatus.UNDECIDED
     assert "the patch does not move: @a/alone (1.1.0, there 1.0.0)" in found.detail
+    assert len(made.clients.installs) == 2  # on one day, one set of each
     for module in (installation, npm_gate):
         monkeypatch.setattr(module, "today", lambda: "2199-01-01")
-    assert beside_base(context, ".", lambda: verdict) == verdict  # both are of that day
+    assert beside_base(made.patched, made.base, lambda: verdict) == verdict  # both are of that day
     assert len(made.clients.installs) == 4
 
 
 def test_sets_that_became_others_while_tests_ran_decide_nothing(
     moving: tuple[Universe, "Project"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is there is held while a gate runs; what was not yet there may be of either day."""
     _, made = moving
-    context = made.case.context
-    assert beside_base(context, ".", lambda: FAILING) == FAILING
 
-    def judge() -> GateVerdict:
+    def on(day: str) -> GateVerdict:
         for module in (installation, npm_gate):
-            monkeypatch.setattr(module, "today", lambda: "2199-01-01")
+            monkeypatch.setattr(module, "today", lambda: day)
+        for tree in (made.base, made.patched):
+            tree.install()
         return FAILING
 
-    found = beside_base(context, ".", judge)
+    found = beside_base(made.patched, made.base, lambda: on("2199-01-01"))
     assert found.status is GateStatus.UNDECIDED
     assert "made anew meanwhile" in found.detail
+    on("2199-01-01")
+    before = len(made.clients.installs)
+    assert beside_base(made.patched, made.base, lambda: on("2199-01-02")) == FAILING
+    assert len(made.clients.installs) == before
+    on("2199-01-02")
+    assert len(made.clients.installs) == before + 2
 
 
 def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(project) -> None:
@@ -353,7 +360,7 @@ def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(pro
         for name in ("gone", "left")
     )
     made = project({"package.json": old}, {"package.json": new})
-    verdict = beside_base(made.case.context, ".", lambda: FAILING)
+    verdict = beside_base(made.patched, made.base, lambda: FAILING)
     assert verdict.status is GateStatus.UNDECIDED
     assert "left out: absent, gone" in verdict.detail
 

@@ -82,9 +82,13 @@ class InstalledStore:
         self._entries.tidy()
         return place / _CONTENT
 
+    def has(self, key: str) -> bool:
+        """Was the entry made? Nothing in it is looked at."""
+        return (self._entries.folder / key).is_dir()
+
     def find(self, key: str) -> Path | None:
         """The entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
-        if not (self._entries.folder / key).is_dir():
+        if not self.has(key):
             return None
         with self._entries.turn(key) as place:
             if not self._is_whole(place):

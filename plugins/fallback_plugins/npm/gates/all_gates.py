@@ -172,7 +172,7 @@ class TestsGate(NpmGate):
 
         base = Installation(context, context.repo, folder)
         ran = (self.name, context, folder, within(context), base.contents)
-        return beside_base(context, folder, lambda: judge_tests(*ran, within=within))
+        return beside_base(project, base, lambda: judge_tests(*ran, within=within))
 
 
 def _held(

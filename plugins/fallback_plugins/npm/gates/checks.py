@@ -33,11 +33,13 @@ class TypecheckGate(NpmGate):
             yield gating.skipped(self.name, "typescript is declared, and could not be installed")
         else:
             for config in configs[: tsconfig.MAX_CONFIGURATIONS]:
-                yield self._config(context, folder, config)
+                yield self._config(project, config)
             if (more := len(configs) - tsconfig.MAX_CONFIGURATIONS) > 0:
                 yield gating.skipped(self.name, f"{more} more configuration(s)")
 
-    def _config(self, context: GateContext, folder: str, config: str) -> GateVerdict:
+    def _config(self, project: Installation, config: str) -> GateVerdict:
+        context, folder = project.context, project.folder
+
         def run(tree: RepoContext) -> CommandResult | NotInstalled:
             target = Installation(context, tree, folder)
             if (absent := target.install().absent) is not None:
@@ -52,7 +54,7 @@ class TypecheckGate(NpmGate):
         base = Installation(context, context.repo, folder)
         reported = (tsconfig.findings, tsconfig.is_blocked)
         check = Check(f"tsc -p {config}", run, *reported, on=base.contents)
-        return beside_base(context, folder, lambda: judge_check(self.name, context, folder, check))
+        return beside_base(project, base, lambda: judge_check(self.name, context, folder, check))
 
 
 class BuildGate(NpmGate):
@@ -73,4 +75,4 @@ class BuildGate(NpmGate):
 
         base = Installation(context, context.repo, folder)
         check = Check("npm run build", run, on=base.contents)
-        return beside_base(context, folder, lambda: judge_check(self.name, context, folder, check))
+        return beside_base(project, base, lambda: judge_check(self.name, context, folder, check))

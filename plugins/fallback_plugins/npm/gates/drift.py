@@ -20,18 +20,18 @@ def drifted(ours: Installation, base: Installation) -> list[str]:
     """Packages of other releases than at the base commit, and not by the patch.
 
     By the patch is what its lines name, what the advisory is about, and what differs beside those that ask
-    for it or that it asks for. None where locks decide in both trees, or one is not installed. Raises
+    for it or that it asks for. None where the lock decides here, or one tree is not installed. Raises
     OSError.
     """
-    tries = (ours.found(), base.found())
-    if ours.key == base.key or None in tries or not any(one and one.of_day for one in tries):
+    here = ours.found()
+    if ours.key == base.key or here is None or not here.of_day or base.found() is None:
         return []
     found = [tuple(tree.packages()) for tree in (ours, base)]
-    here, there = map(_releases, found)
-    moved = {name for name in {*here, *there} if here.get(name) != there.get(name)}
+    now, then = map(_releases, found)
+    moved = {name for name in {*now, *then} if now.get(name) != then.get(name)}
     edges = {(one.name, asked) for some in found for one in some for asked in one.asks}
     return [
-        f"{name} ({_in_words(here, name)}, there {_in_words(there, name)})"
+        f"{name} ({_in_words(now, name)}, there {_in_words(then, name)})"
         for name in not_by_patch(moved, edges, _named_by_patch(ours.context))
     ]
 

@@ -79,9 +79,7 @@ class ImportsGate(NpmGate):
             return message == _ES_MODULE and not _is_required(gating.patched(context), every[label])
 
         asked = Loading(tuple(every), run, base.contents, _VARYING, excused)
-        return beside_base(
-            context, folder, lambda: judge_loading(self.name, context, folder, asked)
-        )
+        return beside_base(project, base, lambda: judge_loading(self.name, context, folder, asked))
 
 
 def _asked(context: GateContext, project: Installation) -> Sequence[_Asked]:

@@ -31,16 +31,17 @@ class NpmGate(ProjectGate):
         return gating.project_folders(context, is_locked, is_project)
 
 
-def beside_base(context: GateContext, folder: str, judge: Callable[[], GateVerdict]) -> GateVerdict:
+def beside_base(
+    ours: Installation, base: Installation, judge: Callable[[], GateVerdict]
+) -> GateVerdict:
     """What ``judge`` says. A failure in a tree that another step of the ladder installed than the base
     commit's, or beside other releases, is undecided (ADR-0077), and so is a pass whose failing tests had
-    less there, or other releases. Both are where what is installed became another meanwhile: its runs may
-    have been on either. Raises as ``judge`` and ``Installation.install`` do."""
-    day, before = today(), _contents(context, folder)
+    less there, or other releases. Both are where what is installed may have become another meanwhile.
+    Raises as ``judge`` and ``Installation.install`` do."""
+    day, is_held = today(), [tree.hold() for tree in (ours, base)]
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
-    ours, base = _both_trees(context, folder)
     here, there = ours.install(), base.install()
     otherwise = here.otherwise_than(there)
     had_less = there.lacks_beside(here) or _left_out(there) != _left_out(here)
@@ -48,27 +49,9 @@ def beside_base(context: GateContext, folder: str, judge: Callable[[], GateVerdi
         otherwise = otherwise or f"here {here.in_words}; at the base commit {there.in_words}"
     if otherwise:
         return gating.beside_another_setting(verdict, otherwise)
-    if not here.of_day and not there.of_day:
-        return verdict
-    now = [tree.contents() for tree in (ours, base)]
-    if today() != day or any(was not in {None, it} for was, it in zip(before, now, strict=True)):
+    if here.of_day and today() != day and not all(is_held):
         return drifting.beside_sets_made_anew(verdict)
     return drifting.beside_other_releases(verdict, drifted(ours, base))
-
-
-def _both_trees(context: GateContext, folder: str) -> tuple[Installation, Installation]:
-    return (
-        Installation(context, gating.patched(context), folder),
-        Installation(context, context.repo, folder),
-    )
-
-
-def _contents(context: GateContext, folder: str) -> list[str | None]:
-    """Of both trees what is installed, of this day; None where nobody has tried: no check needs it."""
-    # Who has looked uses what is there, so that it would not be made again.
-    looked = [tree.found() is not None for tree in _both_trees(context, folder)]
-    trees = zip(looked, _both_trees(context, folder), strict=True)
-    return [tree.contents() if is_there else None for is_there, tree in trees]
 
 
 def _left_out(found: Installed) -> set[tuple[str, str]]:

@@ -85,6 +85,11 @@ class Installation:
             return f"{self.key} {here}"
         return f"{self.key} {self._store.digest(self._entry())} {here}"
 
+    def hold(self) -> bool:
+        """Is it installed? Then it stays so while this object lives: of another day it is made again first.
+        Raises as ``install`` does."""
+        return self._store.has(self.key) and bool(self._entry())
+
     def packages(self) -> Iterator[Package]:
         """What is installed already, by itself and in each other."""
         place = self._found()
