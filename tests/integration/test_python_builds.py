@@ -507,6 +507,12 @@ def test_a_build_reaches_no_network(tmp_path: Path) -> None:
         assert other.paths() == []
 
 
+def test_what_a_compiler_misses_is_told_and_not_how_it_was_called(tmp_path: Path) -> None:
+    missing = "a.c:1:10: fatal error: lber.h: No such file or directory"
+    doing = f"print({missing!r})\nraise SystemExit('gcc ' + '-DA ' * 999)"
+    assert refused(tmp_path, doing) == f"its build failed: {missing}"
+
+
 def test_a_build_reads_nothing_of_the_users(tmp_path: Path) -> None:
     secret = tmp_path / "home" / "secret"
     secret.parent.mkdir()

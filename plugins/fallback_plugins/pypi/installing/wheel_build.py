@@ -271,7 +271,10 @@ def check_name(file: str, archive: SourceArchive) -> None:
 def _failure(done: CommandResult, work: Path) -> str:
     if done.timed_out:
         return "its build did not end in time"
-    return f"its build failed: {gating.in_short(gating.relative_log(done, work))}"
+    log = gating.relative_log(done, work)
+    # What a compiler misses stands above the command that it is called by.
+    first = next((line for line in log.splitlines() if " error: " in f" {line}"), log)
+    return f"its build failed: {gating.in_short(first)}"
 
 
 def _needs_in(left: bytes) -> list[str]:
