@@ -61,6 +61,7 @@ _SETTINGS = (
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_CUSTOM_HEADERS",
     "FALLBACK_TIER_API_KEY",
+    "NODE_EXTRA_CA_CERTS",  # each node would read all of them before its first line, in 30 ms
     "NPM_CONFIG_USERCONFIG",
     "PYTHONDONTWRITEBYTECODE",  # every worker would rewrite every assertion, every command compile us
     "XDG_CACHE_HOME",

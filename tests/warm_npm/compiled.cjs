@@ -1,7 +1,9 @@
 // Called before npm is loaded, whose path is process.argv[1]: npm's modules are compiled, and looked for, once in a
 // run of the tests. What npm runs, and in which order, stays what it is.
 //
-// What is kept lies in one file a subcommand, in a folder of the run: nothing of it can be old.
+// What is kept lies in two files a subcommand, in a folder of the run: nothing of it can be old. A run that loads
+// modules which are in none says so; the next one compiles all of them as one script, and keeps what V8 made of what
+// was run.
 'use strict'
 const fs = require('node:fs')
 const Module = require('node:module')
@@ -16,56 +18,80 @@ module.exports = function (folder) {
     process.exit()
   }
   const verb = process.argv.slice(2).find((word) => /^[a-z-]+$/.test(word)) ?? 'none'
-  const file = path.join(folder, verb)
-  const scripts = new Map() // as this process loaded them
-  let kept = new Map() // file of a module → what V8 made of it
-  let places = {} // folder, NUL and what is required there → file of the module
+  const text = path.join(folder, verb)
+  const found = new Map() // file of a module → its text, of those that are not in the script
+  let kept = { files: [], places: {}, body: '' } // places: folder, NUL and what is required there → file of the module
+  let script // all of these modules together
+  let made = new Map() // file of a module → its function
+  let isLarger = false
   let isNew = false
 
-  // Four bytes, the length of an index in JSON, the index, and what it counts.
+  // The first line is what else is known; the rest is the script: Latin-1, or V8 would take two bytes a letter.
   function read() {
-    const all = fs.readFileSync(file)
-    const start = 4 + all.readUInt32LE(0)
-    const index = JSON.parse(all.toString('utf8', 4, start))
-    let from = start
-    for (const [name, length] of index.sizes) kept.set(name, all.subarray(from, (from += length)))
-    places = index.places
+    const all = fs.readFileSync(text, 'latin1')
+    const end = all.indexOf('\n')
+    const known = { ...JSON.parse(all.slice(0, end)), body: all.slice(end + 1) }
+    const data = dataOf(known)
+    const cachedData = fs.existsSync(data) ? fs.readFileSync(data) : undefined
+    script = new vm.Script(`[${known.body}]`, { filename: text, cachedData })
+    isNew = !cachedData || script.cachedDataRejected
+    const functions = script.runInThisContext()
+    made = new Map(known.files.map((file, number) => [file, functions[number]]))
+    kept = known
+  }
+
+  // V8 itself knows a script by its length alone.
+  const dataOf = (known) => `${text}.${known.id}`
+
+  function replace(file, content, encoding) {
+    const temporary = `${file}.part-${process.pid}`
+    fs.writeFileSync(temporary, content, encoding)
+    fs.renameSync(temporary, file) // others are reading it
   }
 
   function write() {
-    for (const [name, script] of scripts) kept.set(name, script.createCachedData())
-    const sizes = [...kept].map(([name, made]) => [name, made.length])
-    const index = Buffer.from(JSON.stringify({ sizes, places }))
-    const head = Buffer.alloc(4)
-    head.writeUInt32LE(index.length)
-    const temporary = `${file}.${process.pid}`
-    fs.writeFileSync(temporary, Buffer.concat([head, index, ...kept.values()]))
-    fs.renameSync(temporary, file) // others are reading it
+    if (!isLarger) return replace(dataOf(kept), script.createCachedData())
+    const functions = [...found.values()].map((content) => Module.wrap(content.replace(/^#!.*/, '')).replace(/;$/, ''))
+    const id = `${process.pid}-${process.hrtime.bigint()}`
+    const head = JSON.stringify({ id, files: [...kept.files, ...found.keys()], places: kept.places })
+    replace(text, `${head}\n${kept.body}${functions.map((one) => `${one},\n`).join('')}`, 'latin1')
   }
 
   try {
     read()
   } catch {
-    kept = new Map() // the first of its subcommand
+    script = undefined // the first of its subcommand
+    made.clear()
   }
 
-  const compile = Module.prototype._compile
-  Module.prototype._compile = function (content, filename, ...more) {
-    // V8 forgets, in what it keeps, how `import()` finds its modules.
-    if (!filename.startsWith(npm) || more[0] === 'module' || /\bimport\s*\(/.test(content))
-      return compile.call(this, content, filename, ...more)
-    const text = Module.wrap(content.replace(/^#!.*/, ''))
-    const script = new vm.Script(text, { filename, cachedData: kept.get(filename) })
-    isNew ||= !kept.has(filename) || script.cachedDataRejected
-    scripts.set(filename, script)
-    const require = (name) => this.require(name)
-    require.resolve = (name, options) => Module._resolveFilename(name, this, false, options)
-    require.resolve.paths = (name) => Module._resolveLookupPaths(name, this)
+  function run(module, filename) {
+    const folder = path.dirname(filename)
+    const require = (name) => {
+      const file = kept.places[`${folder}\0${name}`]
+      if (file === undefined) return module.require(name)
+      const cached = Module._cache[file]
+      if (cached) return cached.exports
+      if (!made.has(file)) return module.require(name)
+      const required = new Module(file, module)
+      required.filename = file
+      required.paths = Module._nodeModulePaths(path.dirname(file))
+      Module._cache[file] = required
+      let isRun = false
+      try {
+        run(required, file)
+        isRun = true
+      } finally {
+        if (!isRun) delete Module._cache[file]
+      }
+      required.loaded = true
+      return required.exports
+    }
+    require.resolve = (name, options) => Module._resolveFilename(name, module, false, options)
+    require.resolve.paths = (name) => Module._resolveLookupPaths(name, module)
     require.main = process.mainModule
     require.extensions = Module._extensions
     require.cache = Module._cache
-    const run = script.runInThisContext()
-    return run.call(this.exports, this.exports, require, this, filename, path.dirname(filename))
+    made.get(filename).call(module.exports, module.exports, require, module, filename, folder)
   }
 
   const resolve = Module._resolveFilename
@@ -73,25 +99,34 @@ module.exports = function (folder) {
     if (options || path.isAbsolute(name) || !parent?.filename?.startsWith(npm))
       return resolve.call(this, name, parent, isMain, options)
     const key = `${path.dirname(parent.filename)}\0${name}`
-    if (Object.hasOwn(places, key)) return places[key]
-    const found = resolve.call(this, name, parent, isMain, options)
-    if (found.startsWith(npm)) {
-      places[key] = found
-      isNew = true
+    if (Object.hasOwn(kept.places, key)) return kept.places[key]
+    const file = resolve.call(this, name, parent, isMain, options)
+    if (file.startsWith(npm)) {
+      kept.places[key] = file
+      isLarger = true
     }
-    return found
+    return file
   }
 
-  // Which of them are no ES modules is known, too: Node would look for a package.json in each folder above.
   const load = Module._extensions['.js']
   Module._extensions['.js'] = function (module, filename) {
-    if (kept.has(filename)) module._compile(fs.readFileSync(filename, 'utf8'), filename)
+    if (made.has(filename)) run(module, filename)
     else load(module, filename)
+  }
+
+  const compile = Module.prototype._compile
+  Module.prototype._compile = function (content, filename, ...more) {
+    // V8 forgets, in what it keeps, how `import()` finds its modules.
+    if (filename.startsWith(npm) && more[0] !== 'module' && !/\bimport\s*\(|[^\0-\xff]/.test(content)) {
+      found.set(filename, content)
+      isLarger = true
+    }
+    return compile.call(this, content, filename, ...more)
   }
 
   process.on('exit', () => {
     try {
-      if (isNew) write()
+      if (isLarger || isNew) write()
     } catch {
       // The next one begins anew.
     }
