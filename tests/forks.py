@@ -10,13 +10,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+#: Far above what a killed process takes to be gone.
+_HANG_S = 60.0
 
 #: What the console script calls.
 MAIN = "fallback_tier.cli.main:main"
@@ -40,7 +45,7 @@ class Forked:
     ) -> None:
         ours, its = multiprocessing.Pipe(duplex=False)
         given = (main, list(arguments), str(cwd), dict(env), its, log)
-        self._process = _forks().Process(target=_become, args=given, daemon=False)
+        self._process = forks().Process(target=_become, args=given, daemon=False)
         self._process.start()
         its.close()
         self.stdout: IO[str] | None = os.fdopen(os.dup(ours.fileno()))
@@ -73,11 +78,52 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
 
+@contextmanager
+def forked(
+    arguments: Sequence[str], place: Path, more: Mapping[str, str] | None = None
+) -> Iterator[Forked]:
+    """A command in a fork, killed at the end if it still lives; its few lines are read by nobody.
+
+    ``more``: of its environment.
+    """
+    fork = Forked(MAIN, arguments, cwd=place, env={**os.environ, "COLUMNS": "200", **(more or {})})
+    assert fork.stdout is not None
+    with fork.stdout:
+        try:
+            yield fork
+        finally:
+            fork.kill()
+            fork.wait(_HANG_S)
+
+
 @cache
-def _forks() -> ForkServerContext:
+def forks() -> ForkServerContext:
+    """A fork's own forks come from where it comes from itself."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.preloaded"])
+    if is_fork():  # it knows the server's address, and would start another (Python 3.11)
+        server: Any = forkserver._forkserver
+        server.ensure_running = lambda: None
     return context
+
+
+def is_fork() -> bool:
+    """Is this process one of the server's?"""
+    server: Any = forkserver._forkserver
+    return server._forkserver_address is not None and server._forkserver_pid is None
+
+
+def become(cwd: str, env: Mapping[str, str], streams: tuple[int, int, int]) -> None:
+    """Of a fork: as a program would be that is started there, with these descriptors as its streams."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering, closefd=False)  # noqa: SIM115 (a descriptor)
+        for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
+    )
 
 
 def _become(
@@ -89,16 +135,12 @@ def _become(
     log: Path | None,
 ) -> None:
     """The fork: as a program would be with these arguments, in this folder."""
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
     with Path(os.devnull).open() as nothing, (log or Path(os.devnull)).open("a") as errors:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(out.fileno(), 1)
-        os.dup2(1 if log is None else errors.fileno(), 2)
+        said = out.fileno()
+        become(cwd, env, (nothing.fileno(), said, said if log is None else errors.fileno()))
     out.close()
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (a descriptor)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    if main == MAIN:
+        import_module("tests.forked_workers").take_over()
     module, _, name = main.partition(":")
     sys.argv = [module, *arguments]
     sys.exit(getattr(import_module(module), name)(arguments))

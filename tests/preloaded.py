@@ -10,16 +10,24 @@ from tests.warming import warm
 for name in (
     "fallback_tier.cli.main",
     "fallback_tier.cli.fix.command",
+    "fallback_tier.cli.fleet.parser",
+    "fallback_tier.cli.fleet.running",
+    "fallback_tier.cli.fleet.showing",
     "fallback_tier.cli.serve.command",
     "fallback_tier.observing.http",
     "fallback_tier.observing.observer",
     "fallback_tier.portal.mounting",
     "fallback_tier.service.opening",
     "fallback_tier.service.serving",
+    "fallback_tier.service.worker.dispatch",
+    "fallback_tier.service.worker.main",
+    "fallback_tier.fleet.local.engine",
+    "fallback_tier.fleet.local.main",
     "fallback_tier.wiring.gates",
     "fallback_plugins.npm.ecosystem",
     "fallback_plugins.pypi.ecosystem",
     "tests.engines.worker",
+    "tests.forked_workers",
 ):
     with suppress(ImportError):  # an extra that is not installed: whoever asks for it is told
         import_module(name)

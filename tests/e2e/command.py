@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from tests.e2e.forked import run_forked
 from tests.fakes.repository import commit_all, git, write
+from tests.forks import MAIN, Forked
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
 
@@ -77,6 +79,20 @@ def run(
         preexec_fn=before,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def run_with_workers(
+    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Ended:
+    """As ``run``, of a command that starts workers: they are forks, too (``tests.forked_workers``)."""
+    environ = {**os.environ, "COLUMNS": "200", **(env or {})}
+    with NamedTemporaryFile("r") as log:
+        words, place = [str(word) for word in arguments], cwd or Path.cwd()
+        fork = Forked(MAIN, words, cwd=place, env=environ, log=Path(log.name))
+        assert fork.stdout is not None
+        with fork.stdout:
+            out = fork.stdout.read()
+        return Ended(fork.wait(_HANG_S), out, log.read())
 
 
 def repository(root: Path, files: Mapping[str, str]) -> Path:

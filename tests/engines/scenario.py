@@ -78,7 +78,8 @@ class Killing:
     def _kill(self, *, before: bool) -> None:
         if self.asked == self.event and before == self.before:
             self.event = 0
-            os.kill(os.getppid() if self.worker else os.getpid(), signal.SIGKILL)
+            worker = int(os.environ.get("FIX_WORKER", os.getppid()))  # a fork's (``forked_fix``)
+            os.kill(worker if self.worker else os.getpid(), signal.SIGKILL)
 
 
 @dataclass

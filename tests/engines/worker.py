@@ -13,7 +13,9 @@ from fallback_tier.engines.sessions.process import FixProcess, start_process
 from fallback_tier.engines.temporal.connecting import Cluster
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
 from fallback_tier.wiring.trail import TrailReader
+from tests.engines.forked_fix import start_fork
 from tests.engines.scenario import EngineScenario
+from tests.forks import is_fork
 
 _COMMAND = (sys.executable, "-m", "tests.engines.fix_process")
 
@@ -26,7 +28,10 @@ async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
         log = scenario.root / "logs" / ticket.fix_id
         with scenario.orders(ticket.fix_id).open("a") as file:
             file.write(f"{ticket.order_sha256}\n")
-        return await start_process(_COMMAND, scenario.order(ticket.fix_id), log, Path.cwd())
+        order = scenario.order(ticket.fix_id)
+        if is_fork():
+            return await start_fork(order, log)
+        return await start_process(_COMMAND, order, log, Path.cwd())
 
     def may_go_on(fix_id: str) -> bool:
         """As a campaign's list would say; and who asked is written down."""

@@ -18,6 +18,7 @@ from fallback_tier.fix.ends import OneFix
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Refused
 from tests.engines.fleet import QUICK, Fleet, fleet_on
+from tests.engines.forked_fix import PROCESS
 from tests.engines.in_process import OneAttempt, TemporalHere
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S, becomes
@@ -304,20 +305,16 @@ def _has_lines(path: Path, count: int) -> bool:
     return len(path.read_text().splitlines()) >= count
 
 
-def _fix_processes(fleet: Fleet) -> list[str]:
-    """Of this scenario."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cwd"):
-        parent = place.parent
-        try:
-            words = (parent / "cmdline").read_bytes()
-            status = (parent / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if b"tests.engines.fix_process" in words and int(status[1]) in _pids(fleet):
-            found.append(parent.name)
-    return found
+def _fix_processes(fleet: Fleet) -> list[int]:
+    """Of this scenario, that live; there was one at least."""
+    started = [*(fleet.scenario.root / "logs").glob(f"{PROCESS}*")]
+    assert started
+    return [pid for place in started if _lives(pid := int(place.name.removeprefix(PROCESS)))]
 
 
-def _pids(fleet: Fleet) -> set[int]:
-    return {process.pid for process in fleet.workers.values()}
+def _lives(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in {"Z", "X"}

@@ -16,7 +16,8 @@ from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.demo.campaign import PLAN
 from fallback_tier.demo.projects import copy_project
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.e2e.command import run as run_command
+from tests.e2e.command import run_with_workers
+from tests.forks import forked
 from tests.waiting import PATIENCE_S, becomes
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -78,7 +79,7 @@ def fleet(place: Path, *words: str) -> list[str]:
 
 def asked(words: list[str], code: int = 0) -> str:
     _, *arguments = words
-    done = run_command(*arguments)
+    done = run_with_workers(*arguments)
     assert done.code == code, done
     return done.out
 
@@ -110,18 +111,15 @@ def test_who_dies_behind_the_commit_has_made_the_only_branch(place: Path) -> Non
     wrapper.parent.mkdir()
     wrapper.write_text(HELD_GIT.format(git=shutil.which("git"), held=held))
     wrapper.chmod(0o755)
-    runner = subprocess.Popen(
-        fleet(place, "run", str(place / "CAMPAIGN.toml")),
-        env={**os.environ, "PATH": f"{wrapper.parent}:{os.environ['PATH']}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    becomes((place / "held.reached").exists, "the branch is made")
-    (lock,) = (place / "state" / "fleet" / "workers").glob("*.lock")
-    worker = int(lock.read_text())
-    for process in (runner.pid, worker):
-        os.kill(process, signal.SIGKILL)
-    runner.wait(PATIENCE_S)
+    words = fleet(place, "run", str(place / "CAMPAIGN.toml"))
+    path = f"{wrapper.parent}:{os.environ['PATH']}"
+    with forked(words[1:], place, {"PATH": path}) as runner:
+        becomes((place / "held.reached").exists, "the branch is made")
+        (lock,) = (place / "state" / "fleet" / "workers").glob("*.lock")
+        worker = int(lock.read_text())
+        for process in (runner.pid, worker):
+            os.kill(process, signal.SIGKILL)
+        runner.wait(PATIENCE_S)
     held.unlink()
     assert branches(place) == {*before, BRANCH}
     assert recorded(place, "PatchDelivered") == 0

@@ -1,12 +1,9 @@
 """docs/fleet.md's minute, as it stands there."""
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.waiting import PATIENCE_S
+from tests.e2e.command import SCRIPT, run_with_workers
 
 PAGE = Path(__file__).parents[3] / "docs" / "fleet.md"
 
@@ -17,20 +14,14 @@ CODES = [0, 0, 8, 0, 0]
 def test_the_minute_on_the_page(tmp_path: Path) -> None:
     section = PAGE.read_text().partition("## A minute on this machine")[2]
     lines = section.partition("```sh\n")[2].partition("```")[0].splitlines()
-    environment = os.environ | {"FALLBACK_TIER_KEYS": str(tmp_path / "keys")}
+    environment = {"FALLBACK_TIER_KEYS": str(tmp_path / "keys")}
     said = []
     for line, code in zip(lines, CODES, strict=True):
         program, *words = shlex.split(line)
-        done = subprocess.run(
-            [Path(sys.prefix) / "bin" / program, *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == code, (line, done.stdout, done.stderr)
-        said.append(done.stdout)
+        assert program == SCRIPT.name
+        done = run_with_workers(*words, cwd=tmp_path, env=environment)
+        assert done.code == code, (line, done)
+        said.append(done.out)
     assert "3 fixes in 3 repositories" in said[1]
     assert "3 of 3" in said[3]
     assert (tmp_path / "try" / "report.html").stat().st_size

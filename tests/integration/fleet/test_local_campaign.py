@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from fallback_tier.fleet.store.store import open_store
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.wiring.trail import read_trail
-from tests.e2e.command import run as run_command
+from tests.e2e.command import run_with_workers
+from tests.forks import forked
 from tests.waiting import PATIENCE_S, becomes
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -81,7 +81,7 @@ def run(place: Path) -> list[str]:
 
 def asked(words: list[str], code: int = 0) -> str:
     _, *arguments = words
-    done = run_command(*arguments)
+    done = run_with_workers(*arguments)
     assert done.code == code, done
     return done.out
 
@@ -109,14 +109,12 @@ def folders(place: Path) -> int:
 
 
 def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> None:
-    first = subprocess.Popen(
-        run(place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
     state = place / "state"
     locks = state / "fleet" / "workers"
-    becomes(lambda: len(at_work(locks)) == 2, "two workers have said who they are")
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait(PATIENCE_S)
+    with forked(run(place)[1:], place) as first:
+        becomes(lambda: len(at_work(locks)) == 2, "two workers have said who they are")
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait(PATIENCE_S)
     worker = at_work(locks)[0]
     os.kill(int(worker.read_text()), signal.SIGKILL)
 
@@ -169,11 +167,11 @@ def test_money_that_is_not_there_starts_nothing(place: Path) -> None:
 
 
 def test_a_cancelled_campaign_ends_its_workers(place: Path) -> None:
-    running = subprocess.Popen(run(place), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     locks = place / "state" / "fleet" / "workers"
-    becomes(lambda: len([*locks.glob("*.lock")]) == 2, "two workers are at work")
-    asked(command(place, "cancel", "spring"))
-    assert running.wait(PATIENCE_S) == 4
+    with forked(run(place)[1:], place) as running:
+        becomes(lambda: len([*locks.glob("*.lock")]) == 2, "two workers are at work")
+        asked(command(place, "cancel", "spring"))
+        assert running.wait(PATIENCE_S) == 4
     found = status(place)
     assert (found["state"], {fix["state"] for fix in found["fixes"]}) == (
         "cancelled",
@@ -189,18 +187,13 @@ def test_two_machines_share_a_list_and_run_nothing_twice(place: Path, postgres_u
     stores = ["--fleet-store", f"{postgres_url}_list", "--audit-store", postgres_url]
     text = CAMPAIGN.replace("fixes_per_host = 2", "fixes_per_host = 1")
     (place / "CAMPAIGN.toml").write_text(text)
-    base = [str(SCRIPT), "fleet", "run", str(place / "CAMPAIGN.toml"), *stores]
-    machines = [
-        subprocess.Popen(
-            [*base, "--keys", str(place / "keys"), "--state-dir", str(place / name)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for name in ("one", "other")
-    ]
-    said = [machine.communicate(timeout=PATIENCE_S)[0] for machine in machines]
-    assert [machine.returncode for machine in machines] == [8, 8], said
+    base = ["fleet", "run", str(place / "CAMPAIGN.toml"), *stores, "--keys", str(place / "keys")]
+    with ExitStack() as opened:
+        machines = [
+            opened.enter_context(forked([*base, "--state-dir", str(place / name)], place))
+            for name in ("one", "other")
+        ]
+        assert [machine.wait(PATIENCE_S) for machine in machines] == [8, 8]
     record = RecordSettings(database=SecretStr(postgres_url), keys=place / "keys")
     with (
         open_store(place, f"{postgres_url}_list") as store,

@@ -1,16 +1,12 @@
 """The example campaign, as a user runs it: whose flaw a test shows ends as fixed, and seen to be."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.stores.sqlite import open_readonly
-from tests.waiting import PATIENCE_S
-
-SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
+from tests.e2e.command import run_with_workers
 
 
 @pytest.mark.sandbox
@@ -38,8 +34,6 @@ def test_a_proof_shows_the_flaw_gone(tmp_path: Path) -> None:
 
 
 def asked(*words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [SCRIPT, "fleet", *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    done = run_with_workers("fleet", *words)
+    assert done.code == code, done
+    return done.out

@@ -1,6 +1,5 @@
 """A campaign on Temporal as a user runs it: ``fleet dev``, a worker, ``fleet run``."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ pytest.importorskip("temporalio", reason="the extra `temporal` is not installed"
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.engines.temporal.dev import free_port, server_binary
 from fallback_tier.errors import ConfigurationError
+from tests.e2e.command import run as command
 from tests.waiting import PATIENCE_S, next_line
 
 SCRIPT = Path(sys.prefix) / "bin" / "fallback-tier"
@@ -31,7 +31,7 @@ def _installed() -> bool:
 def test_a_small_campaign_in_three_commands(tmp_path: Path) -> None:
     place, port = tmp_path / "try", free_port()
     address, state = f"127.0.0.1:{port}", ("--state-dir", str(tmp_path / "state"))
-    subprocess.run([SCRIPT, "fleet", "example", str(place)], check=True, capture_output=True)
+    assert command("fleet", "example", place).code == 0
     repositories = sorted((place / "checkouts").iterdir())
     for repository in repositories:
         for name, value in (("name", "Ada"), ("email", "ada@example.org")):
@@ -46,15 +46,9 @@ def test_a_small_campaign_in_three_commands(tmp_path: Path) -> None:
         assert address in next_line(server)
         worker = _started("worker", "--temporal", address, *state)
         assert "working" in next_line(worker)
-        run = subprocess.run(
-            [SCRIPT, "fleet", "run", str(place / "CAMPAIGN.toml"), *state, "--json"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert run.returncode == 8, run.stderr
-        counts = json.loads(run.stdout)["counts"]
+        run = command("fleet", "run", place / "CAMPAIGN.toml", *state, "--json")
+        assert run.code == 8, run
+        counts = run.json["counts"]
         assert (counts["fixed"], counts["partly"]) == (1, 2)  # shop's is shown by its proof
         assert len(list((place / "patches").glob("*/*.patch"))) == 3
         for repository in repositories:
