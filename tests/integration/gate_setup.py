@@ -36,6 +36,9 @@ TIMEOUT_S = 120.0
 
 #: How the worktrees of tests lie: in layers, in plain checkouts; None: as the machine can.
 LAYERED: bool | None = None
+
+#: What was installed, and seen at base commits, for whoever needs the same again; None: each case its own.
+CACHE: Path | None = None
 DIGEST = "0" * 64
 
 
@@ -46,6 +49,16 @@ def _sandbox_problem() -> str | None:
     except SandboxError as error:
         return error.problem
     return None
+
+
+def clients_in(environ: Mapping[str, str]) -> SubprocessClients:
+    """The same for whoever asks: other ones would ask npm and node for their versions again."""
+    return _clients(tuple(sorted(it for it in environ.items() if it[0] != "PYTEST_CURRENT_TEST")))
+
+
+@cache
+def _clients(environ: tuple[tuple[str, str], ...]) -> SubprocessClients:
+    return SubprocessClients(dict(environ))
 
 
 class Numbered(BubblewrapSandbox):
@@ -218,7 +231,7 @@ def patched(
 ) -> Iterator[Case]:
     repo = repository(place / "repo", files, manifests)
     diff = diff_of(repo, changes)
-    clients = SubprocessClients()
+    clients = clients_in(os.environ)
     sandbox = sandbox or BubblewrapSandbox()
     with Worktrees(place / "state", clients, sandbox, layered=LAYERED).open(repo) as worktree:
         worktree.apply(diff)
@@ -228,7 +241,7 @@ def patched(
                 repo=repo,
                 application=applied(diff, tuple(sorted(changes))),
                 worktree=worktree,
-                cache=place / "cache",
+                cache=CACHE or place / "cache",
                 sandbox=sandbox,
                 clients=clients,
                 timeout_s=timeout_s,

@@ -14,16 +14,17 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates import imports
 from fallback_plugins.npm.gates.imports import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.sandbox.clients import SubprocessClients
 from tests import hanging
 from tests.choice import a_choice
 from tests.fakes.repository import write
-from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.integration import gate_setup
+from tests.integration.gate_setup import advisory, clients_in, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 
 pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not on PATH"),
+    pytest.mark.xdist_group("gates-imports-npm"),
 ]
 
 PASSED, SKIPPED, FAILED = GateStatus.PASSED, GateStatus.SKIPPED, GateStatus.FAILED
@@ -79,9 +80,16 @@ def registry() -> Iterator[Registry]:
         yield registry
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Most tests begin with the same project: it is installed once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def _sandbox() -> None:
+def _sandbox(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_sandbox()
+    monkeypatch.setattr(gate_setup, "CACHE", cache)
 
 
 def manifest(asked: str, **facts: Any) -> str:
@@ -98,7 +106,7 @@ def judged(
     **with_: Any,
 ) -> GateVerdict:
     with patched(place, files, change, about=advisory("shop"), **with_) as case:
-        clients = SubprocessClients(os.environ | registry.environ)
+        clients = clients_in(os.environ | registry.environ)
         return ImportsGate().judge(case.with_(clients=clients).context)
 
 
@@ -219,7 +227,7 @@ def test_members_are_asked_from_their_own_folders(tmp_path: Path, registry: Regi
         place = tmp_path / version
         write(place, texts)
         options = ["--package-lock-only", "--ignore-scripts", "--no-audit"]
-        clients = SubprocessClients(os.environ | registry.environ)
+        clients = clients_in(os.environ | registry.environ)
         done = clients.run("npm", ["install", *options], cwd=place, timeout_s=120)
         assert done.ok, done.output
         return texts | {"package-lock.json": (place / "package-lock.json").read_text()}
@@ -251,7 +259,7 @@ def test_what_there_is_no_time_for_is_named(tmp_path: Path, registry: Registry) 
     files = {"package.json": manifest("plain@1.0.0 tills@1.0.0")}
     change = {"package.json": manifest("plain@1.0.1 tills@1.0.0 shop@9.0.0")}
     with patched(tmp_path, files, change, about=advisory("plain"), timeout_s=12) as case:
-        clients = SubprocessClients(os.environ | registry.environ)
+        clients = clients_in(os.environ | registry.environ)
         verdict = ImportsGate().judge(case.with_(clients=clients).context)
     assert verdict.status is PASSED
     assert verdict.detail.endswith("in order; no time was left to import shop")

@@ -2,8 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -174,24 +176,24 @@ MS = advisory("ms", fixed="2.1.3")
 MS_TEST = "require('node:test').test('ms', () => { if (require('ms')('1s') !== 1000) throw 1; });\n"
 
 
-def locked(place: Path, version: str) -> dict[str, str]:
+@cache
+def locked(version: str) -> Mapping[str, str]:
     """A project with ``ms`` in one version, and the lock that npm makes for it."""
-    place.mkdir()
     manifest = project(dependencies={"ms": version})["package.json"]
-    (place / "package.json").write_text(manifest)
-    args = ["install", "--package-lock-only", "--ignore-scripts", "--no-audit"]
-    done = SubprocessClients().run("npm", args, cwd=place, timeout_s=120)
-    assert done.ok, done.output
-    return {
-        "package.json": manifest,
-        "package-lock.json": (place / "package-lock.json").read_text(),
-    }
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "package.json").write_text(manifest)
+        args = ["install", "--package-lock-only", "--ignore-scripts", "--no-audit"]
+        done = SubprocessClients().run("npm", args, cwd=place, timeout_s=120)
+        assert done.ok, done.output
+        lock = (place / "package-lock.json").read_text()
+    return {"package.json": manifest, "package-lock.json": lock}
 
 
 @pytest.mark.registry("npm")
 def test_a_bump_installs_is_no_longer_affected_and_passes(tmp_path: Path) -> None:
-    files = locked(tmp_path / "a", "2.1.2") | {"test/ms.test.js": MS_TEST}
-    change = locked(tmp_path / "b", "2.1.3")
+    files = {**locked("2.1.2"), "test/ms.test.js": MS_TEST}
+    change = locked("2.1.3")
     with patched(tmp_path, files, change, about=MS, manifests=tuple(change)) as case:
         verdicts = case.judge(build_gates())
         case.worktree.reset()
@@ -211,8 +213,8 @@ def test_a_bump_installs_is_no_longer_affected_and_passes(tmp_path: Path) -> Non
 
 @pytest.mark.registry("npm")
 def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> None:
-    files = locked(tmp_path / "a", "2.1.1")
-    change = locked(tmp_path / "b", "2.1.2")
+    files = locked("2.1.1")
+    change = locked("2.1.2")
     with patched(tmp_path, files, change, about=MS, manifests=tuple(change)) as case:
         verdict = case.judge(build_gates())["not_vulnerable"]
     assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
@@ -221,7 +223,7 @@ def test_a_bump_to_an_affected_version_is_still_vulnerable(tmp_path: Path) -> No
 
 @pytest.mark.registry("npm")
 def test_a_lock_that_does_not_match_its_manifest_fails_to_resolve(tmp_path: Path) -> None:
-    files = locked(tmp_path / "a", "2.1.2")
+    files = locked("2.1.2")
     change = {"package.json": files["package.json"].replace("2.1.2", "2.1.3")}
     with patched(tmp_path, files, change, about=MS, manifests=tuple(files)) as case:
         verdict = case.judge(build_gates())["resolves"]

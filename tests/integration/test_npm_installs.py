@@ -1,8 +1,9 @@
 """What npm projects are installed from, step by step: real npm, yarn and pnpm over a made-up registry."""
 
+import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -473,27 +474,35 @@ def test_yarn_classic_resolves_what_its_lock_does_not_answer(project, registry: 
     assert made.says(*REQUIRE) == "2.0.0\n"
 
 
-def berry(registry: Registry, place: Path, client: PinnedClient, spec: str) -> str:
-    """The lock that yarn makes of ``left`` 1.0.0, with another range for it."""
-    place.mkdir(parents=True)
-    (place / "package.json").write_text(package(dependencies={"left": "1.0.0"}))
-    (place / "yarn.lock").touch()
-    clients = SubprocessClients(os.environ | registry.environ)
-    commands = Commands(clients, ClientStore(clients), place / "cache", 120)
-    done = commands.berry(client, place, "0" if client is BERRY[8] else "mixed", frozen=False)
-    assert done.ok, done.output
-    lock = (place / "yarn.lock").read_text()
-    changed = lock.replace('left@npm:1.0.0":\n', f'left@npm:{spec}":\n')
-    for reported in ('left: "npm:1.0.0"', "left: 1.0.0"):
-        changed = changed.replace(reported, reported.replace("1.0.0", spec))
-    return changed
+#: The lock that a yarn makes of ``left`` 1.0.0, with another range for it.
+Berry = Callable[[PinnedClient, str], str]
+
+
+@pytest.fixture(scope="module")
+def berry(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Berry:
+    @functools.cache
+    def made_by(client: PinnedClient) -> str:
+        place = tmp_path_factory.mktemp("berry")
+        (place / "package.json").write_text(package(dependencies={"left": "1.0.0"}))
+        (place / "yarn.lock").touch()
+        clients = SubprocessClients(os.environ | registry.environ)
+        commands = Commands(clients, ClientStore(clients), place / "cache", 120)
+        done = commands.berry(client, place, "0" if client is BERRY[8] else "mixed", frozen=False)
+        assert done.ok, done.output
+        return (place / "yarn.lock").read_text()
+
+    def of(client: PinnedClient, spec: str) -> str:
+        changed = made_by(client).replace('left@npm:1.0.0":\n', f'left@npm:{spec}":\n')
+        for reported in ('left: "npm:1.0.0"', "left: 1.0.0"):
+            changed = changed.replace(reported, reported.replace("1.0.0", spec))
+        return changed
+
+    return of
 
 
 @pytest.mark.parametrize("version", BERRY)
-def test_yarn_2_and_later_follow_their_lock(
-    project, registry: Registry, tmp_path: Path, version: int
-) -> None:
-    lock = berry(registry, tmp_path / "l", BERRY[version], "^1.0.0")
+def test_yarn_2_and_later_follow_their_lock(project, berry: Berry, version: int) -> None:
+    lock = berry(BERRY[version], "^1.0.0")
     assert "left@npm:^1.0.0" in lock
     made = project({"package.json": package(dependencies={"left": "^1.0.0"}), "yarn.lock": lock})
     found = made.base.install()
@@ -501,9 +510,9 @@ def test_yarn_2_and_later_follow_their_lock(
     assert made.says(*REQUIRE) == "1.0.0\n"
 
 
-def test_yarn_may_start_no_generator(project, registry: Registry, tmp_path: Path) -> None:
+def test_yarn_may_start_no_generator(project, berry: Berry) -> None:
     """A package of the registry may ask for one that a script of its own makes."""
-    lock = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+    lock = berry(BERRY[8], "1.0.0")
     made = project(
         {"package.json": package(dependencies={"generates": "1.0.0"}), "yarn.lock": lock}
     )
@@ -595,7 +604,7 @@ def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
 
 @pytest.mark.parametrize("lock", ["package-lock.json", "yarn.lock", "berry", "pnpm-lock.yaml"])
 def test_nothing_of_the_target_runs_outside_whichever_the_client(
-    project, registry: Registry, tmp_path: Path, lock: str
+    project, registry: Registry, berry: Berry, tmp_path: Path, lock: str
 ) -> None:
     witness = tmp_path / "ran"
     code = f"require('node:fs').writeFileSync({json.dumps(str(witness))}, '');\n"
@@ -615,7 +624,7 @@ def test_nothing_of_the_target_runs_outside_whichever_the_client(
     elif lock == "yarn.lock":
         files[lock] = classic(registry, "1.0.0", "1.0.0")
     elif lock == "berry":
-        files["yarn.lock"] = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+        files["yarn.lock"] = berry(BERRY[8], "1.0.0")
     else:
         files |= {lock: pnpm_project(registry, "1.0.0", "1.0.0")[lock]}
         files |= {
@@ -629,13 +638,13 @@ def test_nothing_of_the_target_runs_outside_whichever_the_client(
 
 @pytest.mark.parametrize("lock", ["", "yarn.lock", "berry", "pnpm-lock.yaml"])
 def test_a_registry_that_does_not_answer_is_no_verdict(
-    project, registry: Registry, tmp_path: Path, lock: str
+    project, registry: Registry, berry: Berry, lock: str
 ) -> None:
     files = {"package.json": package(dependencies={"left": "1.0.0"})}
     if lock == "yarn.lock":
         files[lock] = classic(registry, "1.0.0", "1.0.0")
     elif lock == "berry":
-        files["yarn.lock"] = berry(registry, tmp_path / "l", BERRY[8], "1.0.0")
+        files["yarn.lock"] = berry(BERRY[8], "1.0.0")
     elif lock:
         files = pnpm_project(registry, "3.0.0", "3.0.0", "3.0.0")  # never seen: not in its store
     made = project(files)
