@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -39,6 +39,10 @@ LAYERED: bool | None = None
 
 #: What was installed, and seen at base commits, for whoever needs the same again; None: each case its own.
 CACHE: Path | None = None
+
+#: By file system.
+_MOUNTS_LAYERS: dict[int, bool] = {}
+
 DIGEST = "0" * 64
 
 
@@ -59,6 +63,20 @@ def clients_in(environ: Mapping[str, str]) -> SubprocessClients:
 @cache
 def _clients(environ: tuple[tuple[str, str], ...]) -> SubprocessClients:
     return SubprocessClients(dict(environ))
+
+
+@cache
+def _sandbox(_path: str) -> BubblewrapSandbox:
+    """One for all tests that find the same programs: each would try anew what can be had here."""
+    return BubblewrapSandbox()
+
+
+def _mounts_layers(sandbox: BubblewrapSandbox, folder: Path) -> bool:
+    """Tried once for a file system: a test has all of its folders on one, as those before it."""
+    device = folder.stat().st_dev
+    if device not in _MOUNTS_LAYERS:
+        _MOUNTS_LAYERS[device] = sandbox.mounts_layers(folder)
+    return _MOUNTS_LAYERS[device]
 
 
 class Numbered(BubblewrapSandbox):
@@ -93,7 +111,9 @@ def older_python(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another Python of this machine, older than ours: of the user's own home folder, not the tests'. Skips
     where there is none."""
     here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
+    monkeypatch.setattr(
+        pythons, "suited_once", lambda _, asked: pythons.suited(asked, lambda: here)
+    )
     for python in here[1:]:
         if pythons.minor_of(python) < sys.version_info.minor:
             return python
@@ -232,8 +252,11 @@ def patched(
     repo = repository(place / "repo", files, manifests)
     diff = diff_of(repo, changes)
     clients = clients_in(os.environ)
-    sandbox = sandbox or BubblewrapSandbox()
-    with Worktrees(place / "state", clients, sandbox, layered=LAYERED).open(repo) as worktree:
+    layered = LAYERED
+    if sandbox is None:
+        sandbox = _sandbox(os.environ["PATH"])
+        layered = _mounts_layers(sandbox, place) if LAYERED is None else LAYERED
+    with Worktrees(place / "state", clients, sandbox, layered=layered).open(repo) as worktree:
         worktree.apply(diff)
         yield Case(
             GateContext(

@@ -5,7 +5,6 @@ import pwd
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,7 +69,9 @@ def another(monkeypatch: pytest.MonkeyPatch) -> int:
     here = pythons.installed(Path(pwd.getpwuid(os.getuid()).pw_dir))
     if len(here) < 2:
         pytest.skip("this machine has no other Python than the one that runs the tests")
-    monkeypatch.setattr(pythons, "suited", partial(pythons.suited, here=lambda: here))
+    monkeypatch.setattr(
+        pythons, "suited_once", lambda _, asked: pythons.suited(asked, lambda: here)
+    )
     return pythons.minor_of(here[1])
 
 

@@ -209,7 +209,7 @@ def test_where_nobody_has_it_our_python_has_the_rest(
     broken.write_text("no program")
     broken.chmod(0o755)
     committed_on(monkeypatch, "2099-01-01")
-    monkeypatch.setattr(pythons, "suited", lambda _: (pythons.ours(), broken))
+    monkeypatch.setattr(pythons, "suited_once", lambda *_: (pythons.ours(), broken))
     with project(tmp_path, registry, {"requirements.txt": "earlier\nleft\n"}) as made:
         found = made.install()
         assert made.installed("left") == ("1.0.1",)
