@@ -1,15 +1,12 @@
 """One case of ours from end to end: by the real command, and by one that lies."""
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.forked import run_forked
 from tests.fakes.repository import git
-from tests.measuring.process import Done
-from tests.measuring.tool import SCRIPT
+from tests.measuring.forks import run_to_end
 from tests.own_code import command
 from tests.own_code.checkout import advisory_of, check_out
 from tests.own_code.running import Options, run_case
@@ -23,14 +20,6 @@ KINDS = [Kind.UNRELATED, Kind.COMMENT, Kind.ELSEWHERE, Kind.DECOY]
 @pytest.fixture
 def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real command in forks that have it imported: a case is eight fixes, and mostly their imports."""
-
-    def run_to_end(
-        argv: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], timeout_s: float
-    ) -> Done:
-        script, *words = map(str, argv)
-        assert script == str(SCRIPT)
-        return Done(*run_forked(words, cwd=cwd, env=env, stdin="", timeout_s=timeout_s))
-
     monkeypatch.setattr(command, "run_to_end", run_to_end)
 
 
