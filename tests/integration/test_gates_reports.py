@@ -10,6 +10,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_tier.gate_ports import GateVerdict
+from tests.integration import gate_setup
 from tests.integration.gate_setup import advisory, needs_sandbox, our_pytest_stands_in, patched
 
 pytestmark = pytest.mark.sandbox
@@ -20,8 +21,10 @@ BASE = {"calc.py": "def add(a, b):\n    return a + b\n"}
 
 
 @pytest.fixture(autouse=True)
-def _sandbox() -> None:
+def _sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is seen at the base commit is kept: where a test judges two patches, it is seen once."""
     needs_sandbox()
+    monkeypatch.setattr(gate_setup, "CACHE", tmp_path / "cache")
 
 
 @pytest.fixture
