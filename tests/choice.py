@@ -1,4 +1,4 @@
-"""Many alike: the suite runs a choice of them, ``make test-all`` every one."""
+"""Many alike: the suite runs a choice of them, ``make test-campaign`` the rest, ``make test-all`` all."""
 
 from collections.abc import Iterable
 

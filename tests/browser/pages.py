@@ -44,6 +44,26 @@ EMPTY = {
     "empty-verification": "/portal/verification",
 }
 
+#: Pages that have the parts of another, which is looked at with the suite: of evidence a patch and a log,
+#: of fixes one with a model and the broken one, of questions those with forms of their own and one with its
+#: attempt open.
+_ALIKE = {
+    *("fix", "triage", "campaign-state", "no-such-fix", "error"),
+    *("empty-campaigns", "empty-verification"),
+}
+_EVIDENCE = {"evidence-PatchProposed", "evidence-GateJudged"}
+
+
+def is_like_another(name: str) -> bool:
+    """Of a page's name."""
+    return name in _ALIKE or (name.startswith("evidence-") and name not in _EVIDENCE)
+
+
+def is_of_its_own(name: str) -> bool:
+    """Of a page's name."""
+    return not is_like_another(name)
+
+
 #: A configuration with every way to sign in.
 EVERY_WAY = (
     '[people]\nlocal = true\n[people.oidc]\nissuer = "https://id.example.org"\nclient_id = "x"\n'

@@ -7,6 +7,7 @@ import pytest
 from fallback_audit.events import PatchProposed, RagSkippedOnRetry, RecipeCandidateFailed
 from fallback_audit.vocabulary import LadderStep, Tier
 from fallback_tier.cli import exit_codes
+from tests.choice import a_choice
 from tests.e2e.command import osv, repository, run
 from tests.fakes.crashing import Kill
 from tests.fakes.ecosystem import TwoCandidates
@@ -76,10 +77,12 @@ def test_the_last_candidates_failure_is_the_only_prior_attempt(whole: Whole) -> 
     assert scenario.kinds["RetrievalQueried"] == 0
 
 
+@pytest.mark.parametrize("share", a_choice((0, 1), step=2))
 def test_killed_between_candidates_a_fix_comes_to_the_same_end(
-    whole: Whole, tmp_path: Path
+    whole: Whole, tmp_path: Path, share: int
 ) -> None:
+    """With the suite right behind the failure, and at every other event around it."""
     kinds = [event.kind for event in whole[0].events]
     at = kinds.index("RecipeCandidateFailed") + 1
-    for number in range(at - 2, at + 4):
+    for number in range(at - 2 + share, at + 4, 2):
         check_killed(*whole, tmp_path / str(number), Kill(number, before=False))

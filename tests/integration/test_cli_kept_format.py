@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.cli import exit_codes
+from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, run
 from tests.fakes.repository import git
 from tests.registry import Universe, serve
@@ -84,7 +85,7 @@ def assert_only_versions_changed(path: str, before: str, after: str) -> None:
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", a_choice(CASES, step=3))
 def test_on_the_working_tree_and_on_a_branch(
     registry: Mapping[str, str], tmp_path: Path, case: str
 ) -> None:

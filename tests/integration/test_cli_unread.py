@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("ecosystem", "name", "fault", "several"),
-    a_choice([(*case, several) for several in (False, True) for case in CASES], step=2),
+    a_choice([(*case, several) for several in (False, True) for case in CASES], step=4),
 )
 def test_a_plan_names_it_and_goes_on(
     scenario: Scenario, ecosystem: str, name: str, fault: str, several: bool
@@ -103,12 +104,15 @@ def test_a_plan_names_it_and_goes_on(
 @pytest.mark.sandbox
 @pytest.mark.parametrize(
     ("ecosystem", "name", "fault"),
-    [
-        ("npm", "package.json", "a broken link"),
-        ("npm", "package.json", "nested 10,000 deep"),
-        ("PyPI", "requirements.txt", "not UTF-8"),
-        ("PyPI", "uv.lock", "a link out of the repository"),
-    ],
+    a_choice(
+        [
+            ("npm", "package.json", "a broken link"),
+            ("npm", "package.json", "nested 10,000 deep"),
+            ("PyPI", "requirements.txt", "not UTF-8"),
+            ("PyPI", "uv.lock", "a link out of the repository"),
+        ],
+        step=2,
+    ),
 )
 def test_a_fix_is_proved_beside_it(
     scenario: Scenario, ecosystem: str, name: str, fault: str
@@ -143,8 +147,12 @@ def test_a_fix_of_the_project_that_it_is_of_is_refused_by_name(
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("path", ["package.json", "pk/a/package.json"])
-@pytest.mark.parametrize("fault", ["nested 10,000 deep", "empty"])
+@pytest.mark.parametrize(
+    ("fault", "path"),
+    a_choice(
+        product(("nested 10,000 deep", "empty"), ("package.json", "pk/a/package.json")), step=3
+    ),
+)
 def test_the_reason_is_the_file_and_not_what_follows_from_it(
     scenario: Scenario, path: str, fault: str
 ) -> None:
@@ -175,7 +183,7 @@ def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(scenario: Scena
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("fault", ["a broken link", "not UTF-8"])
+@pytest.mark.parametrize("fault", a_choice(("a broken link", "not UTF-8"), step=2))
 def test_a_root_pyproject_that_is_nobodys_business(scenario: Scenario, fault: str) -> None:
     """Gates of one's own may stand in it: that can be told although it can't be read."""
     scenario.make(NPM, "pyproject.toml", fault, "[tool.other]\n")

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.choice import a_choice
+from tests.eval_repos import running
 from tests.eval_repos.cases import Case
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Kind
 from tests.eval_repos.results import Result
 from tests.eval_repos.running import Options, run_case
+from tests.measuring.forks import run_to_end
 from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 pytestmark = pytest.mark.sandbox
@@ -33,8 +36,12 @@ def run(case: Case, place: Path, **more: Any) -> Result:
     return run_case(case, {}, Options(Clients(place), **more))
 
 
-@pytest.mark.parametrize("case", [uv_case(), npm_case()], ids=lambda case: case.name)
-def test_a_whole_run_is_judged(case: Case, tmp_path: Path) -> None:
+# What is npm's own of a run is tested by the judge and by the peers (tests/unit/eval_repos).
+@pytest.mark.parametrize(
+    "case", a_choice([uv_case(), npm_case()], step=2), ids=lambda case: case.name
+)
+def test_a_whole_run_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run_to_end", run_to_end)
     row = run(case, tmp_path)
     assert row.base.affected == ("left 1.0.0",)
     assert row.told.outcome == "fixed", row.told

@@ -11,6 +11,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from fallback_tier.cli import exit_codes
+from tests.choice import a_choice
 from tests.e2e.command import Ended, half_written, osv, repository, run, snapshot
 from tests.forks import MAIN, Forked
 from tests.integration.gate_setup import needs_sandbox
@@ -79,7 +80,8 @@ def without_its_name(message: str) -> str:
     return re.sub(r"fix-[0-9a-f]+", "FIX", message)
 
 
-@pytest.mark.parametrize(("ecosystem", "files"), [("PyPI", PYTHON), ("npm", NPM)])
+# What one installs for all is kept by the same code for either.
+@pytest.mark.parametrize(("ecosystem", "files"), a_choice([("PyPI", PYTHON), ("npm", NPM)], step=2))
 def test_three_end_alike(tmp_path: Path, ecosystem: str, files: dict[str, str]) -> None:
     needs_sandbox()
     repo = repository(tmp_path / "repo", files)

@@ -74,7 +74,7 @@ def judge_pytest(
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize("options", ["", f"{XDIST} -n 2 --dist=loadfile"])
+@pytest.mark.parametrize("options", a_choice((f"{XDIST} -n 1 --dist=loadfile", ""), step=2))
 def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options: str) -> None:
     verdict, runs = judge_pytest(tmp_path, "def add(a, b):\n    return a\n", TESTS, options)
     assert (verdict.failure_kind, verdict.broken) == (

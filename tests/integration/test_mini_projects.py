@@ -22,6 +22,7 @@ from fallback_tier.planning import selected, whose_code
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
+from tests.choice import a_choice
 
 ROOT = Path(__file__).parents[1] / "mini_projects"
 PROJECTS = load_projects(ROOT)
@@ -69,7 +70,9 @@ def test_the_repository_is_the_affected_package(project: MiniProject, tmp_path: 
 
 
 @pytest.mark.sandbox
-@each
+@pytest.mark.parametrize(
+    "project", a_choice(((project,) for project in PROJECTS), step=5), ids=NAMES
+)
 def test_the_proof_fails_at_the_base_commit(project: MiniProject, tmp_path: Path) -> None:
     output = check_proof(
         ProofGate(project.proof, PLUGINS[project.advisory.ecosystems[0]]),

@@ -13,6 +13,7 @@ from fallback_plugins.pypi.installing import plan as install_plan
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.choice import a_choice
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
 
@@ -404,7 +405,10 @@ ASKS_AGAIN = {
 
 @pytest.mark.parametrize(
     ("settings", "locked"),
-    [*((it, False) for it in ASKS_AGAIN), *((it, True) for it in ("upgrade", "reinstall"))],
+    a_choice(
+        [*((it, False) for it in ASKS_AGAIN), *((it, True) for it in ("upgrade", "reinstall"))],
+        step=5,
+    ),
 )
 def test_nothing_of_a_package_starts_outside_the_sandbox_whatever_a_user_has_set_for_uv(
     tmp_path: Path, settings: str, locked: bool

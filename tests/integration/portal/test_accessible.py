@@ -1,6 +1,6 @@
 """Every page, in every state, light and dark, wide and narrow: axe finds nothing, nothing sticks out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +14,13 @@ from tests.browser.pages import (
     EVERY_WAY,
     STATES,
     break_record,
+    is_like_another,
+    is_of_its_own,
     pages,
     saved,
     write_all,
 )
+from tests.choice import a_choice
 from tests.service.running import Running, served
 
 pytestmark = [
@@ -73,22 +76,28 @@ def servers(full: Running, empty: Running, broken: Running) -> Servers:
     return Servers(full, empty, broken)
 
 
-def opened(browser: Browser, of: Servers, place: Path) -> Iterator[str]:
-    """Each page, one after the other."""
+def opened(
+    browser: Browser, of: Servers, place: Path, is_wanted: Callable[[str], bool]
+) -> Iterator[str]:
+    """Each page that is wanted, one after the other."""
     browser.devtools("Network.clearBrowserCookies")
-    browser.open(f"{of.empty.address}/portal/sign-in")
-    yield "/portal/sign-in"
+    if is_wanted("sign-in"):
+        browser.open(f"{of.empty.address}/portal/sign-in")
+        yield "sign-in"
     for running, paths in ((of.empty, EMPTY), (of.broken, BROKEN), (of.full, pages(of.full))):
         browser.sign_in(running.address, running.key)
         for name, path in paths.items():
-            browser.open(running.address + path)
-            yield name
-    browser.open(saved(of.full, "fix-cap", place).as_uri())
-    yield "saved"
+            if is_wanted(name):
+                browser.open(running.address + path)
+                yield name
+    if is_wanted("saved"):
+        browser.open(saved(of.full, "fix-cap", place).as_uri())
+        yield "saved"
     for name, bring_up in STATES.items():
-        browser.sign_in(of.full.address, of.full.key)
-        bring_up(browser, of.full)
-        yield name
+        if is_wanted(name):
+            browser.sign_in(of.full.address, of.full.key)
+            bring_up(browser, of.full)
+            yield name
 
 
 @dataclass
@@ -99,12 +108,21 @@ class Found:
     sticking_out: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="module")
-def found(driver: Browser, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Found:
+@pytest.fixture(
+    scope="module",
+    params=a_choice([(is_of_its_own,), (is_like_another,)], step=2),
+    ids=["one of each kind", "the others"],
+)
+def found(
+    driver: Browser,
+    servers: Servers,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Found:
     """One walk over all of them: opening them is half of the work."""
     place, found = tmp_path_factory.mktemp("pages"), Found()
     with with_axe(driver, axe_source(place)):
-        for name in opened(driver, servers, place):
+        for name in opened(driver, servers, place, request.param):
             for scheme, rules in SCHEMES.items():
                 driver.scheme(scheme)
                 found.by_axe += [

@@ -12,6 +12,7 @@ import pytest
 
 from fallback_tier.service.database import Database, service_db
 from fallback_tier.service.queue.queue import OrderQueue
+from tests.choice import a_choice
 from tests.e2e.command import osv, repository
 from tests.e2e.command import run as command
 from tests.service.running import Running, served, waited
@@ -84,7 +85,7 @@ def test_the_service_dies_and_its_successor_goes_on(tmp_path: Path, config: str)
     assert command("audit", "verify", "--state-dir", state).code == 0
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", a_choice(("postgresql", "sqlite"), step=2))
 def test_all_of_it_dies_and_what_was_judged_is_not_judged_again(
     tmp_path: Path, config: str, store: str, request: pytest.FixtureRequest
 ) -> None:

@@ -152,7 +152,7 @@ def clients() -> Iterator[SubprocessClients]:
         yield SubprocessClients({**os.environ, **registry.environ})
 
 
-@pytest.mark.parametrize(("version", "style"), a_choice(product([1, 2, 3], STYLES), step=2))
+@pytest.mark.parametrize(("version", "style"), a_choice(product([1, 2, 3], STYLES), step=4))
 def test_npm_and_its_lock(
     clients: SubprocessClients, tmp_path: Path, style: Style, version: int
 ) -> None:
@@ -174,7 +174,7 @@ def test_npm_and_its_lock(
         assert "2.0.0" in change.after
 
 
-@pytest.mark.parametrize("style", a_choice(((style,) for style in STYLES), step=2))
+@pytest.mark.parametrize("style", a_choice(((style,) for style in STYLES), step=3))
 def test_an_override_that_is_added(
     clients: SubprocessClients, tmp_path: Path, style: Style
 ) -> None:

@@ -31,7 +31,7 @@ def universe() -> Universe:
     return Universe().npm("leaf", "1.0.0").npm("leaf", "1.2.0")
 
 
-@pytest.mark.parametrize("fault", a_choice(UNRESOLVABLE, step=2))
+@pytest.mark.parametrize("fault", a_choice(UNRESOLVABLE, step=3))
 def test_a_fixture_is_named_and_left(tmp_path: Path, fault: str) -> None:
     path = "test/fixtures/odd/package.json"
     files = {**project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}), path: UNRESOLVABLE[fault]}

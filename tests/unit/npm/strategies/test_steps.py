@@ -56,7 +56,7 @@ def test_an_in_range_copy_goes_to_the_lowest_safe_version_in_one_run(tmp_path: P
             for spec, raised in (("^8.16.0", "^8.16.0"), ("~8.16.0", "~8.17.1"))
             for lock_version in (1, 2, 3)
         ],
-        step=2,
+        step=4,
     ),
 )
 def test_the_lowest_that_serves_is_taken_where_higher_ones_would_too(
@@ -181,8 +181,8 @@ def test_a_parent_that_moves_within_its_range_changes_the_lock_only(tmp_path: Pa
     assert [change.path for change in result.changes] == ["package-lock.json"]
 
 
-# A lock of version 2 has what 1 and 3 have; of version 3 are the other tests' locks.
-@pytest.mark.parametrize("lock_version", a_choice((1, 3, 2), step=2))
+# A lock of version 2 has what 1 and 3 have (one is above); of version 3 are the other tests' locks.
+@pytest.mark.parametrize("lock_version", a_choice((1, 3, 2), step=3))
 def test_what_a_raised_parent_brings_is_the_lowest_that_serves(
     tmp_path: Path, lock_version: int
 ) -> None:
