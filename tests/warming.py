@@ -5,15 +5,24 @@ more than it needs, and what that comes to is tested there (``test_cli_startup``
 import gc
 from collections.abc import Iterator
 from functools import cache
+from importlib.resources import files
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, TypeAdapter
 
+from fallback_plugins.shared.gates.base_runs import _kept_form
+from fallback_tier.answers.plan import plan_schema
+from fallback_tier.ecosystem_rules import ECOSYSTEMS_GROUP
+from fallback_tier.entry_points import mounted
+from fallback_tier.installed import GATES_GROUP
 from fallback_tier.patch.policy import forbidden_reason
 from fallback_tier.prompt.redact import redact_secrets
+from fallback_tier.prompt.render import _compile
 
 
 def warm() -> None:
-    """Whatever is imported by now: its models' validators, and the expressions that each fix compiles."""
+    """Whatever is imported by now: its models' validators; and what each fix compiles, or asks of what is
+    installed here."""
     for model in set(_below(BaseModel)):
         if not model.__pydantic_complete__:
             model.model_rebuild(raise_errors=False)
@@ -22,6 +31,15 @@ def warm() -> None:
             adapter.rebuild(raise_errors=False)
     forbidden_reason("app/app.py")
     redact_secrets("a text")
+    for group in (ECOSYSTEMS_GROUP, GATES_GROUP):
+        mounted(group)
+    for declaring in (False, True):
+        plan_schema(declaring=declaring)
+    for plugin in ("npm", "pypi"):
+        skills = files(f"fallback_plugins.{plugin}") / "skills"
+        _compile((skills / "leaf-llm-instruction.md").read_text(encoding="utf-8"))
+    _kept_form()
+    Ed25519PrivateKey.generate()  # the first one of a process sets up its library
 
 
 @cache
