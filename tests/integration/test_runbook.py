@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 
 from fallback_tier.cli.main import build_parser
 from tests.e2e.command import SCRIPT, osv, repository, run
+from tests.e2e.shell import command_for_shells
 from tests.waiting import PATIENCE_S, next_line
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,18 +34,18 @@ def anchors() -> set[str]:
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The page's variables, and a record with a fix in it."""
     found = {
         **os.environ,
-        "PATH": f"{SCRIPT.parent}:{os.environ['PATH']}",
         "FALLBACK_TIER_KEYS": str(tmp_path / "keys"),
         "FALLBACK_TIER_CHECKPOINTS": str(tmp_path / "checkpoints"),
         "STATE": str(tmp_path / "state"),
         "BACKUP": str(tmp_path / "backup"),
     }
     attempt(tmp_path, found, "one")
-    return found
+    with command_for_shells(tmp_path / "bin") as folder:
+        yield {**found, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def attempt(place: Path, environ: dict[str, str], name: str) -> None:
