@@ -32,12 +32,13 @@ class CommittedFiles:
     root: Path
     clients: ClientRunner
 
-    def has(self, commit: str, path: str) -> bool:
-        """Does the commit have anything at this path?"""
-        listed = self._git(["ls-tree", "-z", commit, "--", path]) if _is_commit(commit) else None
+    def among(self, commit: str, *paths: str) -> frozenset[str]:
+        """At which of these paths the commit has anything. Raises RepositoryError: no such commit."""
+        listed = self._git(["ls-tree", "-z", commit, "--", *paths]) if _is_commit(commit) else None
         if listed is None or not listed.ok:
-            raise self._unfit(commit, path, "there is no such commit")
-        return bool(listed.output)
+            raise self._unfit(commit, paths[0], "there is no such commit")
+        names = (entry.partition("\t")[2] for entry in listed.output.split("\0"))
+        return frozenset(paths).intersection(names)
 
     def text(self, commit: str, path: str) -> str:
         """A file's exact text. Raises RepositoryError: no such commit or file, a link, too large, not

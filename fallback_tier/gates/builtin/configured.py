@@ -91,7 +91,7 @@ def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...
     """
     files, commit = CommittedFiles(repo.root, clients), repo.base_commit
     found: dict[str, tuple[GateSettings, ...]] = {}
-    for name in (OWN_FILE, SHARED_FILE):
+    for name in sorted(files.among(commit, OWN_FILE, SHARED_FILE)):
         text = _committed(files, commit, name)
         # A pyproject.toml that says nothing to us may be as broken as it likes.
         if name == OWN_FILE or _TABLE[-1] in text:
@@ -105,8 +105,6 @@ def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...
 
 
 def _committed(files: CommittedFiles, commit: str, name: str) -> str:
-    if not files.has(commit, name):
-        return ""
     try:
         return files.text(commit, name)
     except RepositoryError:

@@ -115,17 +115,16 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     full, ToolFailedError where git fails otherwise.
     """
     root = repo.root
-
-    def ask(*args: str) -> str:
-        return git(clients, root, ["rev-parse", *args], USERS_CONFIGURATION).strip()
-
-    objects = Path(ask("--path-format=absolute", "--git-common-dir")) / "objects"
+    asked = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"]
+    folder, _, object_format = (
+        git(clients, root, asked, USERS_CONFIGURATION).strip().rpartition("\n")
+    )
+    objects = Path(folder) / "objects"
     if "\n" in str(objects):
         raise RepositoryError(
             f"The repository's path {str(root)!r} has a line break.",
             next_step="Move it to a path without one.",
         )
-    object_format = ask("--show-object-format")
     git(clients, tree, ["init", "--quiet", "--template=", f"--object-format={object_format}"])
     borrowed = alternates(tree)
     borrowed.parent.mkdir(parents=True, exist_ok=True)
