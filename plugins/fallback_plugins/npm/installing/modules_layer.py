@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
 
@@ -78,7 +78,7 @@ def packages_in(entry: Path) -> Iterator[Package]:
         facts: Mapping[str, Any] = {}
         with suppress(RecipeError, UnicodeDecodeError):  # as it has no version, so it is compared
             facts = parse_manifest(path.name, path.read_text(encoding="utf-8"))
-        asks = (name for section in MEMBER_SECTIONS for name, _ in entries(facts.get(section)))
+        asks = (name for section in INSTALLED_SECTIONS for name, _ in entries(facts.get(section)))
         yield Package(found["name"], str(facts.get("version", "")), frozenset(asks))
 
 
@@ -112,7 +112,7 @@ def _local(text: str) -> Iterator[tuple[str, str]]:
         facts = parse_manifest("package.json", text)
     except RecipeError:  # a fixture's
         return
-    for section in MEMBER_SECTIONS:
+    for section in INSTALLED_SECTIONS:
         for name, spec in entries(facts.get(section)):
             if spec.startswith(_LOCAL):
                 yield name, spec.partition(":")[2]

@@ -19,6 +19,10 @@ PEER_SECTION = "peerDependencies"
 #: What a project or workspace member asks for and gets installed, peers last.
 MEMBER_SECTIONS = (*SECTIONS, PEER_SECTION)
 
+#: What a package that is installed from a registry gets installed: what it was developed with is published
+#: too, and asked for by nobody.
+INSTALLED_SECTIONS = ("dependencies", "optionalDependencies", PEER_SECTION)
+
 #: Where npm looks up what an override's ``$name`` stands for, in its order.
 _REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SECTION)
 
