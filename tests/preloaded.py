@@ -1,5 +1,5 @@
-"""All that ``fallback-tier fix``, ``serve`` and workers import, for the process whose forks they are
-(``forks``)."""
+"""All that ``fallback-tier fix``, ``serve`` and workers import, at their start or later, for the process
+whose forks they are (``forks``)."""
 
 import gc
 from contextlib import suppress
@@ -24,8 +24,17 @@ for name in (
     "fallback_tier.fleet.local.engine",
     "fallback_tier.fleet.local.main",
     "fallback_tier.wiring.gates",
+    "fallback_tier.sandbox.runners",
     "fallback_plugins.npm.ecosystem",
+    "fallback_plugins.npm.gates.all_gates",
     "fallback_plugins.pypi.ecosystem",
+    "fallback_plugins.pypi.gates.all_gates",
+    "anyio._backends._asyncio",
+    "platformdirs.unix",
+    "psycopg",
+    "rich._emoji_codes",
+    "sqlite_utils",
+    "tomlkit",
     "tests.engines.worker",
     "tests.forked_workers",
 ):
