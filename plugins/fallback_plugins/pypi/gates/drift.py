@@ -6,7 +6,7 @@ difference is not known to be the patch's doing, nor anything else's: a person's
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
@@ -20,6 +20,12 @@ from fallback_plugins.shared.gates import drifting, gating
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?")
+
+#: How a requirement begins, of metadata from before PEP 508 too.
+_ASKED = re.compile(rf"(?P<name>{_NAME.pattern})\s*(?:\[(?P<extras>[^\]]*)\])?")
+
+#: The extra with which a requirement counts.
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 #: Distributions by canonical name.
 InstalledByName = Mapping[str, Distribution]
@@ -74,7 +80,8 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     """Packages of another release than at the base commit, and not by the patch.
 
     By the patch is what it names, what the advisory is about, what each tree's uv.lock pins, and what
-    differs beside those that ask for it or that it asks for. Raises as ``Environment.install`` does.
+    differs beside those that ask for it or that it asks for (``asking_in_use``). Raises as
+    ``Environment.install`` does.
     """
     if ours.place == base.place:
         return ()
@@ -84,7 +91,7 @@ def drifted(ours: Environment, base: Environment) -> tuple[str, ...]:
     }
     if moved == by_locks:
         return ()
-    edges = [*asking(here), *asking(there)]
+    edges = [*asking_in_use(here, ours.lines), *asking_in_use(there, base.lines)]
     by_patch = {*by_locks, *_named_by_patch(ours.context), *_moved(ours, base)}
     return tuple(
         f"{name} ({_version(here, name)}, there {_version(there, name)})"
@@ -109,6 +116,36 @@ def asking(installed: InstalledByName) -> Iterator[tuple[str, str]]:
         for line in one.requires or ():
             if (asked := _NAME.match(line)) is not None:
                 yield name, canonicalize_name(asked[0])
+
+
+def asking_in_use(installed: InstalledByName, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Who asks for whom, without extras that nobody asks for: packages publish as such what they are tested
+    and documented with. ``lines``: what the project asks for. Every other condition counts as met; one on
+    an extra that can't be read does not."""
+    asked: dict[tuple[str, str], list[str]] = {}
+    for name, one in installed.items():
+        for line in one.requires or ():
+            marker = line.partition(";")[2]
+            for extra in _EXTRA.findall(marker) if "extra" in marker else ("",):
+                asked.setdefault((name, canonicalize_name(extra)), []).append(line)
+    waiting = [(name, "") for name in installed]
+    waiting += [it for line in lines for it in _with_extras(line)]
+    seen = {*waiting}
+    while waiting:
+        who = waiting.pop()
+        for line in asked.get(who, ()):
+            if (found := _ASKED.match(line)) is not None:
+                yield who[0], canonicalize_name(found["name"])
+            more = {*_with_extras(line)} - seen
+            seen |= more
+            waiting += more
+
+
+def _with_extras(line: str) -> Iterator[tuple[str, str]]:
+    """A requirement's package with each of the extras that it is asked for with."""
+    if (found := _ASKED.match(line)) is not None:
+        for extra in _NAME.findall(found["extras"] or ""):
+            yield canonicalize_name(found["name"]), canonicalize_name(extra)
 
 
 def _named_by_patch(context: GateContext) -> set[str]:
