@@ -4,6 +4,7 @@ It lies below everything else of a tree, so that a tracked file is never covered
 layers are mounted it is one of them, and a plain tree gets a copy.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -11,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from stat import S_ISREG
 from typing import Any
 
 from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
+from fallback_tier.limits import MAX_FILE_BYTES
 
 MODULES = "node_modules"
 
@@ -24,6 +27,11 @@ _LAYER = "tree"
 
 #: A package's own folder.
 _PACKAGE = re.compile(rf"/{MODULES}/(?P<name>(?:@[^/]+/)?[^/@]+)$")
+
+#: What is said where a version would stand, and digits of the digest behind it: so many that no two
+#: manifests of a project are alike by chance.
+_UNTOLD = "version not told, manifest"
+_DIGITS = 12
 
 #: Specs by which a folder of the repository itself is asked for.
 _LOCAL = ("file:", "link:", "portal:")
@@ -69,17 +77,27 @@ class Package:
 
 
 def packages_in(entry: Path) -> Iterator[Package]:
-    """What was installed in an entry of the store, whatever client did it; links are not followed."""
+    """What was installed in an entry of the store, whatever client did it; links are not followed.
+
+    Where a manifest of at most MAX_FILE_BYTES does not tell the version, a digest of so much of it stands
+    for one: two trees have the same there only where they have the same file. Raises OSError.
+    """
     for folder, _, files in os.walk(entry / _LAYER):
         found = _PACKAGE.search(folder)
         path = Path(folder, "package.json")
-        if found is None or path.name not in files or path.is_symlink():
+        if found is None or path.name not in files or not S_ISREG(path.lstat().st_mode):
             continue
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
         facts: Mapping[str, Any] = {}
-        with suppress(RecipeError, UnicodeDecodeError):  # as it has no version, so it is compared
-            facts = parse_manifest(path.name, path.read_text(encoding="utf-8"))
+        if len(content) <= MAX_FILE_BYTES:
+            with suppress(RecipeError, UnicodeDecodeError):
+                facts = parse_manifest(path.name, content.decode())
         asks = (name for section in INSTALLED_SECTIONS for name, _ in entries(facts.get(section)))
-        yield Package(found["name"], str(facts.get("version", "")), frozenset(asks))
+        version = facts.get("version")
+        if not isinstance(version, str):  # it is told apart by what is there
+            version = f"{_UNTOLD} {hashlib.sha256(content).hexdigest()[:_DIGITS]}"
+        yield Package(found["name"], version, frozenset(asks))
 
 
 def _module_folders(top: Path) -> Iterator[Path]:

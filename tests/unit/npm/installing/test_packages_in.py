@@ -1,6 +1,8 @@
 """What is read of the packages that npm's clients installed."""
 
 import json
+import os
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +10,9 @@ from typing import Any
 import pytest
 
 from fallback_plugins.npm.gates.drift import drifted
+from fallback_plugins.npm.installing import modules_layer
 from fallback_plugins.npm.installing.modules_layer import packages_in
+from fallback_tier.limits import MAX_FILE_BYTES
 
 ASKS = {"tape": "^5.0.0"}
 
@@ -52,3 +56,54 @@ def test_what_a_moved_package_was_developed_with_is_not_moved_by_the_patch(
         for left, tape in (("1.0.1", "5.9.0"), ("1.0.0", "5.8.1"))
     )
     assert drifted(here, there) == ([] if is_the_patchs else ["tape (5.9.0, there 5.8.1)"])
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        pytest.param(b'{"version": "1", "author": "\xe9"}', b'{"version": "2", "author": "\xe9"}'),
+        pytest.param(b"{", b"["),
+        pytest.param(b'{"version": 1}', b'{"version": null}'),
+        pytest.param(b'{"version": "1", "a": "too long"}', b'{"version": "2", "a": "too long"}'),
+    ],
+    ids=["no UTF-8", "no JSON", "no version", "too large"],
+)
+def test_a_package_that_tells_no_version_is_told_apart_by_its_manifest(
+    tmp_path: Path, here: bytes, there: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modules_layer, "MAX_FILE_BYTES", 30)
+    found: list[modules_layer.Package] = []
+    for place, content in (("here", here), ("there", there), ("as there", there)):
+        manifest = tmp_path / place / "tree" / "node_modules" / "@a" / "odd" / "package.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_bytes(content)
+        found += packages_in(tmp_path / place)
+    assert [one.name for one in found] == ["@a/odd"] * 3
+    assert found[0] != found[1] == found[2]
+    assert found[0].version.startswith("version not told")
+
+
+def test_no_more_of_a_manifest_is_read_than_of_any_file(tmp_path: Path) -> None:
+    """A package's author decides how long it is, and this process, not the sandbox, reads it."""
+    manifest = tmp_path / "tree" / "node_modules" / "odd" / "package.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"version": "1"')
+    with manifest.open("ab") as file:
+        file.truncate(20 * MAX_FILE_BYTES)  # without a block on the disk
+    tracemalloc.start()
+    (found,) = packages_in(tmp_path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.version.startswith("version not told")
+    assert most < 3 * MAX_FILE_BYTES
+
+
+def test_what_is_no_file_is_no_manifest(tmp_path: Path) -> None:
+    """Opened, a pipe would never answer."""
+    manifest = tmp_path / "tree" / "node_modules" / "odd" / "package.json"
+    manifest.parent.mkdir(parents=True)
+    os.mkfifo(manifest)
+    linked = tmp_path / "tree" / "node_modules" / "linked" / "package.json"
+    linked.parent.mkdir()
+    linked.symlink_to("/dev/zero")
+    assert [*packages_in(tmp_path)] == []
