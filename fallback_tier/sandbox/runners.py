@@ -45,6 +45,7 @@ from fallback_tier.sandbox.launching import (
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_PROCESSES,
+    data_kib,
     joined,
     launched,
 )
@@ -98,8 +99,9 @@ class BubblewrapSandbox:
     def bounds(self) -> str:
         """Which limits hold, and whether Landlock does, in words. Raises SandboxError."""
         self.probe()
-        per_process = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process"
-        held = {name for one in self._hierarchies for name in one.controllers}
+        held = self._held
+        data = data_kib(in_cgroup="memory" in held)
+        per_process = f"private memory {data // 1024:,} MiB a process"
         together = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
         messages = [f"all memory {together} together (cgroup)"] if "memory" in held else []
         messages += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
@@ -107,6 +109,11 @@ class BubblewrapSandbox:
         how = "cgroup" if "pids" in held else "rlimit, which does not bind root"
         messages += [f"{self._hardening.max_processes:,} processes ({how})", wall]
         return ", ".join(messages)
+
+    @property
+    def _held(self) -> set[str]:
+        """What cgroups bound."""
+        return {name for one in self._hierarchies for name in one.controllers}
 
     def probe(self) -> None:
         """Start one trivial command, once. Raises SandboxError: the reason and the next step."""
@@ -183,7 +190,8 @@ class BubblewrapSandbox:
         bwrap = self._bwrap or find_bwrap()
         nonce = secrets.token_hex(16)
         limit = self._hardening.max_processes
-        inner = launched(argv, nonce, timeout_s, limit)
+        data = data_kib(in_cgroup="memory" in self._held)
+        inner = launched(argv, nonce, timeout_s, limit, data)
         if self._landlock:
             inner = [*second_wall.landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
         with ExitStack() as opened:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fallback_tier.sandbox.confinement import MAX_TMPFS_BYTES
-from fallback_tier.sandbox.launching import MAX_DATA_KIB, MAX_FILE_BLOCKS
+from fallback_tier.sandbox.launching import MAX_FILE_BLOCKS, data_kib
 from fallback_tier.sandbox.runners import (
     BubblewrapSandbox,
     Hardening,
@@ -68,7 +68,7 @@ def surroundings(folder: Path, setuid: str) -> Iterator[Facts]:
                 "bystander_mark": mark,
                 "setuid": setuid,
                 "home": str(folder / "home"),
-                "memory": MAX_DATA_KIB * 1024 + 1,
+                "memory": data_kib(in_cgroup=True) * 1024 + 1,
                 "file": 4 * MAX_FILE_BLOCKS * 512,
                 "tmpfs": MAX_TMPFS_BYTES,
                 "processes": 2 * PROCESSES,
