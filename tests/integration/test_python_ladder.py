@@ -183,9 +183,14 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
                 'url = "https://host.invalid/right.git"\n'
                 '[[package]]\nname = "near"\nversion = "1"\n[package.source]\ntype = "directory"\n'
                 'url = "libs/near"\n'
+                '[[package]]\nname = "both"\nversion = "1.1"\n[package.source]\ntype = "file"\n'
+                'url = "vendor/both-1.1-py3-none-any.whl"\n'
             },
             ["left==1.0.0"],
-            {"right @ https://host.invalid/right.git": "leads elsewhere than to a registry"},
+            {
+                "right @ https://host.invalid/right.git": "leads elsewhere than to a registry",
+                "both @ vendor/both-1.1-py3-none-any.whl": "leads elsewhere than to a registry",
+            },
             id="poetry.lock with a package from git",
         ),
         pytest.param(
@@ -210,11 +215,15 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\n'
         pytest.param(
             {
                 "Pipfile.lock": '{"default": {"left": {"version": "==1.0.0"}, "app": {"path": "."},'
+                ' "both": {"hg": "https://host.invalid/both"},'
                 ' "right": {"git": "https://host.invalid/right.git", "ref": "abc"}}}'
             },
             ["left==1.0.0"],
-            {"right @ https://host.invalid/right.git": "leads elsewhere than to a registry"},
-            id="Pipfile.lock with a package from git",
+            {
+                "right @ https://host.invalid/right.git": "leads elsewhere than to a registry",
+                "both @ https://host.invalid/both": "leads elsewhere than to a registry",
+            },
+            id="Pipfile.lock with packages from repositories",
         ),
         pytest.param(
             {

@@ -49,7 +49,7 @@ _SYSTEM = (
 #: uv's words behind releases that it may not build. Several: the newest of them stands last.
 _UNBUILT = re.compile(r" ha(?:s|ve) no usable wheels")
 
-_TOO_MANY = "not built: more wheels are missing than are built for one set"
+_TOO_MANY = "not built: as many as one set may have were built or tried before"
 
 #: What is installed for: a Python, and the day of releases.
 _For = tuple[Path, str]

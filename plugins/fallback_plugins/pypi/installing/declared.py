@@ -35,6 +35,12 @@ _TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
 #: ``-e .`` and ``.[extra]``: the project itself, which is not installed; its extras are.
 _ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)\])?(?:\s|$)")
 
+#: Keys of a lock's entry that say where it is from. pip's own words for a name's version, and pipenv's.
+_ELSEWHERE = ("git", "hg", "svn", "bzr", "url", "file", "path")
+
+#: A file of a repository that is installed from, and has nothing to be found as it lies.
+_ARCHIVES = (".whl", ".zip", ".tar.gz")
+
 #: Options behind a requirement, and a comment.
 _BEHIND = re.compile(r"(?:^|\s)#.*$|\s--[a-z].*$")
 
@@ -275,10 +281,11 @@ def _pipfile_pin(name: str, entry: Any) -> str:
 
 def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:
     """A lock's entry as a line. What comes from elsewhere than the registry has an address, so that it is
-    left out by name; empty for a place in the repository, where the package is found as it lies."""
+    left out by name; empty for a folder of the repository, where the package is found as it lies."""
     source = table_of(table, "source")
-    if "path" in table or source.get("type") in {"directory", "file"}:
+    place = next(filter(None, (source.get("url"), *map(table.get, _ELSEWHERE))), "")
+    is_near = "path" in table or source.get("type") in {"directory", "file"}
+    if is_near and not str(place).endswith(_ARCHIVES):
         return ""
-    place = source.get("url") or table.get("git") or table.get("url") or table.get("file")
     from_registry = not place or is_public(str(place))
     return f"{name}{version}" if from_registry else f"{name} @ {place}"

@@ -9,7 +9,7 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.declared import Source
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
@@ -148,6 +149,7 @@ class _InstallLadder:
         there: set[str] = set()
         if source.left_out and source.pinned and self.pins and self._try(*self.pins) is None:
             there = {canonicalize_name(Requirement(pin).name) for pin in self.plan.there()}
+            self.declined = [(line, _also(line, why, there)) for line, why in self.declined]
         for line in source.left_out:
             name = _NAME.match(line)
             is_there = name is not None and canonicalize_name(name[0]) in there
@@ -205,6 +207,13 @@ def reason(output: str) -> str:
     message = " ".join(output.split())
     begin = max((match.end() for match in _BEFORE.finditer(message)), default=0)
     return gating.in_short(message[begin:].partition(_ADVICE)[0].rstrip() or message)
+
+
+def _also(line: str, why: str, there: Collection[str]) -> str:
+    """Why a line can't be had, and whether another release of its package is there all the same."""
+    asked = requirement_in(line)
+    is_there = asked is not None and canonicalize_name(asked.name) in there
+    return f"{why}{_ALSO}" if is_there and not why.endswith(_ALSO) else why
 
 
 def _any_release(line: str) -> str:

@@ -281,9 +281,10 @@ class _Headers(Distribution):
 
 
 def distributions_in(environment: Path) -> Iterator[Distribution]:
-    """What is installed there; its metadata is read, nothing imported."""
+    """What is installed there by a name; its metadata is read, nothing imported."""
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
-    return map(_Headers, distributions(path=places) if places else ())
+    found = map(_Headers, distributions(path=places) if places else ())
+    return (one for one in found if one.metadata["Name"])
 
 
 def _pins_in(environment: Path) -> list[str]:

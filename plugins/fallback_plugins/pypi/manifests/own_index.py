@@ -43,6 +43,9 @@ _IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
+#: No manifest or setting that anybody wrote is longer; what is takes seconds to read.
+_MAX_CHARS = 1_000_000
+
 _LINE_END = re.compile(r"\r\n?")
 
 #: Where clients have tables of registries in pyproject.toml.
@@ -105,6 +108,8 @@ def is_public(url: str) -> bool:
 
 def _names_one(path: str, text: str) -> bool:
     name = PurePosixPath(path).name
+    if len(text) > _MAX_CHARS:
+        return True
     if kind_of(path) is Kind.REQUIREMENTS or (name.endswith((".txt", ".in"))):
         return names_an_index(text)
     if _IN_WORDS.search(_COMMENT.sub("", _LINE_END.sub("\n", text))):

@@ -82,6 +82,12 @@ _PYTEST = {
 #: Of an object in a subtest's name: another in each run.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
+#: What unittest calls a subtest without a name.
+_NAMELESS = " (<subtest>)"
+
+#: Characters of what tells a subtest from others.
+_MAX_PART = 300
+
 
 class PytestReporter:
     """A plugin of pytest's. Categories are those that pytest's own last line counts."""
@@ -117,10 +123,11 @@ class PytestReporter:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """One phase of one test, or of one of its subtests; of a process of pytest-xdist too."""
         found = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
-        was, part = _PYTEST.get(found[0]), _subtest(report)
-        if was is not None or part:  # subtests that pass have a number, too, and are not told of
-            names = self._names.setdefault(report.when, Names())
-            self._count(names.next(f"{report.nodeid}{part}"), was)
+        was, part = _PYTEST.get(found[0]), _part_of(report)
+        if was is None and not (part and _is_nameless(*part)):
+            return
+        names = self._names.setdefault(report.when, Names())
+        self._count(names.next(report.nodeid + (_in_words(*part) if part else "")), was)
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that can't be read in."""
@@ -135,15 +142,33 @@ class PytestReporter:
         self._lines.write(name, was)
 
 
-def _subtest(report: Any) -> str:
-    """What tells a subtest from the others of its test, as pytest writes it; empty for a test."""
+def _part_of(report: Any) -> tuple[Any, Any] | None:
+    """Message and values of a subtest, as pytest 9 and pytest-subtests have them; None for a test."""
     context = getattr(report, "context", None)
-    if context is None:
-        return ""
-    message, values = getattr(context, "msg", None), getattr(context, "kwargs", None) or {}
-    parts = [f" [{message}]"] if message is not None else []
-    parts += [" ({})".format(", ".join(f"{key}={values[key]}" for key in values))] if values else []
-    return _ADDRESS.sub("", "".join(parts)) or " (<subtest>)"
+    return context and (getattr(context, "msg", None), getattr(context, "kwargs", None) or {})
+
+
+def _is_nameless(message: Any, values: Any) -> bool:
+    """Is a subtest told from its test's others by its place alone? So those that pass are counted, too; of
+    others nothing is made into text that the runner does not."""
+    return message is None and not values
+
+
+def _in_words(message: Any, values: Any) -> str:
+    """What tells a subtest from the others of its test. pytest-xdist hands on values as quoted texts."""
+    if _is_nameless(message, values):
+        return _NAMELESS
+    try:
+        parts = [f" [{message}]"] if message is not None else []
+        told = (f"{key}={_text(values[key])}" for key in values)
+        parts += [" ({})".format(", ".join(told))] if values else []
+        return _ADDRESS.sub("", "".join(parts))[:_MAX_PART]
+    except Exception:  # noqa: BLE001 (a value's own code: nothing of ours may fail its test)
+        return _NAMELESS
+
+
+def _text(value: Any) -> str:
+    return (value if isinstance(value, str) else repr(value)).strip("'\"")
 
 
 #: What unittest calls of a result, and how that test was. Of subtests only those that fail are told.
@@ -155,6 +180,14 @@ _UNITTEST = {
     "addUnexpectedSuccess": "failed",
     "addSkip": "skipped",
 }
+
+
+def _named(part: Any) -> str:
+    """A subtest of unittest's by its test and what tells it from others."""
+    try:
+        return _ADDRESS.sub("", str(part))[:_MAX_PART]
+    except Exception:  # noqa: BLE001 (a value's own code: nothing of ours may fail its test)
+        return f"{part.test_case}{_NAMELESS}"
 
 
 def unittest_runner(
@@ -181,9 +214,11 @@ def unittest_runner(
 
     def subtest(self: Any, test: Any, part: Any, error: Any) -> None:
         unittest.TextTestResult.addSubTest(self, test, part, error)
-        name = names.next(_ADDRESS.sub("", str(part)))
-        if error is not None:
-            lines.write(name, "failed")
+        # One that passes has a number where it has no name, as those of pytest.
+        if error is not None or _is_nameless(None, part.params):
+            name = names.next(_named(part))
+            if error is not None:
+                lines.write(name, "failed")
 
     def chosen(test: Any) -> list[Any]:
         if isinstance(test, unittest.TestSuite):

@@ -17,7 +17,7 @@ from fallback_tier.repo import RepoContext
 Seen = TypeVar("Seen")
 
 #: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
-_FORMAT = 10
+_FORMAT = 11
 
 
 def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> Seen:

@@ -28,6 +28,9 @@ OURS = ".fallback-tier-"
 #: Of a test's name, where it may say in which file and class it stands (characters).
 _MAX_PLACE = 1_000
 
+#: What a subtest's name has behind its test's.
+_PART_SIGNS = (" (", " [")
+
 #: 100,000 tests of 300 bytes. A larger file is no report.
 MAX_REPORT_BYTES = 32 * 1024 * 1024
 
@@ -74,11 +77,25 @@ class Report:
     def _unread(self) -> frozenset[str]:
         return frozenset(self.uncollected)
 
-    def clears(self, test: str) -> bool:
-        """Did it pass here? Of a file that could not be read in elsewhere: did a test in it?"""
+    def passes(self, test: str) -> bool:
+        """Did it pass here? Of a subtest, of which only failures are told: did its test?"""
         if test in self._failing:
             return False
-        return test in self.passed or any(one.startswith(f"{test}::") for one in self.passed)
+        ends = (at for sign in _PART_SIGNS for at in _places(test, sign))
+        return test in self.passed or any(test[:at] in self.passed for at in ends)
+
+    def clears(self, test: str) -> bool:
+        """As ``passes``; of a file that could not be read in elsewhere: did a test in it?"""
+        if test in self._failing:
+            return False
+        return self.passes(test) or any(one.startswith(f"{test}::") for one in self.passed)
+
+
+def _places(text: str, sign: str) -> Iterator[int]:
+    at = text.find(sign, 0, _MAX_PLACE)
+    while at >= 0:
+        yield at
+        at = text.find(sign, at + 1, _MAX_PLACE)
 
 
 def _stands_in(test: str) -> Iterator[str]:
@@ -86,10 +103,7 @@ def _stands_in(test: str) -> Iterator[str]:
     unittest's ``TEST (MODULE.CLASS)``."""
     _, _, where = test.partition("(")
     for text, sign in ((test, "::"), (test, " > "), (where, ".")):
-        at = text.find(sign)
-        while at >= 0:
-            yield text[:at]
-            at = text.find(sign, at + 1)
+        yield from (text[:at] for at in _places(text, sign))
 
 
 class ReportFile:

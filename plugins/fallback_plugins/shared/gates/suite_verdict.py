@@ -223,8 +223,11 @@ class Suite:
 
     def _passing(self, run: SuiteRun, failing: Sequence[str]) -> set[str]:
         """Flaky tests that this run clears: by name they passed; by a log they did not fail."""
-        seen = {test for one in self.base.made for test in (one.failing or ())}
-        return set(run.report.passed) if self.by_report and run.report else seen - set(failing)
+        if self.by_report and run.report:
+            reports = [one.report for one in self.base.made if one.report is not None]
+            seen = {test for report in reports for test in report.failed}
+            return {*run.report.passed, *filter(run.report.passes, seen)}
+        return {test for one in self.base.made for test in (one.failing or ())} - set(failing)
 
     def _fewer(self, ours: SuiteRun) -> GateVerdict | None:
         """Did less pass, or run, than at the base commit?"""
