@@ -18,7 +18,7 @@ from tests.integration import contract_scenario
 from tests.integration import contract_sequences as sequences
 from tests.integration.contract_model import FOLLOWS
 
-STORIES, FOREIGN = 80, 120
+STORIES, FOREIGN = 48, 80
 
 
 def test_fixes_end_as_the_model_says_and_the_guard_refuses_none_of_ours() -> None:
