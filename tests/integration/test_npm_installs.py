@@ -353,17 +353,22 @@ def test_sets_that_became_others_while_tests_ran_decide_nothing(
     assert len(made.clients.installs) == before + 2
 
 
-def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(project) -> None:
-    """Both leave out development dependencies, and not the same."""
+@pytest.mark.parametrize("others", [1, 5])
+def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(
+    project, others: int
+) -> None:
+    """Both leave out development dependencies, and not the same: of many, one that no sentence names."""
     facts = {"dependencies": {"left": "1.0.0"}, "scripts": {"test": "tape"}}
+    tools = ["tape", *(f"absent-{number}" for number in range(others))]
     old, new = (
-        package(**facts, devDependencies={"tape": "1.0.0", "absent": "1.0.0", name: "1.0.0"})
+        package(**facts, devDependencies=dict.fromkeys([*tools, name], "1.0.0"))
         for name in ("gone", "left")
     )
     made = project({"package.json": old}, {"package.json": new})
     verdict = beside_base(made.patched, made.base, lambda: FAILING)
     assert verdict.status is GateStatus.UNDECIDED
-    assert "left out: absent, gone" in verdict.detail
+    last = " and 1 more" if others == 5 else ", gone"
+    assert f"left out: {', '.join(tools[1:])}{last})" in verdict.detail
 
 
 def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(project) -> None:

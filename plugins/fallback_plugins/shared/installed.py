@@ -1,6 +1,7 @@
 """What of a project's dependencies could be installed, and why the rest could not (ADR-0039)."""
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,26 @@ RECORD = "fallback-tier-installed.json"
 
 #: Reasons that a verdict repeats; the log has all of them.
 _MAX_REPORTED = 3
+
+#: How a reason begins that names what a step does not even try, and what is between two names.
+LEFT_OUT = "left out: "
+_BETWEEN = ", "
+
+#: Names that a verdict repeats of such a reason.
+_NAMED = 5
+
+
+def left_out_reason(names: Collection[str]) -> str:
+    """Why a step has not all, where it does not even try to. Every name: two trees are compared by it."""
+    return LEFT_OUT + _BETWEEN.join(sorted(names))
+
+
+def _shortened(reason: str) -> str:
+    """As a sentence has it: of what is left out the first names."""
+    names = reason.split(_BETWEEN)
+    if not reason.startswith(LEFT_OUT) or len(names) <= _NAMED:
+        return reason
+    return f"{_BETWEEN.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ class Installed:
         missing = (*self.unbuilt, *self.declined)
         if not missing:
             return level
-        message = "; ".join(f"{what} ({why})" for what, why in missing[:_MAX_REPORTED])
+        message = "; ".join(f"{what} ({_shortened(why)})" for what, why in missing[:_MAX_REPORTED])
         more = len(missing) - _MAX_REPORTED
         return f"{level}; not: {message}{f'; and {more} more' if more > 0 else ''}"
 

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.npm.gates.drift import drifted
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.npm.installing.steps import LEFT_OUT
 from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder
 from fallback_plugins.shared.gates import drifting, gating
 from fallback_plugins.shared.gates.project_gates import ProjectGate
-from fallback_plugins.shared.installed import Installed
+from fallback_plugins.shared.installed import LEFT_OUT, Installed
 from fallback_plugins.shared.versions import today
 from fallback_tier.gate_ports import GateContext, GateVerdict
 

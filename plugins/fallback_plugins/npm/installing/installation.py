@@ -33,7 +33,7 @@ from fallback_tier.repo import RepoContext
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 3
+_FORMAT = 4
 
 
 class Installation:

@@ -23,17 +23,11 @@ from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_import
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.installed import Level
+from fallback_plugins.shared.installed import Level, left_out_reason
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 
 _PEERS = "--legacy-peer-deps"
-
-#: How a reason begins that names what a step does not even try.
-LEFT_OUT = "left out: "
-
-#: Names that a reason repeats.
-_NAMED = 5
 
 #: Settings that pnpm 10 reads from its workspace file, and older ones from the root's manifest.
 _MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptionalDependencies")
@@ -100,7 +94,7 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     fewer, left_out = inputs.for_tests()
     if not left_out:
         return
-    reported = tuple((what, _few(names)) for what, names in left_out.items())
+    reported = tuple((what, left_out_reason(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
     step = _Npm(fewer, commands, locked).step(name, Level.IN_PART, ["install", _PEERS])
@@ -174,7 +168,7 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen), frozen=True)
     if private := inputs.private_members:
         name = f"{client.label} {frozen} without private members"
-        left_out = (("private members", _few(private)),)
+        left_out = (("private members", left_out_reason(private)),)
         published = _published(inputs, texts)
         yield Step(name, Level.IN_PART, published, run(frozen), left_out, frozen=True)
     name = f"{client.label} without {frozen}"
@@ -204,11 +198,6 @@ def _published(inputs: Inputs, texts: Mapping[str, str]) -> dict[str, str]:
     for path, text in carried_text({**settings(inputs.files), "packages": kept}).items():
         fewer[in_folder(inputs.files.folder, path)] = text
     return {**fewer, str(inputs.files.lock): without_importers(inputs.files.lock_text, private)}
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return f"{LEFT_OUT}{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _at_our_registry(lock: Path, registry: str) -> None:
