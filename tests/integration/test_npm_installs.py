@@ -400,6 +400,12 @@ def test_where_nothing_can_be_had_a_command_runs_on_that_and_says_so(project) ->
     assert "absent" in ran.installed
 
 
+def test_a_command_runs_where_the_patch_repairs_what_can_not_be_read(project) -> None:
+    """A project's own gate, which compares with nothing."""
+    made = project({"package.json": "{"}, {"package.json": package(dependencies={"left": "1.0.0"})})
+    assert made.says(*REQUIRE) == "1.0.0\n"
+
+
 def test_members_of_a_workspace_and_folders_are_links(project) -> None:
     made = project(
         {

@@ -49,4 +49,11 @@ def run(
     ran = TargetRun(result, message, compared)
     if project is None or not context.repo.has(MANIFEST):
         return ran
-    return run_beside(ran, drifted(project, Installation(context, context.repo, ".")))
+    try:
+        messages = drifted(project, Installation(context, context.repo, "."))
+    except (
+        RecipeError,
+        RepositoryError,
+    ):  # the base commit's can't be read: nothing is compared with it
+        return ran
+    return run_beside(ran, messages)
