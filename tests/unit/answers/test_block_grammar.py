@@ -100,7 +100,7 @@ def test_declining_and_a_bump_are_admitted_too() -> None:
 
 
 @given(LINES, st.data())
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_all_that_is_admitted_is_a_plan_whose_old_text_stands_once(
     lines: list[str], data: st.DataObject
 ) -> None:
