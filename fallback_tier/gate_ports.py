@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -50,18 +50,34 @@ class GateContext:
     report: Callable[[str], None] = say_nothing
 
 
+def _nothing() -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class TargetRun:
     """A command of somebody's, run in a tree with its dependencies, and on what it ran.
 
     ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
     the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
-    for their ends to be compared, of which that sentence may say only the beginning.
+    for their ends to be compared, of which that sentence may say only the beginning. ``drifted``: what else
+    is installed than at the base commit though the patch does not move it, in words. It may install the
+    base commit, so only who compares the two asks (``beside_base``).
     """
 
     result: CommandResult | None
     installed: str = ""
     compared: str = ""
+    drifted: Callable[[], str] = field(default=_nothing, compare=False, repr=False)
+
+    def beside_base(self) -> "TargetRun":
+        """The run as one that is compared with the base commit's: on other dependencies where any drifted.
+        While the tree is there. Raises as ``EcosystemPlugin.run`` does."""
+        if not (message := self.drifted()):
+            return self
+        installed = "; ".join(filter(None, (self.installed, message)))
+        compared = f"{self.compared} {installed}"
+        return replace(self, installed=installed, compared=compared, drifted=_nothing)
 
 
 class GateVerdict(Frozen):

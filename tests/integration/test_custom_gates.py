@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.errors import ConfigurationError, ToolFailedError
 from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun
 from fallback_tier.gates.builtin.common import common_gates
 from fallback_tier.gates.builtin.configured import GateSettings, of_base
@@ -151,6 +152,25 @@ def test_dependencies_that_can_not_be_installed_are_a_reason(tmp_path: Path) -> 
         verdict = CustomGate(settings(), Nothing()).judge(found.context)
     assert verdict.status is GateStatus.SKIPPED
     assert "npm says no" in verdict.detail
+
+
+def test_the_base_commit_is_not_installed_for_a_gate_that_passes(tmp_path: Path) -> None:
+    def drifted() -> str:
+        raise ToolFailedError("the registry does not answer", next_step="try again")
+
+    class Comparing(FakeEcosystem):
+        def run(
+            self,
+            context: GateContext,
+            tree: RepoContext,
+            argv: Any,
+            timeout_s: float | None = None,
+        ) -> TargetRun:
+            return replace(super().run(context, tree, argv, timeout_s), drifted=drifted)
+
+    with case(tmp_path, {}, {"app.py": "x = 2\n"}) as found:
+        verdict = CustomGate(settings(), Comparing()).judge(found.context)
+    assert verdict.status is GateStatus.PASSED
 
 
 # --- where they stand, and in what order ----------------------------------------------------------

@@ -206,7 +206,8 @@ class ProofGate:
         with fresh_files(context, patched=patched) as files:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
-            return self.plugin.run(context, files, self.proof.command, self.proof.timeout_s)
+            ran = self.plugin.run(context, files, self.proof.command, self.proof.timeout_s)
+            return ran.beside_base()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.drifting import run_beside
+from fallback_plugins.shared.gates.drifting import in_words
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
@@ -46,14 +46,11 @@ def run(
         tree = tree.laid_out(project.tree)
     programs = tree.root / _PROGRAMS
     result = run_as_given(context, tree, argv, programs=programs, timeout_s=timeout_s)
-    ran = TargetRun(result, message, compared)
     if project is None or not context.repo.has(MANIFEST):
-        return ran
-    try:
-        messages = drifted(project, Installation(context, context.repo, "."))
-    except (
-        RecipeError,
-        RepositoryError,
-    ):  # the base commit's can't be read: nothing is compared with it
-        return ran
-    return run_beside(ran, messages)
+        return TargetRun(result, message, compared)
+    ours = project
+
+    def drift() -> str:
+        return in_words(drifted(ours, Installation(context, context.repo, ".")))
+
+    return TargetRun(result, message, compared, drift)

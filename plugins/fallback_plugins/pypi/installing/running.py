@@ -7,7 +7,7 @@ from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.counting import counting
 from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.drifting import run_beside
+from fallback_plugins.shared.gates.drifting import in_words
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
@@ -52,8 +52,12 @@ def run(
             env=env,
             readable=[*project.readable, plugin],
         )
-    ran = TargetRun(project.placeless(result), message, found.compared)
-    return run_beside(ran, drifted(project, project.base))
+    return TargetRun(
+        project.placeless(result),
+        message,
+        found.compared,
+        lambda: in_words(drifted(project, project.base)),
+    )
 
 
 def run_on_another(

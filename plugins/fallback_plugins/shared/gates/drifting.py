@@ -1,10 +1,9 @@
 """Verdicts of runs in two trees whose packages differ in more than the patch moves (ADR-0064, ADR-0077)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from fallback_plugins.shared.gates import gating
-from fallback_tier.gate_ports import GateVerdict, TargetRun
+from fallback_tier.gate_ports import GateVerdict
 
 #: Releases that a verdict's one sentence names.
 _RELEASES_NAMED = 3
@@ -26,17 +25,10 @@ def beside_other_releases(verdict: GateVerdict, messages: Sequence[str]) -> Gate
     )
 
 
-def run_beside(ran: TargetRun, messages: Sequence[str]) -> TargetRun:
-    """A run with the patch, as one on other dependencies than at the base commit where releases differ that
-    the patch does not move."""
-    if not messages:
-        return ran
-    installed = "; ".join(filter(None, (ran.installed, in_words(messages))))
-    return replace(ran, installed=installed, compared=f"{ran.compared} {installed}")
-
-
 def in_words(messages: Sequence[str]) -> str:
-    """So that it stands in a sentence."""
+    """So that it stands in a sentence; empty where there are none."""
+    if not messages:
+        return ""
     named = gating.some_of(messages, _RELEASES_NAMED)
     what = "other releases are installed than at the base commit, which the patch does not move"
     return f"{what}: {named}"
