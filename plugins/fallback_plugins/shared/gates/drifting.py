@@ -39,9 +39,13 @@ def not_by_patch(
 ) -> list[str]:
     """Packages that moved, but for those that the patch moves, and what moved beside those that ask for it
     or that it asks for. ``edges``: who asks for whom."""
-    left, waiting = {*moved}, {*by_patch}
+    near: dict[str, set[str]] = {}
+    for one, other in edges:
+        near.setdefault(one, set()).add(other)
+        near.setdefault(other, set()).add(one)
+    left, waiting = moved - {*by_patch}, [*by_patch]
     while waiting:
-        left -= waiting
-        near = {b for a, b in edges if a in waiting} | {a for a, b in edges if b in waiting}
-        waiting = near & left
+        beside = near.get(waiting.pop(), set()) & left
+        left -= beside
+        waiting += beside
     return sorted(left)
