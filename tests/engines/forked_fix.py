@@ -12,6 +12,7 @@ from fallback_tier.engines.sessions.process import FixProcess
 from fallback_tier.engines.sessions.serving import serve_standard_input
 from tests.engines.fix_process import opened
 from tests.forks import become, forks
+from tests.waiting import PATIENCE_S
 
 #: Its worker, whom a fix may have to kill: the parent of a fork is the server of forks.
 WORKER = "FIX_WORKER"
@@ -42,15 +43,21 @@ class ForkedProcess:
         self._process.terminate()
 
     async def wait(self) -> int:
-        loop, over = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._process.sentinel, over.set)
-        try:
-            while (code := self.returncode) is None:
-                await over.wait()
-                over.clear()
-        finally:
-            loop.remove_reader(self._process.sentinel)
+        loop = asyncio.get_running_loop()
+        while (code := self.returncode) is None:
+            over = loop.create_future()
+            loop.add_reader(self._process.sentinel, _set, over)
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await over
+            finally:
+                loop.remove_reader(self._process.sentinel)
         return code
+
+
+def _set(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 async def start_fork(order: bytes, log: Path) -> FixProcess:
