@@ -66,6 +66,11 @@ def workers(state: Path) -> list[int]:
     return found
 
 
+def nobody_works(state: Path) -> None:
+    """At once, or when the parent of a worker that is a fork, a server of forks, has seen its end."""
+    waited(lambda: workers(state), lambda found: not found)
+
+
 def test_the_service_dies_and_its_successor_goes_on(tmp_path: Path, config: str) -> None:
     state = tmp_path / "state"
     with served(state, config) as first:
@@ -112,7 +117,7 @@ def test_all_of_it_dies_and_what_was_judged_is_not_judged_again(
         assert len(after) == len(set(after))
         assert second.post("/v1/audit/verify").json()["ok"]
         assert (state / "audit.db").exists() == (store == "sqlite")
-    assert workers(state) == []
+    nobody_works(state)
 
 
 def test_a_worker_that_dies_is_said_and_can_be_resumed(tmp_path: Path, config: str) -> None:
@@ -136,7 +141,7 @@ def test_the_end_in_good_order_loses_nothing(tmp_path: Path, config: str) -> Non
         made = [submitted(first, number) for number in range(3)]
         waited(lambda: judged(first, made[0]), lambda verdicts: len(verdicts) > 1)
         assert first.end() == 0
-    assert workers(state) == []
+    nobody_works(state)
     with served(state, config, key=first.key) as second:
         for fix_id in made:
             assert second.until_over(fix_id)["outcome"] == "verified"
@@ -152,7 +157,7 @@ def test_a_cancelled_fix_leaves_no_process_and_goes_on_when_asked(
         reported: Any = service.post(f"/v1/fixes/{fix_id}/cancel").json()
         assert reported["cancelling"]
         assert service.until_over(fix_id)["state"] == "cancelled"
-        assert workers(state) == []
+        nobody_works(state)
         assert not list((state / "service" / "checkouts").iterdir())
         service.post(f"/v1/fixes/{fix_id}/resume")
         ended = service.until_over(fix_id)
@@ -181,4 +186,4 @@ def test_a_fix_that_takes_too_long_is_ended(tmp_path: Path, config: str) -> None
     with served(tmp_path / "state", limited) as service:
         failed = service.until_over(submitted(service, 0))
         assert (failed["state"], failed["problem"]["code"]) == ("failed", "time_limit")
-        assert workers(tmp_path / "state") == []
+        nobody_works(tmp_path / "state")
