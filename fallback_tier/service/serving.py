@@ -71,15 +71,19 @@ def serve(
     pages: Pages | None = None,
 ) -> None:
     """Listen until SIGTERM or SIGINT. ``reported`` hears the address once it can be asked;
-    ``observer``, ``routers`` and ``pages``: as ``create_app`` has them.
+    ``observer``, ``routers`` and ``pages``: as ``create_app`` has them. The observer is started here,
+    behind the app: who looks for validators holds what another thread makes, and that ends its work.
 
     Raises ConfigurationError, StateFolderError where the address can't be had.
     """
     listening, limits = service.settings.listen, service.settings.limits
     check_listening(listening)
     room = room_for(limits, listening.trusted_proxies)
+    app = create_app(service, observer=observer, routers=routers, pages=pages)
+    if observer is not None:
+        observer.start()
     config = uvicorn.Config(
-        create_app(service, observer=observer, routers=routers, pages=pages),
+        app,
         loop="asyncio",  # the one that asks our socket for connections
         http=timed_protocol(limits),
         # Who observes has Python's logging say all in one form; uvicorn's own would be another.

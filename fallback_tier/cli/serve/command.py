@@ -55,7 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
             min_free_bytes=settings.limits.min_free_bytes,
             besides=[Check("queue", service.dispatcher.found)],
         )
-        observer.start()
         with closing(observer):
             serve(
                 service,

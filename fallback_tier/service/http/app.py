@@ -52,6 +52,10 @@ class Pages(Protocol):
 class Observer(Protocol):
     """Who is told what the service does: metrics, logs."""
 
+    def start(self) -> None:
+        """Observe from now on; who closes it is its maker."""
+        ...
+
     def request_ended(self, method: str, route: str, status: int, seconds: float) -> None:
         """``route`` is the path as declared; ``status`` 499: the client went away before an answer."""
         ...
