@@ -2,10 +2,12 @@
 
 import socket
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from fallback_tier.errors import ConfigurationError, StateFolderError
+from fallback_tier.service import serving
 from fallback_tier.service.serving import bound, check_listening, first_key, is_loopback
 from fallback_tier.service.settings import Listening
 from tests.service.scenario import service_scenario
@@ -54,3 +56,20 @@ def test_an_address_that_is_taken_is_said() -> None:
         port = place.getsockname()[1]
         with pytest.raises(StateFolderError, match=f"127.0.0.1:{port} can't be listened on"):
             bound(Listening(port=port))
+
+
+class FarEnoughError(Exception):
+    """Nothing listens in this test."""
+
+
+def test_an_observer_starts_once_the_application_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building looks at every object there is; what another thread is making then comes to an error."""
+    done: list[str] = []
+    for name in ("check_listening", "room_for", "timed_protocol"):
+        monkeypatch.setattr(serving, name, lambda *_: None)
+    monkeypatch.setattr(serving, "create_app", lambda *_, **__: done.append("built"))
+    monkeypatch.setattr("uvicorn.Config", MagicMock(side_effect=FarEnoughError))
+    observer = MagicMock(start=lambda: done.append("started"))
+    with pytest.raises(FarEnoughError):
+        serving.serve(MagicMock(), print, observer=observer)
+    assert done == ["built", "started"]
