@@ -447,6 +447,10 @@ def test_nothing_of_a_package_starts_outside_the_sandbox_whatever_a_user_has_set
     [
         {"setup.cfg": "[options]\ninstall_requires\n    left\n"},
         {"poetry.lock": 'package = ["a"]\n'},
+        {
+            "poetry.lock": "[[package]]\nname = 'left'\nversion = '1.0.0'\n[package.source]\n"
+            "type = []\nurl = {}\n"
+        },
         {"setup.py": 'setup(name="a", entry_points={"console_scripts": ["a=b", ["="]]})\n'},
         {"requirements.txt": "left ; os_name == 'a\\x27b\\x22'\n"},
         {"requirements.txt": "left ; os_name == 'a\"\\n-e .\\nbar ; os_name == \"b'\n"},

@@ -284,7 +284,7 @@ def _pin(name: str, version: str, table: Mapping[str, Any]) -> str:
     left out by name; empty for a folder of the repository, where the package is found as it lies."""
     source = table_of(table, "source")
     place = next(filter(None, (source.get("url"), *map(table.get, _ELSEWHERE))), "")
-    is_near = "path" in table or source.get("type") in {"directory", "file"}
+    is_near = "path" in table or str(source.get("type")) in {"directory", "file"}
     if is_near and not str(place).endswith(_ARCHIVES):
         return ""
     from_registry = not place or is_public(str(place))
