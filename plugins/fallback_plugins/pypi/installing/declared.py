@@ -35,7 +35,7 @@ _TEST_REQUIREMENTS = re.compile(r"dev|test", re.IGNORECASE)
 #: ``-e .`` and ``.[extra]``: the project itself, which is not installed; its extras are.
 _ITSELF = re.compile(r"(?:-e\s*|--editable[\s=])?\.(?:/|\[(?P<extras>[\w\s,.-]*)\])?(?:\s|$)")
 
-#: Keys of a lock's entry that say where it is from. pip's own words for a name's version, and pipenv's.
+#: Keys of an entry in pdm.lock or Pipfile.lock that say where it is from.
 _ELSEWHERE = ("git", "hg", "svn", "bzr", "url", "file", "path")
 
 #: A file of a repository that is installed from, and has nothing to be found as it lies.

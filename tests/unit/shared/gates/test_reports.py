@@ -501,6 +501,12 @@ def test_a_subtest_that_is_not_told_of_passed_with_its_test(part: str) -> None:
     assert not Report(frozenset({"other"}), failed=("t",)).clears(part)
 
 
+@pytest.mark.parametrize(("first", "other"), [("t", "t (2)"), ("a.js > t", "a.js > t (b)")])
+def test_a_test_that_is_only_called_like_a_subtest_did_not_pass(first: str, other: str) -> None:
+    assert not Report(frozenset({first})).clears(other)
+    assert Report(frozenset({first, other})).clears(other)
+
+
 def test_so_many_are_looked_up_and_not_gone_through() -> None:
     report = Report.of((f"m{number}.py", "uncollected") for number in range(100_000))
     assert not any(report.excuses(f"n{number}.py::test") for number in range(100_000))
