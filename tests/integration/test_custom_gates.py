@@ -1,6 +1,6 @@
 """Gates of the user's own, on real worktrees and in the sandbox."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -137,8 +137,10 @@ print(sorted(name for name in os.environ if "KEY" in name or "TOKEN" in name))
     assert "FileNotFoundError" in verdict.log
 
 
-def test_dependencies_that_can_not_be_installed_are_a_reason(tmp_path: Path) -> None:
-    class Nothing(FakeEcosystem):
+def running(ran: Callable[[TargetRun], TargetRun]) -> FakeEcosystem:
+    """One whose runs become others."""
+
+    class Running(FakeEcosystem):
         def run(
             self,
             context: GateContext,
@@ -146,10 +148,15 @@ def test_dependencies_that_can_not_be_installed_are_a_reason(tmp_path: Path) -> 
             argv: Any,
             timeout_s: float | None = None,
         ) -> TargetRun:
-            return TargetRun(None, "npm says no")
+            return ran(super().run(context, tree, argv, timeout_s))
 
+    return Running()
+
+
+def test_dependencies_that_can_not_be_installed_are_a_reason(tmp_path: Path) -> None:
+    nothing = running(lambda _: TargetRun(None, "npm says no"))
     with case(tmp_path, {}, {"app.py": EVIL}) as found:
-        verdict = CustomGate(settings(), Nothing()).judge(found.context)
+        verdict = CustomGate(settings(), nothing).judge(found.context)
     assert verdict.status is GateStatus.SKIPPED
     assert "npm says no" in verdict.detail
 
@@ -158,18 +165,9 @@ def test_the_base_commit_is_not_installed_for_a_gate_that_passes(tmp_path: Path)
     def drifted() -> str:
         raise ToolFailedError("the registry does not answer", next_step="try again")
 
-    class Comparing(FakeEcosystem):
-        def run(
-            self,
-            context: GateContext,
-            tree: RepoContext,
-            argv: Any,
-            timeout_s: float | None = None,
-        ) -> TargetRun:
-            return replace(super().run(context, tree, argv, timeout_s), drifted=drifted)
-
+    comparing = running(lambda ran: replace(ran, drifted=drifted))
     with case(tmp_path, {}, {"app.py": "x = 2\n"}) as found:
-        verdict = CustomGate(settings(), Comparing()).judge(found.context)
+        verdict = CustomGate(settings(), comparing).judge(found.context)
     assert verdict.status is GateStatus.PASSED
 
 

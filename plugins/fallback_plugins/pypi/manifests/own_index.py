@@ -43,10 +43,10 @@ _IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?")
+
 #: No manifest or setting that anybody wrote is longer; what is takes seconds to read.
 _MAX_CHARS = 1_000_000
-
-_LINE_END = re.compile(r"\r\n?")
 
 #: Where clients have tables of registries in pyproject.toml.
 _TABLES = (("poetry", "source"), ("pdm", "source"), ("rye", "sources"))
