@@ -1,4 +1,4 @@
-"""The shape of the project: what lies at the top, how long files are, and what no file may name."""
+"""Layout of the project: its top-level entries, and names that no committed file may contain."""
 
 import subprocess
 import tomllib
@@ -26,11 +26,6 @@ TOP_LEVEL = {
     "requirements.lock",
     "tests",
 }
-
-MAX_LINES = 300
-
-#: Longer than that, and why. Tests have no limit: they are read one function at a time.
-LONGER: dict[str, str] = {}
 
 #: Public package hosts, in parts, so that this file doesn't name them. A client's configuration says
 #: where its registry is; a committed file that did would override it.
@@ -100,17 +95,6 @@ def test_a_registry_would_be_found() -> None:
 def test_no_committed_file_names_this_checkout() -> None:
     for path in committed():
         assert str(ROOT).encode() not in (ROOT / path).read_bytes(), path
-
-
-def test_no_file_is_longer_than_a_reader_likes() -> None:
-    code = [
-        path
-        for path in committed()
-        if path.startswith(("fallback_tier/", "plugins/", "audit/")) and path.endswith(".py")
-    ]
-    assert len(code) > 80
-    lengths = {path: (ROOT / path).read_bytes().count(b"\n") for path in code}
-    assert {path for path, lines in lengths.items() if lines > MAX_LINES} == set(LONGER)
 
 
 def test_every_decision_is_in_the_index() -> None:
