@@ -49,8 +49,24 @@ _PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}
 def state_dir(arguments: argparse.Namespace) -> Path:
     """Where the audit trail, the evidence and the caches are."""
     if arguments.state_dir:
-        return Path(arguments.state_dir).resolve()
+        return as_given(arguments.state_dir)
     return users_folder("state")
+
+
+def as_given(path: str) -> Path:
+    """Return the absolute form of ``path``, keeping the links that lead to it.
+
+    The keys' folder remembers an audit trail by this path too: a link that is exchanged for one to an older
+    copy must not look like another trail. A relative path starts at the shell's PWD, which keeps links;
+    ``..`` is taken from the folder that a link leads to, as the kernel does.
+    """
+    named = Path(os.environ.get("PWD", ""))
+    is_here = named.is_absolute() and named.exists() and named.samefile(Path.cwd())
+    parts = ((named if is_here else Path.cwd()) / path).parts
+    kept = Path(parts[0])
+    for part in parts[1:]:
+        kept = kept.resolve().parent if part == ".." else kept / part
+    return kept
 
 
 def record(arguments: argparse.Namespace) -> RecordSettings:
@@ -63,8 +79,8 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
     checkpoints, keys_folder = reported("checkpoints", CHECKPOINTS), reported("keys", KEYS)
     return RecordSettings(
         database=SecretStr(database) if database else None,
-        checkpoints=Path(checkpoints).resolve() if checkpoints else None,
-        keys=Path(keys_folder).resolve() if keys_folder else None,
+        checkpoints=as_given(checkpoints) if checkpoints else None,
+        keys=as_given(keys_folder) if keys_folder else None,
         on_violation=OnViolation(getattr(arguments, "on_violation", OnViolation.REFUSE)),
         keep_prompts=getattr(arguments, "keep_prompts", False),
     )

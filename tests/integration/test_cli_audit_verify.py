@@ -97,6 +97,64 @@ def test_a_moved_copy_says_that_it_needs_a_kept_checkpoint(place: Path, tmp_path
     assert "truncated" in found.json["first_bad"]["reason"]
 
 
+def attempt(place: Path, number: int, state: Path | None = None, cwd: Path | None = None) -> Ended:
+    request = {
+        "advisory": json.loads(osv("left")),
+        "repository": str(place / "repo"),
+        "fix_id": f"fix-{number}",
+        "gate_transition_id": "gate-1",
+    }
+    of_it = ("--state-dir", state or place / "state", "--keys", place / "keys")
+    return run("attempt", *of_it, stdin=json.dumps(request), cwd=cwd)
+
+
+@pytest.fixture
+def older(place: Path) -> Path:
+    """A copy of the state, as it was before the last attempt was recorded."""
+    assert attempt(place, 3).code == exit_codes.OK  # the keys know the folder of this test now
+    older = Path(shutil.copytree(place / "state", place / "older"))
+    assert attempt(place, 4).code == exit_codes.OK
+    return older
+
+
+def test_older_copy_behind_a_link_is_noticed_and_refused(place: Path, older: Path) -> None:
+    (place / "state").rename(place / "newer")
+    (place / "state").symlink_to(older)
+    verified = audit(place, "verify", "--json")
+    assert verified.code == exit_codes.TRAIL_BROKEN
+    assert verified.json["checkpoint_problems"]
+    assert attempt(place, 5).json["error"]["code"] == "audit_history"
+    assert audit(place, "verify", "--json").json["events"] == verified.json["events"]
+
+
+def test_older_copy_behind_the_link_of_a_parent_folder(
+    place: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller is in that folder, and names the rest: its shell's PWD has the link."""
+    link = place.with_name("link")
+    link.symlink_to(place)
+    monkeypatch.setenv("PWD", str(link))
+    of_it = ("--state-dir", "state", "--keys", place / "keys")
+    assert attempt(place, 5, state=Path("state"), cwd=link).code == exit_codes.OK
+    other = place.with_name("other")
+    other.mkdir()
+    older.rename(other / "state")
+    link.unlink()
+    link.symlink_to(other)
+    verified = run("audit", "verify", *of_it, "--json", cwd=link)
+    assert (verified.code, verified.json["ok"]) == (exit_codes.TRAIL_BROKEN, False)
+
+
+def test_older_copy_elsewhere_is_named_and_refused(place: Path, older: Path) -> None:
+    """A verified backup is intact; continued, it would become a second history."""
+    of_it = ("--state-dir", older, "--keys", place / "keys")
+    verified = run("audit", "verify", *of_it, "--json")
+    assert verified.code == exit_codes.OK
+    assert "older copy" in verified.json["notes"][-1]
+    assert attempt(place, 5, state=older).json["error"]["code"] == "audit_history"
+    assert attempt(place, 5).code == exit_codes.OK  # the trail itself goes on
+
+
 def test_a_checkpoint_that_was_kept(place: Path, tmp_path: Path) -> None:
     kept = Path(shutil.copy(latest(place), tmp_path / "kept"))
     assert audit(place, "verify", "--checkpoint", kept).code == exit_codes.OK

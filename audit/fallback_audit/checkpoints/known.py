@@ -3,6 +3,9 @@
 Whoever can change the database and the checkpoints, but not the keys, could remove all checkpoints, write
 the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers hosts:
 ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint that was signed there.
+
+A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its history,
+which is its first checkpoint. The history finds an older copy of a log at any path.
 """
 
 import hashlib
@@ -31,10 +34,27 @@ def known_files(keys: Path, log: Path) -> tuple[Path, ...]:
     return tuple(keys / "known" / name[:_ID_CHARACTERS] for name in names)
 
 
-def recall(keys: Path, log: Path) -> dict[Path, Previous]:
-    """The last checkpoint that was signed there, by the file that says so. Raises KeyringError."""
-    found = {path: _read(path) for path in known_files(keys, log)}
-    return {path: last for path, last in found.items() if last is not None}
+def history_file(keys: Path, first: Previous) -> Path:
+    """Return the file with the last checkpoint of the log that began with the checkpoint ``first``."""
+    name = hashlib.sha256(f"history {first.size} {first.sha256}".encode()).hexdigest()
+    return keys / "known" / name[:_ID_CHARACTERS]
+
+
+def recall(keys: Path, log: Path) -> tuple[Previous, ...]:
+    """Return the last checkpoints that were signed for this folder, by each of its names.
+
+    Raises KeyringError.
+    """
+    read = map(_read, known_files(keys, log))
+    return tuple(last for last in read if last is not None)
+
+
+def recall_history(keys: Path, first: Previous) -> Previous | None:
+    """Return the last checkpoint that was signed for the log that began with ``first``, in any folder.
+
+    Raises KeyringError.
+    """
+    return _read(history_file(keys, first))
 
 
 def recall_all(keys: Path) -> frozenset[Previous]:
@@ -43,20 +63,29 @@ def recall_all(keys: Path) -> frozenset[Previous]:
     Raises KeyringError.
     """
     with _explained(keys / "known"):
-        try:
-            # Not those that are being written (``_replace``).
-            paths = [path for path in (keys / "known").iterdir() if not path.name.startswith(".")]
-        except (FileNotFoundError, NotADirectoryError):
-            return frozenset()
+        paths = _files(keys)
     return frozenset(last for last in map(_read, paths) if last is not None)
+
+
+def _files(keys: Path) -> list[Path]:
+    try:
+        # Skip files that are being written (``_replace``).
+        return [path for path in (keys / "known").iterdir() if not path.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _read(path: Path) -> Previous | None:
     with _explained(path):
         try:
-            found = _KNOWN.fullmatch(_settled(path))
+            content = _settled(path)
         except FileNotFoundError:
             return None
+    found = _KNOWN.fullmatch(content)
+    if not content.strip(
+        "\0"
+    ):  # a power cut kept the name of an unsynced file, and none of its bytes
+        return None
     if found is None:
         raise KeyringError(
             f"{path}: it does not say which checkpoint was signed last.",
@@ -65,10 +94,13 @@ def _read(path: Path) -> Previous | None:
     return Previous(int(found[1]), found[2])
 
 
-def remember(keys: Path, log: Path, last: Previous) -> None:
-    """Know this one from now on. A folder of keys that can't be written to learns nothing: it may be so."""
+def remember(keys: Path, log: Path, last: Previous, first: Previous) -> None:
+    """Store ``last`` as the latest checkpoint of the log in this folder, whose first one is ``first``.
+
+    A folder of keys that can't be written to is left as it is: it may be read-only on purpose.
+    """
     place = _led_to(log).replace("\n", "?")
-    for path in known_files(keys, log):
+    for path in (*known_files(keys, log), history_file(keys, first)):
         content = f"{last.size} {last.sha256}\n{place}\n".encode(errors="surrogateescape")
         try:
             make_private_directory(path.parent)
@@ -78,9 +110,15 @@ def remember(keys: Path, log: Path, last: Previous) -> None:
             return
 
 
-def forget(keys: Path, log: Path) -> None:
-    """Know nothing of this log any more. Raises KeyringError."""
-    for path in known_files(keys, log):
+def forget(keys: Path, log: Path, gone: Previous, first: Previous | None) -> None:
+    """Remove what is known of this folder, of the log that began with ``first``, and of ``gone``.
+
+    Raises KeyringError.
+    """
+    history = () if first is None else (history_file(keys, first),)
+    with _explained(keys / "known"):
+        of_gone = [path for path in _files(keys) if _read(path) == gone]
+    for path in {*known_files(keys, log), *history, *of_gone}:
         with _explained(path):
             path.unlink(missing_ok=True)
 

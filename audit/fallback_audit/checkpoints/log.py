@@ -28,10 +28,10 @@ from fallback_audit.checkpoints.checkpoint import (
     open_checkpoint,
 )
 from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.checkpoints.known import recall, recall_all
+from fallback_audit.checkpoints.known import recall, recall_all, recall_history
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import MAX_NOTE_BYTES, Verifier
-from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in
+from fallback_audit.checkpoints.shards import file_of, largest_in, sizes_in, smallest_in
 from fallback_audit.errors import AuditIntegrityError, CheckpointError
 from fallback_audit.files import (
     FILE_MODE,
@@ -68,6 +68,7 @@ class CheckpointLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._made: SignedCheckpoint | None = None
+        self._first: Previous | None = None
 
     def path(self, size: int) -> Path:
         """Where the checkpoint of this size is, or would be."""
@@ -157,14 +158,34 @@ class CheckpointLog:
         ``latest``: it was read just now, and need not be read again.
         """
         read = None if latest is None else latest.named
-        for last in recall(keyring.folder, self.folder).values():
-            if last == read:
-                continue
+        known = recall(keyring.folder, self.folder)
+        return next((last for last in known if last != read and not self._has(last)), None)
+
+    def ahead(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> Previous | None:
+        """Return the last checkpoint of this log, signed for any folder, if this copy does not have it.
+
+        ``latest``: the checkpoint that was just read, which need not be read again. None also if the log
+        has no checkpoint: then it has no history by which it could be recognised. Raises KeyringError,
+        CheckpointError.
+        """
+        first = self.first()
+        last = recall_history(keyring.folder, first) if first is not None else None
+        if last is None or (latest is not None and last == latest.named) or self._has(last):
+            return None
+        return last
+
+    def first(self) -> Previous | None:
+        """Return the first checkpoint of this log, or None if it has none. Raises CheckpointError."""
+        if self._first is None:
             with self.explained():
-                there = self.path(last.size).is_file()
-            if not there or self._named(last.size) != last:
-                return last
-        return None
+                size = smallest_in(self.folder)
+            self._first = self._named(size) if size else None
+        return self._first
+
+    def _has(self, checkpoint: Previous) -> bool:
+        with self.explained():
+            is_there = self.path(checkpoint.size).is_file()
+        return is_there and self._named(checkpoint.size) == checkpoint
 
     def is_known(self, keyring: Keyring) -> bool:
         """Does the keys' folder know how far this log went? By its place, or, of one that was moved whole,
@@ -256,6 +277,14 @@ def gone_because(last: Previous, folder: Path) -> str:
     return (
         f"a checkpoint of {last.size} events was signed for {folder}, and is not there now "
         "(removed, exchanged, or put back to an older state)"
+    )
+
+
+def ahead_because(last: Previous, folder: Path) -> str:
+    """Return why a log whose history goes on to ``last`` elsewhere must not be continued in ``folder``."""
+    return (
+        f"{folder} holds an older copy of it: these keys signed a checkpoint of {last.size} events of the "
+        "same audit trail, which is not in this copy"
     )
 
 

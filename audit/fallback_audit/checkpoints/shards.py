@@ -24,6 +24,11 @@ def sizes_in(folder: Path) -> Iterator[int]:
         yield from sorted(size for name in _names(shard) if (size := _size(name, shard)))
 
 
+def smallest_in(folder: Path) -> int:
+    """Return the smallest size of which there is a file; 0 if there is none. Raises OSError."""
+    return next(sizes_in(folder), 0)
+
+
 def largest_in(folder: Path) -> int:
     """The largest of them; 0 where there is none. Raises OSError."""
     for shard in reversed(_shards(folder)):

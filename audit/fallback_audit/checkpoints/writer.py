@@ -19,7 +19,7 @@ from fallback_audit.checkpoints.checkpoint import (
 )
 from fallback_audit.checkpoints.keyring import KeyFolder, Keyring, generate
 from fallback_audit.checkpoints.known import forget, remember
-from fallback_audit.checkpoints.log import CheckpointLog, gone_because
+from fallback_audit.checkpoints.log import CheckpointLog, ahead_because, gone_because
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.written import others
 from fallback_audit.errors import HistoryError, KeyringError, RequestError
@@ -124,7 +124,7 @@ class Checkpointer:
             signed = sign_checkpoint(made, keyring.signers())
             self._log.add(signed)
             self._log.remember(frontier)
-            remember(self._keys, self._log.folder, signed.named)
+            remember(self._keys, self._log.folder, signed.named, self._log.first() or signed.named)
             self._frontier = frontier
             return signed
 
@@ -140,7 +140,7 @@ class Checkpointer:
             if (latest := self._log.latest(keyring)) is not None:
                 self._check_history(latest.checkpoint)
             announce(gone)
-            forget(self._keys, self._log.folder)
+            forget(self._keys, self._log.folder, gone, self._log.first())
 
     def _signed_by_all(
         self, latest: SignedCheckpoint | None, keyring: Keyring
@@ -180,13 +180,20 @@ class Checkpointer:
         return latest
 
     def _check_known(self, keyring: Keyring, latest: SignedCheckpoint | None = None) -> None:
-        """The last checkpoint that was signed here must be here: else somebody began the log again."""
+        """Check that the last checkpoint which was signed for this log is in it. Raises HistoryError."""
         gone = self._log.gone(keyring, latest)
         if gone is not None:
             raise HistoryError(
                 f"The record can't be continued: {gone_because(gone, self._log.folder)}.",
                 next_step="Put back, or mount, the checkpoints and the store that were there. Only if they "
                 f"were removed on purpose, confirm it, on record: `{self._ending}`.",
+            )
+        ahead = self._log.ahead(keyring, latest)
+        if ahead is not None:
+            raise HistoryError(
+                f"The audit trail can't be continued: {ahead_because(ahead, self._log.folder)}.",
+                next_step="Continue the audit trail in the folder that has them. Only if those events were "
+                f"given up on purpose, confirm it, on record: `{self._ending}`.",
             )
 
     @property
@@ -264,7 +271,7 @@ def _few(found: tuple[Span, ...]) -> tuple[Span, ...]:
 
 def gone_from(log: CheckpointLog, keyring: Keyring) -> Previous:
     """The last checkpoint that was signed there and is gone. Raises RequestError where none is."""
-    gone = log.gone(keyring)
+    gone = log.gone(keyring) or log.ahead(keyring)
     if gone is None:
         raise RequestError(
             f"No checkpoint that was signed for {log.folder} is gone: there is nothing to end.",

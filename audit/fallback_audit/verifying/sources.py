@@ -6,7 +6,7 @@ from heapq import merge
 from pathlib import Path
 from typing import Protocol
 
-from fallback_audit.checkpoints.checkpoint import open_checkpoint
+from fallback_audit.checkpoints.checkpoint import Previous, open_checkpoint
 from fallback_audit.checkpoints.keyring import Keyring
 from fallback_audit.checkpoints.log import CheckedCheckpoint, CheckpointLog
 from fallback_audit.checkpoints.note import Verifier
@@ -33,6 +33,10 @@ class CheckpointSource(Protocol):
     def end_known(self) -> bool:
         """Is there a word from outside the log of how far it went at least? Else nobody notices where it
         was cut short together with the store."""
+        ...
+
+    def ahead(self) -> Previous | None:
+        """Return a later checkpoint of the same log that the keys signed for another folder, if any."""
         ...
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
@@ -72,6 +76,10 @@ class LogCheckpoints:
     def end_known(self) -> bool:
         """By one that somebody kept, or by what the keys' folder knows of the log."""
         return bool(self.extra) or self.log.is_known(self.keyring)
+
+    def ahead(self) -> Previous | None:
+        """Return what the keys' folder remembers of this log, if it is not in this copy."""
+        return self.log.ahead(self.keyring)
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Every file of the log, and the others, by size."""
@@ -113,6 +121,10 @@ class GivenCheckpoints:
     def end_known(self) -> bool:
         """By one that somebody kept."""
         return bool(self.extra)
+
+    def ahead(self) -> Previous | None:
+        """Return None: an export may end earlier than its log."""
+        return None
 
     def checked(self, *, after: int = 0) -> Iterator[CheckedCheckpoint]:
         """Each of them; what is not larger than ``after`` can't be checked, which is said."""

@@ -207,6 +207,11 @@ class _Check:
             yield NOT_ASKED
         elif not self._source.end_known():
             yield END_UNKNOWN
+        if self._source is not None and (ahead := self._source.ahead()) is not None:
+            yield (
+                f"This is an older copy: these keys signed a checkpoint of {ahead.size:,} events of the same "
+                "audit trail. A fix in this copy will be refused."
+            )
         if self._covering is not None:
             yield from self._covering.notes()
         if self._since is not None:

@@ -196,7 +196,7 @@ def test_what_is_known_by_two_names_is_forgotten_by_both(
     (tmp_path / "real").mkdir()
     trail.log.folder.symlink_to(tmp_path / "real")
     trail.sign()
-    assert len(list((trail.keys / "known").iterdir())) == 2
+    assert len(list((trail.keys / "known").iterdir())) == 3  # two paths and the history
     for path in (tmp_path / "real").rglob("*.checkpoint"):
         path.unlink()
     ended_on_purpose(trail, lambda _gone: None)
@@ -421,3 +421,84 @@ def test_killed_between_append_and_checkpoint(trail: TrailFolder) -> None:
     store.close()
     assert sizes(trail) == [4, 8, 9]
     intact(trail)
+
+
+# --- an older copy of the same log --------------------------------------------------------------
+
+
+def test_older_copy_behind_a_link_is_missed(trail: TrailFolder, tmp_path: Path) -> None:
+    """The folder that the caller names becomes a link to an older copy: the name is remembered."""
+    trail.add(3)
+    trail.sign()
+    shutil.copytree(trail.log.folder, tmp_path / "older")
+    trail.add(2)
+    trail.sign()
+    trail.log.folder.rename(tmp_path / "newer")
+    trail.log.folder.symlink_to(tmp_path / "older")
+    gone = trail.log.gone(trail.keyring)
+    assert gone is not None
+    assert gone.size == 5
+
+
+def test_older_copy_at_another_path_is_not_continued(trail: TrailFolder, tmp_path: Path) -> None:
+    trail.add(3)
+    trail.sign()
+    copy = TrailFolder(tmp_path / "copy")
+    copy.place.mkdir()
+    shutil.copy(trail.db, copy.db)
+    shutil.copytree(trail.log.folder, copy.log.folder)
+    copy.keys.symlink_to(trail.keys)
+    trail.add(2)
+    trail.sign()
+    assert copy.log.gone(copy.keyring) is None  # no checkpoint was ever signed for that folder
+    store = copy.store()
+    with pytest.raises(HistoryError) as caught:
+        store.append(SCOPE, EVENT)
+    with pytest.raises(HistoryError):
+        store.checkpoint()
+    assert store.tip()[0] == 3
+    store.close()
+    assert sizes(copy) == [3]
+    assert "audit begin-again" in caught.value.next_step
+    # The one that has them goes on, and so does the copy once a person gave them up.
+    trail.add(1)
+    assert trail.sign() == 6
+    reported: list[Previous] = []
+    ended_on_purpose(copy, reported.append)
+    assert [lost.size for lost in reported] == [6]
+    copy.add(1)
+    assert copy.sign() == 4
+    intact(copy)
+
+
+def test_copies_that_went_different_ways_are_not_both_continued(
+    trail: TrailFolder, tmp_path: Path
+) -> None:
+    """As long as the other, or longer: its history is not the one that was signed."""
+    trail.add(3)
+    trail.sign()
+    copy = TrailFolder(tmp_path / "copy")
+    copy.place.mkdir()
+    shutil.copy(trail.db, copy.db)
+    shutil.copytree(trail.log.folder, copy.log.folder)
+    trail.add(2)
+    trail.sign()
+    copy.keys.symlink_to(trail.keys)
+    copy.add(4)
+    store = copy.store()
+    with pytest.raises(HistoryError):
+        store.append(SCOPE, EVENT)
+    store.close()
+
+
+def test_record_that_was_moved_whole_is_continued(trail: TrailFolder, tmp_path: Path) -> None:
+    trail.add(3)
+    trail.sign()
+    trail.place.joinpath("moved").mkdir()
+    moved = TrailFolder(trail.place / "moved")
+    for name in ("audit.db", "checkpoints"):
+        (trail.place / name).rename(moved.place / name)
+    moved.keys.symlink_to(trail.keys)
+    moved.add(2)
+    assert moved.sign() == 5
+    intact(moved)

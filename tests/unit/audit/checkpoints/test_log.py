@@ -15,7 +15,7 @@ from fallback_audit.checkpoints.checkpoint import (
     sign_checkpoint,
 )
 from fallback_audit.checkpoints.keyring import generate
-from fallback_audit.checkpoints.known import known_files
+from fallback_audit.checkpoints.known import history_file, known_files
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.merkle import Frontier
 from fallback_audit.checkpoints.note import Signer, sign_note
@@ -154,7 +154,10 @@ def test_what_the_keys_know_is_overwritten_in_place_while_it_is_as_long(trail: T
         assert (known.stat().st_ino == before) is same
         before = known.stat().st_ino
     assert problems(trail) == []
-    assert [path.name for path in known.parent.iterdir()] == [known.name]
+    first = trail.log.first()
+    assert first is not None
+    history = history_file(trail.keys, first)
+    assert {*known.parent.iterdir()} == {known, history}
 
 
 def test_the_keys_know_that_the_last_one_was_another(trail: TrailFolder) -> None:
@@ -166,7 +169,17 @@ def test_the_keys_know_that_the_last_one_was_another(trail: TrailFolder) -> None
     assert "exchanged" in message
 
 
-@pytest.mark.parametrize("content", ["", "9", f"0 {'a' * 64}\nx\n", f"9 {'A' * 64}\nx\n"])
+@pytest.mark.parametrize("content", ["", "\0" * 90])
+def test_known_file_without_bytes_says_nothing(trail: TrailFolder, content: str) -> None:
+    """A power cut can keep the name of a file that was not synced, and lose its bytes."""
+    (path,) = known_files(trail.keys, trail.log.folder)
+    path.write_text(content)
+    assert problems(trail) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["\0" * 80 + "x", "9", f"0 {'a' * 64}\nx\n", f"9 {'A' * 64}\nx\n"]
+)
 def test_what_the_keys_know_may_be_malformed(trail: TrailFolder, content: str) -> None:
     (path,) = known_files(trail.keys, trail.log.folder)
     path.write_text(content)

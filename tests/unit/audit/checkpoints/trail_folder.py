@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fallback_audit.checkpoints.covering import CheckpointedStore
 from fallback_audit.checkpoints.keyring import Keyring
-from fallback_audit.checkpoints.known import known_files
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.checkpoints.written import Written
@@ -128,8 +127,7 @@ class TrailFolder:
 
     def forget(self) -> None:
         """The keys' folder knows nothing of this log."""
-        (known,) = known_files(self.keys, self.log.folder)
-        known.unlink()
+        shutil.rmtree(self.keys / "known")
 
     def roll_back(self, copy: Path) -> None:
         """Put an old copy of the database back."""
