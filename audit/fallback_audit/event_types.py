@@ -4,6 +4,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from fallback_audit.frozen import Frozen
+
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
 MAX_EXCERPT_CHARS = 600
@@ -26,3 +28,14 @@ Attempt = Annotated[int, Field(ge=1)]
 Call = Annotated[int, Field(ge=1)]
 #: Dollars as a decimal string: an estimate from a dated price table.
 Dollars = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+
+
+class StartedOn(Frozen):
+    """Fields of an event with which a process begins its part of a fix: who keeps its evidence.
+
+    ``machine``: host name, for people. ``evidence_store``: the store's id (``FileEvidenceStore.identify``).
+    None if one machine alone can write the audit trail (SQLite), and before schema version 13.
+    """
+
+    machine: Prose | None = None
+    evidence_store: str | None = None

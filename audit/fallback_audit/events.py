@@ -13,7 +13,7 @@ from fallback_audit.event_types import MAX_EXCERPT_CHARS as MAX_EXCERPT_CHARS
 from fallback_audit.event_types import Attempt as Attempt
 from fallback_audit.event_types import Digest as Digest
 from fallback_audit.event_types import Excerpt as Excerpt
-from fallback_audit.event_types import Prose
+from fallback_audit.event_types import Prose, StartedOn
 from fallback_audit.frozen import Frozen
 from fallback_audit.gate_events import AttemptFailed as AttemptFailed
 from fallback_audit.gate_events import FixEscalated as FixEscalated
@@ -60,10 +60,10 @@ from fallback_audit.vocabulary import (
 )
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 
-class AttemptStarted(Frozen):
+class AttemptStarted(StartedOn):
     """One ``FallbackTier.run`` began. It counts against the cap however it ends."""
 
     kind: Literal["AttemptStarted"] = "AttemptStarted"

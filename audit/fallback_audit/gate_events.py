@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose
+from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose, StartedOn
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     AffectedCode,
@@ -22,7 +22,7 @@ from fallback_audit.vocabulary import (
 )
 
 
-class FixStarted(Frozen):
+class FixStarted(StartedOn):
     """A gate runner began with one advisory, or several (``advisory_ids``), for one repository.
 
     ``gates``: those that a patch of it will be put to, in order, ``applies`` first. ``inputs_sha256``:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import FREE_TEXT, Digest, Prose
+from fallback_audit.event_types import FREE_TEXT, Digest, Prose, StartedOn
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
 
@@ -17,7 +17,7 @@ MAX_WORDS_CHARS = 2_000
 Words = Annotated[str, Field(max_length=MAX_WORDS_CHARS), FREE_TEXT]
 
 
-class FixResumed(Frozen):
+class FixResumed(StartedOn):
     """Another process resumes a fix that was interrupted; verdicts on record are not given again.
 
     ``after``: kind of the last event that it found.

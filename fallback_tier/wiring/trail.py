@@ -17,6 +17,8 @@ from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.event_types import StartedOn
+from fallback_audit.evidence.checking import this_machine
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
@@ -110,6 +112,7 @@ def open_trail(
     Raises AuditStoreError, KeyringError.
     """
     written = Written(fence or fence_of(record))
+    shared = record.database is not None  # by machines: each keeps the evidence of its own part
     store = open_bare(state_dir, record, guard=written)
     checkpointer = Checkpointer(
         store,
@@ -125,7 +128,13 @@ def open_trail(
         events=record.checkpoint_events,
         seconds=record.checkpoint_seconds,
         from_first=True,
+        started_on=_this_machine(state_dir, record) if shared else None,
     )
+
+
+def _this_machine(state_dir: Path, record: RecordSettings) -> StartedOn:
+    store = open_evidence(state_dir, record).identify()
+    return StartedOn(machine=this_machine(), evidence_store=store)
 
 
 def called(state_dir: Path, record: RecordSettings) -> str:

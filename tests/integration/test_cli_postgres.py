@@ -1,13 +1,15 @@
 """The whole road over PostgreSQL, from the outside: set up, an attempt, its log, verification."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from fallback_tier.cli import exit_codes
-from tests.e2e.command import osv, repository, run
+from tests.e2e.command import SCRIPT, osv, repository, run
 from tests.postgres.server import Server
 
 
@@ -72,3 +74,38 @@ def test_no_database_named(record: list[str]) -> None:
     ended = run("audit", "init-postgres", *record, "--json")
     assert ended.code == exit_codes.BAD_INPUT
     assert "--audit-store" in ended.next_step
+
+
+def test_evidence_of_the_other_machine_is_named(tmp_path: Path, postgres_url: str) -> None:
+    """Two machines write one audit trail; each keeps its own evidence."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a process another host name")
+    repo = repository(tmp_path / "repo", {"requirements.txt": "left==1.0.0\n"})
+    here, there = (
+        [f"--{name}={tmp_path / place / name}" for name in ("state-dir", "checkpoints", "keys")]
+        for place in ("here", "there")
+    )
+    assert attempt(repo, postgres_url, here, "fix-1") == exit_codes.OK
+    # Another patch: the same one would be the same evidence.
+    repo = repository(tmp_path / "repo-2", {"requirements.txt": "left==1.0.0  # once\n"})
+    other = tmp_path / "other-machine"
+    other.write_text(f'#!/bin/sh\nhostname other\nexec {SCRIPT} "$@"\n')
+    other.chmod(0o700)
+    request = {
+        "advisory": json.loads(osv("left")),
+        "repository": str(repo),
+        "fix_id": "fix-2",
+        "gate_transition_id": "gate-1",
+    }
+    words = ["--uts", str(other), "attempt", f"--audit-store={postgres_url}", *there]
+    ended = run(*words, script=Path("/usr/bin/unshare"), stdin=json.dumps(request))
+    assert ended.code == exit_codes.OK, ended
+    read = [f"--audit-store={postgres_url}", *here]
+    verified = run("audit", "verify", *read, "--json")
+    assert (verified.code, verified.json["evidence_problem_count"]) == (exit_codes.OK, 0), verified
+    assert any("another machine, other: " in note for note in verified.json["notes"]), verified.out
+    checked = run("audit", "evidence", "check", *read, "--json")
+    assert (checked.code, list(checked.json["elsewhere"])) == (exit_codes.OK, ["other"])
+    # What this machine stored itself, and lacks now, is missing.
+    shutil.rmtree(tmp_path / "here" / "state-dir" / "evidence")
+    assert run("audit", "verify", *read).code == exit_codes.TRAIL_BROKEN

@@ -15,6 +15,7 @@ from fallback_audit.checkpoints.checkpoint import SignedCheckpoint
 from fallback_audit.checkpoints.writer import Checkpointer, Notify, to_log
 from fallback_audit.checkpoints.written import Written
 from fallback_audit.errors import AuditError, CheckpointError, HistoryError
+from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (
     TERMINAL_KINDS,
     AttemptFailed,
@@ -59,6 +60,7 @@ class CheckpointedStore:
     ``events``, ``seconds``: the N and T above. Where several processes write, each counts what it knows
     of, so at most that many more events than N can be uncovered. ``from_first``: where nothing is covered
     yet, that is made good at once: then a log without any checkpoint was robbed of it.
+    ``started_on``: this machine, for the events with which a process begins its part of a fix.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class CheckpointedStore:
         events: int,
         seconds: float,
         from_first: bool = False,
+        started_on: StartedOn | None = None,
         timer: TimerFactory = threading.Timer,
         notify: Notify = to_log,
     ) -> None:
@@ -79,6 +82,7 @@ class CheckpointedStore:
         self._limit = events
         self._seconds = seconds
         self._from_first = from_first
+        self._started_on = started_on.model_dump() if started_on is not None else {}
         self._new_timer = timer
         self._notify = notify
         self._lock = threading.RLock()
@@ -101,7 +105,7 @@ class CheckpointedStore:
         """
         with self._lock:
             self._admit()
-            appended = self.store.append_all(records)
+            appended = self.store.append_all([self._located(record) for record in records])
             if appended:
                 self._size = appended[-1].seq
                 ended = any(event.kind in COVERED_AT for event in appended)
@@ -151,6 +155,11 @@ class CheckpointedStore:
                 self.store.close()
         if timer is not None:
             timer.join()
+
+    def _located(self, record: Record) -> Record:
+        if not (self._started_on and isinstance(record.event, StartedOn)):
+            return record
+        return record._replace(event=record.event.model_copy(update=self._started_on))
 
     def _uncovered(self) -> int:
         return self._size - (self._covered or 0)

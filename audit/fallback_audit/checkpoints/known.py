@@ -4,8 +4,8 @@ Whoever can change the database and the checkpoints, but not the keys, could rem
 the history anew, and have it signed by the next honest run. The signer remembers, as SSH remembers hosts:
 ``known/<id>`` names a log's folder, and the size and digest of the last checkpoint that was signed there.
 
-A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its history,
-which is its first checkpoint. The history finds an older copy of a log at any path.
+A log has up to three ids: its folder as the caller names it, the folder that this leads to, and its
+history, which is its first checkpoint. The history finds an older copy of a log at any path.
 """
 
 import hashlib

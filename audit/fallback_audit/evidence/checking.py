@@ -1,16 +1,18 @@
 """What is in the evidence store, against what the record says must be there."""
 
+import socket
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
 from fallback_audit.errors import EvidenceError, UnreadEvidenceError
-from fallback_audit.event_types import Digest
+from fallback_audit.event_types import Digest, StartedOn
 from fallback_audit.evidence.cipher import EvidenceKeyError
 from fallback_audit.evidence.collected import collected
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import AuditReader
+from fallback_audit.ports import AuditReader, Scope
 
 #: Findings of a sort that a report lists; all are counted.
 MAX_LISTED = 100
@@ -24,6 +26,8 @@ class Finding(StrEnum):
     LOCKED = "locked"
     #: Its retention is over, which is on record.
     REMOVED = "removed"
+    #: A process on another machine stored it there.
+    ELSEWHERE = "elsewhere"
 
 
 class BadEvidence(Frozen):
@@ -39,6 +43,7 @@ class EvidenceReport(Frozen):
     """``named``: pieces that events oblige us to keep; ``private``: encrypted ones among them.
 
     ``files``, ``bytes``, ``parts``: what lies there, needed or not; a part is of a process that died.
+    ``elsewhere``: pieces that are on another machine, by its name.
     """
 
     files: int
@@ -48,6 +53,7 @@ class EvidenceReport(Frozen):
     private: int
     locked: int
     removed: int
+    elsewhere: dict[str, int]
     bad_count: int
     bad: tuple[BadEvidence, ...]
 
@@ -57,12 +63,34 @@ class EvidenceReport(Frozen):
         return self.bad_count == 0
 
 
-def examine(
-    evidence: FileEvidenceStore, digest: Digest, removed: frozenset[bytes]
-) -> tuple[Finding, str] | None:
-    """Why a piece of evidence can't be had, as a finding and in words; None: it is there and sound.
+def other_machine(started_on: StartedOn | None, evidence: FileEvidenceStore) -> str | None:
+    """Return the name of the machine that keeps what ``started_on``'s process stored; None: this one.
 
-    Raises UnreadEvidenceError where the system failed to read it.
+    Of an audit trail in SQLite always None. A store with a new id, on the machine of that name, is a store
+    that was replaced, so what is missing from it was removed.
+    """
+    if started_on is None or started_on.evidence_store is None:
+        return None
+    if started_on.evidence_store == evidence.identity() or started_on.machine == this_machine():
+        return None
+    return started_on.machine
+
+
+def this_machine() -> str:
+    """Return this machine's host name."""
+    return socket.gethostname() or "unnamed"
+
+
+def examine(
+    evidence: FileEvidenceStore,
+    digest: Digest,
+    removed: frozenset[bytes],
+    started_on: StartedOn | None = None,
+) -> tuple[Finding, str] | None:
+    """Return why a piece of evidence isn't available, as a finding and in words, or None if it is sound.
+
+    ``started_on``: the event with which the process began that stored it. A finding ELSEWHERE has the
+    machine's name in place of words. Raises UnreadEvidenceError if the system failed to read it.
     """
     try:
         evidence.get(digest)
@@ -71,8 +99,12 @@ def examine(
     except UnreadEvidenceError:
         raise
     except EvidenceError as error:
-        gone = bytes.fromhex(digest) in removed and not evidence.path(digest).exists()
-        return (Finding.REMOVED, REMOVED) if gone else (Finding.BAD, error.problem)
+        if evidence.path(digest).exists():
+            return Finding.BAD, error.problem
+        if bytes.fromhex(digest) in removed:
+            return Finding.REMOVED, REMOVED
+        machine = other_machine(started_on, evidence)
+        return (Finding.BAD, error.problem) if machine is None else (Finding.ELSEWHERE, machine)
     return None
 
 
@@ -95,18 +127,24 @@ def check_evidence(
     bad: list[BadEvidence] = []
     seen: set[bytes] = set()
     private = 0
+    started_on: dict[Scope, StartedOn] = {}
+    elsewhere = Counter[str]()
     for stored in reader.events():
+        if isinstance(stored.payload, StartedOn):
+            started_on[stored.scope] = stored.payload
         for digest in kept_digests(stored.payload):
             if bytes.fromhex(digest) in seen:
                 continue
             seen.add(bytes.fromhex(digest))
             if progress is not None:
                 progress(len(seen))
-            found = examine(evidence, digest, removed)
+            found = examine(evidence, digest, removed, started_on.get(stored.scope))
             if found is None:
                 private += evidence.is_private(digest)
                 continue
             counts[found[0]] += 1
+            if found[0] is Finding.ELSEWHERE:
+                elsewhere[found[1]] += 1
             if found[0] is Finding.BAD and len(bad) < MAX_LISTED:
                 bad.append(
                     BadEvidence(
@@ -125,6 +163,7 @@ def check_evidence(
         private=private + counts[Finding.LOCKED],
         locked=counts[Finding.LOCKED],
         removed=counts[Finding.REMOVED],
+        elsewhere=dict(sorted(elsewhere.items())),
         bad_count=counts[Finding.BAD],
         bad=tuple(bad),
     )

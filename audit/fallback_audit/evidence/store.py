@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +26,16 @@ from fallback_audit.files import (
     lock,
     made_whole,
     make_private_directory,
+    read_regular,
     sync_directory,
+    write_whole,
 )
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
+
+#: The file with the store's id.
+_ID, _ID_BYTES = "id", 8
 
 #: What a file is called until it is whole. One that is found later is of a process that died.
 PART_PREFIX = ".tmp-"
@@ -67,6 +73,29 @@ class FileEvidenceStore:
         self._root = root
         self._max_bytes = max_bytes
         self._keys = keys
+
+    def identify(self) -> str:
+        """Return the store's id, 16 hexadecimal characters, making one for a new store.
+
+        It tells the stores of several machines apart that write one audit trail. Raises EvidenceError.
+        """
+        try:
+            make_private_directory(self._root)
+            with self._locked(fcntl.LOCK_EX):
+                found = self.identity()
+                if found is None:
+                    found = secrets.token_hex(_ID_BYTES)
+                    write_whole(self._root / _ID, found.encode())
+        except OSError as error:
+            raise self._failed(self._root, error) from error
+        return found
+
+    def identity(self) -> str | None:
+        """Return the store's id, or None if it has none."""
+        try:
+            return read_regular(self._root / _ID, 2 * _ID_BYTES).decode("ascii")
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def put(self, content: bytes, *, private: bool = False) -> Digest:
         """Store durably and return the digest. Idempotent; what is there already counts as new again.

@@ -1,6 +1,7 @@
 """The trace contract and the evidence, trail by trail: one gate transition is in memory at a time."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache, partial
@@ -23,6 +24,7 @@ from fallback_audit.contract.rule import Rule
 from fallback_audit.contract.table import RULES, Violation, link_violations, violations
 from fallback_audit.contract.trail import AnyEntry, Entry, Trail
 from fallback_audit.errors import AuditIntegrityError, EvidenceError, UnreadEvidenceError
+from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (
     AppendFlagged,
     AuditEvent,
@@ -71,6 +73,7 @@ class EvidenceCheck:
     ) -> None:
         self.problems = Listed[Problem]()
         self.checked = self.removed = self.locked = self.absent = 0
+        self.elsewhere = Counter[str]()
         self._complete = complete
         self._evidence = evidence
         self._maintenance = tuple(maintenance)
@@ -88,14 +91,14 @@ class EvidenceCheck:
                 self.absent += 1
                 continue
             self.checked += 1
-            problem = self._problem(digest, event)
+            problem = self._problem(digest, event, _started_on(trail, seq))
             if problem is not None:
                 next_step = "Restore it from a copy of the evidence, and find out who removed it."
                 self.problems.add(
                     Problem(seq=seq, fix_id=trail.scope.fix_id, reason=problem, next_step=next_step)
                 )
 
-    def _problem(self, digest: str, event: AuditEvent) -> str | None:
+    def _problem(self, digest: str, event: AuditEvent, started_on: StartedOn | None) -> str | None:
         try:
             if isinstance(event, RetrievalQueried):
                 read_account(event, self._evidence)
@@ -106,13 +109,21 @@ class EvidenceCheck:
         except EvidenceError as error:
             if self._collected is None:  # read when it is first needed: mostly nothing is missing
                 self._collected = collected_in(self._maintenance, self._evidence)
-            finding = examine(self._evidence, digest, self._collected)
+            finding = examine(self._evidence, digest, self._collected, started_on)
             if finding is not None and finding[0] is not Finding.BAD:
                 self.removed += finding[0] is Finding.REMOVED
                 self.locked += finding[0] is Finding.LOCKED
+                if finding[0] is Finding.ELSEWHERE:
+                    self.elsewhere[finding[1]] += 1
                 return None
             return error.problem
         return None
+
+
+def _started_on(trail: Trail, seq: int) -> StartedOn | None:
+    """Return the event with which the process began that recorded event ``seq``."""
+    before = (event for at, event in reversed(trail.everything) if at <= seq)
+    return next((event for event in before if isinstance(event, StartedOn)), None)
 
 
 @dataclass(eq=False)

@@ -209,8 +209,8 @@ class _Check:
             yield END_UNKNOWN
         if self._source is not None and (ahead := self._source.ahead()) is not None:
             yield (
-                f"This is an older copy: these keys signed a checkpoint of {ahead.size:,} events of the same "
-                "audit trail. A fix in this copy will be refused."
+                f"This is an older copy: these keys signed a checkpoint of {ahead.size:,} events of the "
+                "same audit trail. This copy can't be continued."
             )
         if self._covering is not None:
             yield from self._covering.notes()
@@ -223,6 +223,11 @@ class _Check:
             yield from self._sealed.notes()
         if self._evidence is not None and self._evidence.locked:
             yield f"Private evidence whose key is not here: {self._evidence.locked:,}."
+        for machine, count in sorted(self._evidence.elsewhere.items()) if self._evidence else ():
+            yield (
+                f"Evidence on another machine, {machine}: {count:,}. It was not checked: run "
+                "`fallback-tier audit verify` there."
+            )
         if self._evidence is not None and self._evidence.absent:
             yield f"Evidence that events name, and that is not in this export: {self._evidence.absent:,}."
 

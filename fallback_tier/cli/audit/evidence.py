@@ -40,6 +40,8 @@ def _found(report: EvidenceReport) -> Iterator[str]:
         yield f"  removed   {report.removed:,}: their retention was over, which is on record"
     if report.locked:
         yield f"  locked    {report.locked:,}: private, and their key is not here"
+    for machine, count in report.elsewhere.items():
+        yield f"  elsewhere {count:,} on another machine, {safe(machine)}: check them there"
     if report.parts:
         yield f"  parts     {report.parts:,} of files that were never whole"
     for bad in report.bad:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from fallback_audit.canonical import leaf_digest
 from fallback_audit.chain import StoredRow
+from fallback_audit.event_types import StartedOn
 from fallback_audit.events import SCHEMA_VERSION
+from fallback_audit.evidence.checking import check_evidence, this_machine
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
@@ -338,6 +340,50 @@ def test_missing_and_altered_evidence_is_found(
         for problem in found.evidence_problems
     ] == [True]
     assert ("altered" if altered else "missing") in found.evidence_problems[0].reason
+
+
+@pytest.mark.parametrize(
+    ("machine", "store", "is_elsewhere"),
+    [
+        ("another", "another", True),
+        ("another", "this", False),  # the same folder, by another name of the machine
+        (None, "another", False),  # a store of this machine that was replaced
+        ("another", None, False),  # of before schema version 13
+    ],
+)
+def test_evidence_of_another_machine_is_not_called_removed(
+    evidence: FileEvidenceStore,
+    tmp_path: Path,
+    machine: str | None,
+    store: str | None,
+    is_elsewhere: bool,
+) -> None:
+    stores = {"this": evidence.identify(), "another": "0" * 16, None: None}
+    fields = {"machine": machine or this_machine(), "evidence_store": stores[store]}
+    events = [
+        event.model_copy(update=fields) if isinstance(event, StartedOn) else event
+        for event in t.verified_on_retry()
+    ]
+    evidence.path(t.digest("patch 1")).unlink()
+    with closing(open_readonly(build(tmp_path / "audit.db", events))) as reader:
+        report = verify(reader, checkpoints=None, evidence=evidence)
+        checked = check_evidence(reader, evidence)
+    assert (report.ok, checked.ok) == (is_elsewhere, is_elsewhere)
+    assert checked.elsewhere == ({"another": 1} if is_elsewhere else {})
+    assert any("another machine, another: 1" in note for note in report.notes) is is_elsewhere
+
+
+def test_altered_evidence_is_not_excused_by_another_machine(
+    evidence: FileEvidenceStore, tmp_path: Path
+) -> None:
+    fields = {"machine": "another", "evidence_store": "0" * 16}
+    events = [
+        event.model_copy(update=fields) if isinstance(event, StartedOn) else event
+        for event in t.verified_on_retry()
+    ]
+    evidence.path(t.digest("patch 1")).write_bytes(b"something else")
+    with closing(open_readonly(build(tmp_path / "audit.db", events))) as reader:
+        assert not verify(reader, checkpoints=None, evidence=evidence).ok
 
 
 PAID = ("whole answer author 1", "whole answer author 2", "whole answer judge 1", "judgement of 2")
