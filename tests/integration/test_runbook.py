@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fallback_tier.cli.main import build_parser
-from tests.e2e.command import SCRIPT, osv, repository, run
+from tests.e2e.command import SCRIPT, osv, repository, run, run_with_workers
 from tests.e2e.shell import command_for_shells
 from tests.waiting import PATIENCE_S, next_line
 
@@ -78,6 +78,13 @@ def test_every_block_is_run(tmp_path: Path, environ: dict[str, str]) -> None:
     assert json.loads((tmp_path / "verify.json").read_text())["ok"] is True
 
 
+def campaign(place: Path, environ: dict[str, str]) -> None:
+    """Run the example campaign: three fixes, in the list of campaigns and in the audit trail."""
+    assert run("fleet", "example", place / "try").code == 0
+    words = ("fleet", "run", place / "try" / "CAMPAIGN.toml", "--state-dir", environ["STATE"])
+    assert run_with_workers(*words, env=environ).code == 8  # nothing shows two of the flaws gone
+
+
 def block_after(heading: str) -> str:
     section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return "".join(text for _, text in _BLOCK.findall(section))
@@ -86,6 +93,8 @@ def block_after(heading: str) -> str:
 def test_a_backup_brings_all_back_and_says_what_it_does_not(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
+    campaign(tmp_path, environ)
+    fixes = run("fleet", "status", "example", "--state-dir", environ["STATE"], "--json").out
     made = shell(block_after("Keys") + block_after("Backup"), environ, tmp_path)
     assert made.returncode == 0, made.stderr
     before = run("audit", "log", "--state-dir", environ["STATE"], "--json").out
@@ -95,6 +104,7 @@ def test_a_backup_brings_all_back_and_says_what_it_does_not(
     restored = shell(block_after("Restore"), environ, tmp_path)
     assert restored.returncode == 0, (restored.stdout, restored.stderr)
     assert run("audit", "log", "--state-dir", environ["STATE"], "--json").out == before
+    assert run("fleet", "status", "example", "--state-dir", environ["STATE"], "--json").out == fixes
     listed = run("keys", "list", "--state-dir", environ["STATE"], "--json").json
     assert [key["name"] for key in listed["keys"]] == ["ci"]
     attempt(tmp_path, environ, "three")  # it goes on

@@ -13,12 +13,11 @@ from fallback_tier.cli.fleet.opening import opened
 from fallback_tier.cli.fleet.showing import (
     Watching,
     branches_table,
-    fixes_table,
     line_document,
     lines_table,
+    show_fixes,
     show_left_out,
     status_document,
-    worth_showing,
 )
 from fallback_tier.cli.output import print_json
 from fallback_tier.fleet import steering
@@ -51,8 +50,7 @@ def status(arguments: argparse.Namespace) -> int:
             print_json(status_document(store, name))
         else:
             console.print(lines_table((store.campaign(name),)))
-            if fixes := worth_showing(store, name):
-                console.print(fixes_table(fixes))
+            show_fixes(store, name, console)
             if (branches := branches_table(store, name)) is not None:
                 console.print(branches)
             show_left_out(store.left_out(name), console)

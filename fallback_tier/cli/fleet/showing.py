@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fallback_audit.showing.describe import visible
@@ -16,6 +16,9 @@ from fallback_tier.fleet.store.summing import reasons
 
 #: Fixes and left-out inputs that a terminal shows; JSON has all.
 _SHOWN = 20
+
+#: Fixes that ``fleet status`` lists: a screenful for a small campaign, and what to act on in a large one.
+_LISTED = 200
 
 #: What is shown of each state, in this order.
 STATES = tuple(FixState)
@@ -145,15 +148,32 @@ def show_reasons(reader: FleetReader, name: str, console: Console) -> None:
 
 
 def fixes_table(fixes: list[FleetFix]) -> Table:
-    """What is at work, and what needs somebody."""
-    table = Table("repository", "advisory", "state", "attempts", "$", "why")
-    for fix in fixes[:_SHOWN]:
+    """Return a table with one row per fix."""
+    # Nothing of a fix's id is cut off: it is what other commands take.
+    repository, advisory, why = (
+        Column(name, overflow="fold") for name in ("repository", "advisory", "why")
+    )
+    fix_id = Column("fix", no_wrap=True)
+    table = Table(repository, advisory, "state", "attempts", "$", why, fix_id)
+    for fix in fixes:
         cost = "?" if fix.cost is None else in_dollars(fix.cost)
         why = _plain(fix.why or "")
-        table.add_row(
-            fix.repository, _plain(fix.advisory_id), fix.state.value, str(fix.attempts), cost, why
-        )
+        attempts = str(fix.attempts)
+        row = (fix.repository, _plain(fix.advisory_id), fix.state.value, attempts, cost, why)
+        table.add_row(*row, fix.fix_id)
     return table
+
+
+def show_fixes(reader: FleetReader, name: str, console: Console) -> None:
+    """Print the fixes of a campaign: those that run or need a person first, then the queue's order."""
+    fixes = {fix.number: fix for fix in worth_showing(reader, name)}
+    for fix in reader.fixes(name, limit=_LISTED):
+        fixes.setdefault(fix.number, fix)
+    listed = [*fixes.values()][:_LISTED]
+    if listed:
+        console.print(fixes_table(listed))
+    if (more := reader.campaign(name).total - len(listed)) > 0:
+        console.print(f"… and {more:,} more (--json has all)")
 
 
 def worth_showing(reader: FleetReader, name: str) -> list[FleetFix]:
@@ -190,7 +210,7 @@ class Watching:
             table = Table.grid()
             table.add_row(lines_table((line,)))
             if fixes := worth_showing(self._reader, self._name):
-                table.add_row(fixes_table(fixes))
+                table.add_row(fixes_table(fixes[:_SHOWN]))
             self._live.update(table, refresh=True)
         elif line.counts != self._told:
             self._told = line.counts

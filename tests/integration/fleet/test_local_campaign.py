@@ -122,6 +122,8 @@ def test_a_campaign_that_is_killed_goes_on_and_shares_its_work(place: Path) -> N
     assert "going on (4 fixes, running)" in said
     found = status(place)
     assert found["state"] == "finished"
+    listed = asked(command(place, "status", "spring"))
+    assert all(fix["fix_id"] in listed for fix in found["fixes"])
     assert [fix["state"] for fix in found["fixes"]] == ["partly"] * 4
     assert [fix["why"] for fix in found["fixes"]] == ["not_shown"] * 4
     assert starts(place) == {fix["fix_id"]: 1 for fix in found["fixes"]}
