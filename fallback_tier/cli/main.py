@@ -24,7 +24,7 @@ from fallback_tier.cli.model_options import add_model
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+    from typing import Any, NoReturn, TypeAlias
 
     Commands: TypeAlias = "argparse._SubParsersAction[_Parser]"
 
@@ -213,6 +213,20 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
         help="an OSV record (JSON), a folder of them, or a scanner's report (osv-scanner, "
         "pip-audit, npm audit, SARIF); may be given again",
     )
+
+
+def script() -> "NoReturn":
+    """Run one command as a process, and end it. This is the console script."""
+    code = main()
+    if "temporalio" in sys.modules:
+        # Threads of its SDK outlive the event loop, and CPython aborts if one of them is at work while it
+        # finalizes (temporalio/sdk-python#300). All that a command writes is durable before it returns.
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -84,7 +84,7 @@ def test_the_metadata(metadata: zipfile.Path) -> None:
     points.optionxform = str  # type: ignore[assignment,method-assign]
     points.read_string((metadata / "entry_points.txt").read_text())
     assert {section: dict(points[section]) for section in points.sections()} == {
-        "console_scripts": {"fallback-tier": "fallback_tier.cli.main:main"},
+        "console_scripts": {"fallback-tier": "fallback_tier.cli.main:script"},
         "fallback_tier.tiers": {"default": "fallback_tier.mount:build_tier"},
         "fallback_tier.ecosystems": {
             "npm": "fallback_plugins.npm:build_ecosystem",

@@ -150,11 +150,16 @@ def show_reasons(reader: FleetReader, name: str, console: Console) -> None:
 def fixes_table(fixes: list[FleetFix]) -> Table:
     """Return a table with one row per fix."""
     # Nothing of a fix's id is cut off: it is what other commands take.
-    repository, advisory, why = (
-        Column(name, overflow="fold") for name in ("repository", "advisory", "why")
+    folded = {name: Column(name, overflow="fold") for name in ("repository", "advisory", "why")}
+    table = Table(
+        folded["repository"],
+        folded["advisory"],
+        "state",
+        "attempts",
+        "$",
+        folded["why"],
+        Column("fix", no_wrap=True),
     )
-    fix_id = Column("fix", no_wrap=True)
-    table = Table(repository, advisory, "state", "attempts", "$", why, fix_id)
     for fix in fixes:
         cost = "?" if fix.cost is None else in_dollars(fix.cost)
         why = _plain(fix.why or "")

@@ -80,6 +80,7 @@ async def _work(arguments: argparse.Namespace, name: str) -> None:
         _signalled(),
         ready=lambda: _say(f"working: {where}, as {settings.own_queue}"),
         may_go_on=_claims(at, url),
+        notify=_say,
     )
 
 

@@ -1,10 +1,20 @@
 """A Temporal cluster by address, namespace and certificates."""
 
+import logging
+import re
 from collections.abc import Coroutine
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from fallback_audit.frozen import Frozen
@@ -15,6 +25,9 @@ ADDRESS = "127.0.0.1:7233"
 
 #: The task queue of whoever has room; a worker's own has its name besides (``naming``).
 QUEUE = "fallback-tier"
+
+#: The system's reason in an error of the SDK's transport.
+_OF_SYSTEM = re.compile(r'kind: \w+, message: "([^"]{1,200})"')
 
 #: Shown with a command that can't reach the cluster.
 _NEXT = "Start one with `fallback-tier fleet dev`, or correct --temporal, --namespace and the TLS files."
@@ -59,14 +72,31 @@ class Cluster(Frozen):
 async def connect(cluster: Cluster) -> Client:
     """Raises EngineUnreachableError, ConfigurationError."""
     try:
-        return await Client.connect(cluster.address, namespace=cluster.namespace, tls=cluster.tls())
+        return await Client.connect(
+            cluster.address, namespace=cluster.namespace, tls=cluster.tls(), runtime=_runtime()
+        )
     except (RPCError, RuntimeError, OSError) as error:  # the SDK's core raises RuntimeError
         raise unreachable(cluster, error) from error
 
 
+@cache
+def _runtime() -> Runtime:
+    """Return the SDK's runtime, whose log lines go to the logger ``temporalio`` and not to a terminal.
+
+    A host that wants them gives that logger a handler.
+    """
+    logger = logging.getLogger("temporalio")
+    logger.addHandler(logging.NullHandler())
+    severities = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    config = LoggingConfig(filter=severities, forwarding=LogForwardingConfig(logger=logger))
+    return Runtime(telemetry=TelemetryConfig(logging=config))
+
+
 def unreachable(cluster: Cluster, error: Exception) -> EngineUnreachableError:
-    """As it is told."""
-    first = " ".join(str(error).split())[:200]
+    """Return the error for a cluster that does not answer; of the SDK's words, those of the system."""
+    reported = " ".join(str(error).split())
+    of_system = _OF_SYSTEM.search(reported)
+    first = of_system[1] if of_system else reported[:200]
     return EngineUnreachableError(
         f"Temporal at {cluster.address} (namespace {cluster.namespace}) can't be reached: {first}",
         next_step=_NEXT,

@@ -64,9 +64,11 @@ async def run_worker(
     until: asyncio.Event,
     ready: Callable[[], None] = lambda: None,
     may_go_on: Callable[[str], bool] = lambda _: True,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Work until ``until`` is set; then end every open fix in good order, so that others go on with it.
     ``may_go_on``: whether one that a person has decided may run now; it is asked with its identifier.
+    ``notify``: called with a line when the server can't be reached any more, and when it can again.
 
     Raises EngineUnreachableError, ConfigurationError.
     """
@@ -81,7 +83,8 @@ async def run_worker(
             await running.enter_async_context(worker)
         if settings.build is not None:
             await _make_current(client, _version(settings.build))
-        for work in (following.run(), _end_unused(activities)):
+        reaching = _reaching(client, settings.cluster, notify)
+        for work in (following.run(), _end_unused(activities), reaching):
             task = asyncio.create_task(work)
             running.callback(task.cancel)
         ready()
@@ -155,6 +158,21 @@ async def _make_current(client: Client, version: WorkerDeploymentVersion) -> Non
             await asyncio.sleep(_VERSION_S)
         else:
             return
+
+
+async def _reaching(client: Client, cluster: Cluster, notify: Callable[[str], None]) -> None:
+    """Report when the server stops answering, and when it answers again. The SDK tries again by itself."""
+    answered = True
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            answers = await client.service_client.check_health(timeout=timedelta(seconds=_LOOK_S))
+        except RPCError:
+            answers = False
+        if answers != answered:
+            state = "answers again" if answers else "does not answer: waiting for it"
+            notify(f"Temporal at {cluster.address} {state}")
+        answered = answers
 
 
 async def _end_unused(activities: FixActivities) -> None:
