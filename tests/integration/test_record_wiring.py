@@ -19,11 +19,17 @@ from fallback_tier.wiring.trail import (
     RecordSettings,
     audit_db,
     checkpoint_dir,
+    open_bare,
     open_trail,
     read_checkpoints,
     read_trail,
 )
-from tests.unit.audit.trails import SCOPE, fix_started, recipe_verified, verified_on_retry
+from tests.unit.audit.trails import (
+    SCOPE,
+    fix_started,
+    recipe_verified,
+    verified_on_retry,
+)
 
 SIGNED = SigningKeyRotated(old_vkey="a", new_vkey="b", by="Ada", reason="why")
 RESUMED = FixResumed(after="FixStarted", tool_version="0")
@@ -96,8 +102,34 @@ def test_what_a_run_did_not_write_is_signed_as_found(tmp_path: Path) -> None:
     assert report.ok, report
     (note,) = report.notes
     ranges = ", ".join(f"{span.first} to {span.last}" for span in forged)
-    assert f"{3 * len(recipe_verified())} events stood uncovered" in note
-    assert f"({ranges})" in note
+    assert note.startswith(
+        f"{3 * len(recipe_verified())} events ({ranges}) were signed by a run that had "
+    )
+    assert "the trail does not say why" in note
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_interrupted_run_is_named_as_the_cause(tmp_path: Path, is_resumed: bool) -> None:
+    """A run is killed before its first checkpoint; the run that resumes it, or another one, signs."""
+    settings = record(tmp_path)
+    first, *rest = recipe_verified()
+    begun, at = [first, FixResumed(after=first.kind, tool_version="0"), *rest], 1
+    bare = open_bare(tmp_path, settings)
+    scope = Scope(fix_id="fix-killed", gate_transition_id="t")
+    bare.append_all([Record(scope, event) for event in begun[:at]])
+    bare.close()
+    with closing(open_trail(tmp_path, settings)) as store:
+        if is_resumed:
+            store.append_all([Record(scope, event) for event in begun[at:]])
+        else:
+            store.append_all([Record(SCOPE, event) for event in recipe_verified()])
+    with closing(read_trail(tmp_path, settings)) as reader:
+        report = verify(reader, checkpoints=read_checkpoints(tmp_path, settings))
+    assert report.ok, report
+    (note,) = report.notes
+    assert f"the run of fix-killed was interrupted after event {at}" in note
+    assert (f"{at + 1} resumed it" in note) is is_resumed
+    assert "does not say why" not in note
 
 
 def test_a_person_who_signs_wrote_nothing(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.chain import StoredRow, broken_bytes
-from fallback_audit.checkpoints.checkpoint import Checkpoint
+from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.merkle import inclusion_holds, leaf_hash
 from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.segment import open_segment
-from fallback_audit.verifying.covering import MAX_RANGES
+from fallback_audit.verifying.covering import MAX_RANGES, Interruptions, signed_later
 from fallback_audit.verifying.report import COVER, Listed, Problem, VerificationReport
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.trails import EvidenceCheck, Trails
@@ -71,7 +71,11 @@ def verify_fix(
     if with_evidence and spool.has_evidence:
         evidence = EvidenceCheck(spool.evidence, (), complete=False)
     base = _sealed_to(spool, verifiers, integrity)
-    trails = Trails(integrity, base=base, verifiers=verifiers, evidence=evidence)
+    found, silent = _written_by(covered, trees.values())
+    interruptions = Interruptions([Span(seq, seq) for seq in found])
+    trails = Trails(
+        integrity, base=base, verifiers=verifiers, evidence=evidence, interruptions=interruptions
+    )
     trails.judge(spool.rows_by_trail())
     return trails.report(
         signed_problems,
@@ -85,12 +89,15 @@ def verify_fix(
         uncovered_events=len(uncovered),
         uncovered_fixes=unsigned,
         contract_judged=True,
-        notes=(_ONE_FIX, *_who_wrote(covered, trees.values()), *spool.remarks()),
+        notes=(_ONE_FIX, *_who_wrote(found, silent, interruptions), *spool.remarks()),
     )
 
 
-def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> Iterator[str]:
-    """By the checkpoint that first covered an event: did its signer find it there (ADR-0059)?"""
+def _written_by(
+    covered: Sequence[int], checkpoints: Collection[Checkpoint]
+) -> tuple[list[int], list[int]]:
+    """Return the events that the signer of their first checkpoint found (ADR-0059), and those of which the
+    checkpoints don't say it."""
     found, silent = list[int](), list[int]()
     for seq in covered:
         over = (one for one in checkpoints if one.is_new_in(seq))
@@ -99,12 +106,15 @@ def _who_wrote(covered: Sequence[int], checkpoints: Collection[Checkpoint]) -> I
             silent.append(seq)
         elif any(span.first <= seq <= span.last for span in first.found):
             found.append(seq)
+    return found, silent
+
+
+def _who_wrote(
+    found: Sequence[int], silent: Sequence[int], interruptions: Interruptions
+) -> Iterator[str]:
     if found:
-        yield (
-            f"{len(found):,} of its events ({_in_short(found)}) stood uncovered when a run that had not "
-            "written them signed them: the run before it was killed, several wrote at once, or somebody "
-            "with the file put them there."
-        )
+        events = f"{len(found):,} of its events ({_in_short(found)})"
+        yield signed_later(events, len(found), interruptions)
     if silent:
         yield (
             f"Of {len(silent):,} of its events ({_in_short(silent)}) the export does not show whether "

@@ -1,10 +1,13 @@
 """Checkpoints, in step with a walk over the events: at the size of each, the tree must have its root."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from fallback_audit.checkpoints.checkpoint import Checkpoint, Span
 from fallback_audit.checkpoints.log import CheckedCheckpoint
 from fallback_audit.checkpoints.merkle import Frontier
+from fallback_audit.contract.trail import Trail
+from fallback_audit.events import FixResumed
 from fallback_audit.verifying.report import COVER, KEEP, Listed, Problem
 from fallback_audit.verifying.sources import CheckpointSource
 from fallback_audit.verifying.state import VerifiedState
@@ -14,6 +17,63 @@ MAX_RANGES = 5
 
 _NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
 _ROLLED_BACK = "Keep a copy of both; restore the store that was signed."
+
+
+class Interruptions:
+    """Runs that were interrupted, as the audit trail itself says, before their events were signed.
+
+    ``found``: the events that a signer found and had not written itself.
+    """
+
+    def __init__(self, found: Sequence[Span]) -> None:
+        self._found = found
+        self._listed = Listed[str]()
+        self.events = 0
+
+    def trail(self, trail: Trail) -> None:
+        """Note the interruption that explains this gate transition's found events, if there is one."""
+        if not self._found or not trail.of_a_fix:
+            return
+        seqs = [seq for seq, _ in trail.everything if self._is_found(seq)]
+        if not seqs:
+            return
+        fix_id, last = trail.scope.fix_id, seqs[-1]
+        later = (
+            seq for seq, event in trail.entries if seq > last and isinstance(event, FixResumed)
+        )
+        if (resumed := next(later, None)) is not None:
+            reason = f"the run of {fix_id} was interrupted after event {last:,}, and {resumed:,} resumed it"
+        elif trail.terminal is None and trail.entries[-1].seq == last:
+            reason = (
+                f"the run of {fix_id} was interrupted after event {last:,}, and is not resumed yet"
+            )
+        else:
+            return
+        self.events += len(seqs)
+        self._listed.add(reason)
+
+    def reasons(self) -> Iterator[str]:
+        """Yield one phrase per interruption, at most MAX_RANGES."""
+        yield from self._listed.items[:MAX_RANGES]
+        if (more := self._listed.count - MAX_RANGES) > 0:
+            yield f"{more:,} more runs were interrupted"
+
+    def _is_found(self, seq: int) -> bool:
+        at = bisect_right(self._found, seq, key=lambda span: span.first) - 1
+        return at >= 0 and seq <= self._found[at].last
+
+
+def signed_later(events: str, count: int, interruptions: Interruptions) -> str:
+    """Return a note on ``count`` events that were signed by a run that had not written them, with the cause
+    as far as it is known."""
+    causes = [*interruptions.reasons()]
+    if (unexplained := count - interruptions.events) > 0:
+        rest = f"for {unexplained:,} of them " if causes else ""
+        causes.append(
+            f"{rest}the trail does not say why: a run was killed after its end, several wrote at once, or "
+            "someone with access to the store added them"
+        )
+    return f"{events} were signed by a run that had not written them: {'; '.join(causes)}."
 
 
 class Covering:
@@ -67,16 +127,19 @@ class Covering:
             )
         self._advance(signed.size)
 
-    def notes(self) -> Iterator[str]:
-        """What is covered, and yet nobody vouches for."""
+    @property
+    def found(self) -> Sequence[Span]:
+        """Events that a signer found, and had not written itself."""
+        return self._found
+
+    def notes(self, interruptions: Interruptions) -> Iterator[str]:
+        """Yield what is covered, and yet was not signed by the run that wrote it."""
         if self._found:
             count = sum(found.last - found.first + 1 for found in self._found)
             ranges = [f"{found.first:,} to {found.last:,}" for found in self._found[:MAX_RANGES]]
             more = ", …" if len(self._found) > MAX_RANGES else ""
-            yield (
-                f"{count:,} events stood uncovered when a run that had not written them signed them "
-                f"({', '.join(ranges)}{more}): the run before it was killed, several wrote at once, or "
-                "somebody with the file put them there."
+            yield signed_later(
+                f"{count:,} events ({', '.join(ranges)}{more})", count, interruptions
             )
 
     def skip(self, size: int) -> None:

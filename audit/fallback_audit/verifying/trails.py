@@ -38,6 +38,7 @@ from fallback_audit.evidence.collected import collected_in
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
+from fallback_audit.verifying.covering import Interruptions
 from fallback_audit.verifying.report import Flag, Listed, Problem, VerificationReport, first_bad
 from fallback_audit.verifying.state import OpenFix
 from fallback_audit.verifying.walk import fix_id_of
@@ -135,6 +136,7 @@ class Trails:
     base: int
     verifiers: Sequence[Verifier] = ()
     evidence: EvidenceCheck | None = None
+    interruptions: Interruptions = field(default_factory=lambda: Interruptions(()))
     contract: Listed[Violation] = field(default_factory=Listed[Violation], init=False)
     flags: Listed[Flag] = field(default_factory=Listed[Flag], init=False)
     open: Listed[OpenFix] = field(default_factory=Listed[OpenFix], init=False)
@@ -239,6 +241,7 @@ class Trails:
             self.transitions += 1
             if trail.terminal is None and trail.entries:
                 self._is_open(trail)
+        self.interruptions.trail(trail)
         self._redactions(trail, rows)
         for _, event in trail.notes:
             if isinstance(event, AppendFlagged):

@@ -20,7 +20,7 @@ from fallback_audit.checkpoints.note import Verifier
 from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE
-from fallback_audit.verifying.covering import Covering
+from fallback_audit.verifying.covering import Covering, Interruptions
 from fallback_audit.verifying.report import (
     END_UNKNOWN,
     NOT_ASKED,
@@ -159,6 +159,7 @@ class _Check:
             base=self._sealed.last_seq if self._sealed else 0,
             verifiers=self._verifiers,
             evidence=self._evidence,
+            interruptions=Interruptions(self._covering.found if self._covering else ()),
         )
         self._judged = True
         if self._since is not None:
@@ -213,7 +214,7 @@ class _Check:
                 "same audit trail. This copy can't be continued."
             )
         if self._covering is not None:
-            yield from self._covering.notes()
+            yield from self._covering.notes(self._trails.interruptions)
         if self._since is not None:
             yield (
                 f"Incremental: events to {self._since.size:,} were verified earlier, and were not read "

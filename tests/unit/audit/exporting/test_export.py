@@ -173,9 +173,7 @@ def test_the_export_of_one_fix_says_which_of_its_events_were_found(tmp_path: Pat
     data = export(trail, "fix-1")
     found = check(trail, data)
     assert found.ok, found
-    assert found.notes[1].startswith(
-        "2 of its events (1, 2) stood uncovered when a run that had not"
-    )
+    assert found.notes[1].startswith("2 of its events (1, 2) were signed by a run that had not")
     assert len(check(trail, export(trail, "fix-2")).notes) == 1
     # As an export of before: with the last checkpoint alone.
     documents = lines(data)
