@@ -1,5 +1,6 @@
 """People sign in to the portal as they do to the service: a password, an issuer; with the same session."""
 
+import html
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import ServiceSettings, parse_settings
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
-from tests.service.portal import SAME_ORIGIN, Visitor, text_of, visit, write_trails
+from tests.service.portal import (
+    SAME_ORIGIN,
+    Visitor,
+    form_token,
+    text_of,
+    visit,
+    write_trails,
+)
 from tests.service.scenario import ServiceScenario, service_scenario
 
 PASSWORD = "correct horse battery"
@@ -95,7 +103,7 @@ def test_a_wrong_password_is_told_and_counted(service: ServiceScenario) -> None:
     visitor = visit(service)
     answers = [with_password(visitor, "wrong") for _ in range(11)]
     assert [answer.status_code for answer in answers] == [401] * 10 + [429]
-    assert "There is nobody of this name with this password." in answers[0].text
+    assert "This name and password don't match." in html.unescape(answers[0].text)
     assert "set-cookie" not in answers[0].headers
     assert 'value="Ada"' in answers[0].text
 
@@ -185,3 +193,27 @@ def test_settings_show_who_has_which_role_and_not_the_secret(service: ServiceSce
     page = visit(service, Role.ADMIN).get("/settings")
     assert "deciders read, decide file or option" in text_of(page)
     assert SECRET not in page
+
+
+@pytest.mark.parametrize("roles", [[Role.DECIDE], [Role.SUBMIT], [Role.READ]])
+def test_sign_out_needs_no_role(service: ServiceScenario, roles: list[Role]) -> None:
+    service.service.people.put("Ada", PASSWORD, roles)
+    visitor = visit(service)
+    assert with_password(visitor).status_code == 303
+    token = form_token(visitor.client.get("/portal/queue").text)
+    fields = {"form_token": token}
+    answer = visitor.client.post(
+        "/portal/sign-out", data=fields, headers=SAME_ORIGIN, follow_redirects=False
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/portal/sign-in")
+    assert visitor.client.get("/v1/session").status_code == 401
+
+
+def test_sign_out_takes_no_form_of_another_page(service: ServiceScenario) -> None:
+    visitor = visit(service)
+    with_password(visitor)
+    for headers, token in (({}, "x"), (SAME_ORIGIN, "x"), ({"Origin": "https://evil.example"}, "")):
+        fields = {"form_token": token}
+        answer = visitor.client.post("/portal/sign-out", data=fields, headers=headers)
+        assert answer.status_code == 403
+    assert visitor.client.get("/v1/session").status_code == 200

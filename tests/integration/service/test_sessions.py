@@ -1,7 +1,10 @@
 """People sign in: with a password of this machine, or at a real (small) issuer."""
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
 from fallback_tier.errors import StateFolderError
+from fallback_tier.service import people
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
@@ -44,6 +48,73 @@ def test_a_session_opens_what_its_roles_are_for(local: ServiceScenario) -> None:
     assert client.get("/v1/fixes").status_code == 200
     body = {"repository": "app", "advisory": {}}
     problem(client.post("/v1/fixes", json=body, headers={"Origin": "http://testserver"}), 403)
+
+
+def test_attempts_that_arrive_together_are_limited(
+    local: ServiceScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is counted before its password is hashed: no more than the limit are."""
+    hashed: list[str] = []
+    hash_password = people._hash
+
+    def slow(password: str, salt: bytes) -> bytes:
+        hashed.append(password)
+        time.sleep(0.05)
+        return hash_password(password, salt)
+
+    monkeypatch.setattr(people, "_hash", slow)
+    with ThreadPoolExecutor(30) as threads:
+        attempts = [
+            threads.submit(local.client().post, "/v1/session", json={**ADA, "password": str(n)})
+            for n in range(60)
+        ]
+        codes = Counter(attempt.result().status_code for attempt in attempts)
+    assert codes == {401: 3, 429: 57}
+    assert len(hashed) == 3
+
+
+def test_attempts_are_limited_by_name_from_any_address(local: ServiceScenario) -> None:
+    def attempt(address: str, name: str, password: str) -> int:
+        client = TestClient(local.app, client=(address, 1))
+        answer = client.post("/v1/session", json={"name": name, "password": password})
+        return answer.status_code
+
+    local.service.people.put("Bob", PASSWORD, [Role.READ])
+    assert [attempt(f"192.0.2.{n}", "Ada", "wrong") for n in range(5)] == [401, 401, 401, 429, 429]
+    assert (
+        attempt("192.0.2.9", "Ada", PASSWORD) == 429
+    )  # a guesser that guessed right is kept out too
+    assert attempt("192.0.2.9", "Bob", PASSWORD) == 200
+    # An unknown name is limited alike: the answers don't tell which names there are.
+    assert [attempt(f"192.0.2.{n}", "Eve", "wrong") for n in range(20, 24)] == [401, 401, 401, 429]
+    # A session and a key are no attempts.
+    assert local.client(Role.READ).get("/v1/fixes").status_code == 200
+
+
+def test_success_uses_up_no_attempt(local: ServiceScenario) -> None:
+    for _ in range(8):
+        signed_in(local)
+    wrong = {**ADA, "password": "wrong"}
+    assert [local.client().post("/v1/session", json=wrong).status_code for _ in range(4)] == [
+        401,
+        401,
+        401,
+        429,
+    ]
+
+
+def test_no_answer_of_the_api_is_stored(local: ServiceScenario) -> None:
+    client = signed_in(local)
+    for path in (
+        "/v1/fixes",
+        "/v1/session",
+        "/v1/fixes/fix-none",
+        "/v1/nothing",
+        "/v1/openapi.json",
+    ):
+        assert client.get(path).headers["cache-control"] == "no-store", path
+    answer = client.post("/v1/session", content=b"x" * 100_000_000)
+    assert (answer.status_code, answer.headers["cache-control"]) == (413, "no-store")
 
 
 def test_no_script_reads_the_cookie(local: ServiceScenario) -> None:
