@@ -1,6 +1,7 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import TypecheckGate
@@ -11,8 +12,15 @@ from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
-from fallback_plugins.pypi.surveying.versions_in_use import places_in_use
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    Place,
+    left_out,
+    only_affected,
+    survey,
+)
+from fallback_plugins.pypi.surveying.unread_sources import unread_sources
+from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
@@ -21,8 +29,13 @@ from fallback_plugins.shared.gates.staying import may_stay
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
+from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
+
+#: Projects that the patch does not touch, and that are installed to see one package in them. If there are
+#: more, they are proved by what they declare.
+MAX_OTHERS = 8
 
 _NO_PYTEST = "No module named 'pytest'"
 
@@ -72,15 +85,14 @@ class NotVulnerableGate(NotVulnerable):
     ecosystem = ECOSYSTEM
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
-        environments = {
-            folder: Environment(context, repo, folder).resolved(package)
-            for folder in touched_folders(context)
-        }
         places, beside = surveyed(package, context.repo, repo, survey, left_out)
         if places is None:
             return gating.unread(self.name, beside)
+        installed = _Installed(context, repo, package, places)
+        environments = installed.versions
         held = _held(repo, places, environments)
         bad = _affected(context, package, held)
+        bad += _only_affected(context, package, places)
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(repo, places, {})):
@@ -90,8 +102,9 @@ class NotVulnerableGate(NotVulnerable):
             if not held:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if held:
-            is_installed = any(environments.values())
-            level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
+            if unknown := installed.doubt():
+                return gating.unread(self.name, f"{unknown}{beside}")
+            level = ProofLevel.RESOLVED_TREE if installed.is_whole else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
             what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
             return gating.passed(self.name, what, proof_level=level)
@@ -114,6 +127,66 @@ class NotVulnerableGate(NotVulnerable):
             if place.current is not None
             and is_affected(context.advisory, ECOSYSTEM, package, place.current)
         }
+
+
+class _Installed:
+    """What the environments of the projects that have a package hold of it: those of the projects that the
+    patch touched, and of the others that a place of the package is in."""
+
+    def __init__(
+        self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
+    ) -> None:
+        self._context, self._repo, self._package, self._places = context, repo, package, places
+        folders = dict.fromkeys(touched_folders(context))
+        self._environments = {it: Environment(context, repo, it) for it in folders}
+        #: Versions by folder, of environments that are as the project's own client makes them.
+        self.versions = {it: one.resolved(package) for it, one in self._environments.items()}
+        others = {project_of(place) for place in self._unseen}
+        # Where a place of an installed project was not seen, the others can't make it whole.
+        if any(self.versions.values()) and others.isdisjoint(folders) and len(others) <= MAX_OTHERS:
+            for folder in sorted(others):
+                environment = self._environments[folder] = Environment(context, repo, folder)
+                with suppress(ToolFailedError):  # then nothing of it is seen
+                    environment.install()
+                self.versions[folder] = environment.resolved(package)
+
+    @property
+    def _unseen(self) -> list[Place]:
+        """Places in use that no environment was made from."""
+        seen = [one for it, one in self._environments.items() if self.versions[it]]
+        used = places_in_use(self._repo, self._places, self.versions)
+        return [place for place in used if not any(one.installs(place.path) for one in seen)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Was every project that has the package installed as its client reads it?"""
+        return any(self.versions.values()) and not self._unseen
+
+    def doubt(self) -> str:
+        """Why what is declared and what is installed do not show that no affected version is used; empty if
+        they do."""
+        for place in self._unseen:
+            if place.current is None and (place.asked is None or place.asked.refusal):
+                return f"{place.path} does not say which version of {self._package} it installs"
+        for folder, one in self._environments.items():
+            for version in one.unproved(self._package):
+                if is_affected(self._context.advisory, ECOSYSTEM, self._package, version):
+                    what = f"{self._package} {version} is in the environment of {folder!r}"
+                    return f"{what}, which is not installed as its client would"
+        sources = unread_sources(self._repo, self._context.advisory, [self._package])
+        return next((one.error.problem for one in sources if one.names_it), "")
+
+
+def _only_affected(
+    context: GateContext, package: str, places: Sequence[Place]
+) -> list[tuple[str, str]]:
+    """Ranges without a version of their own that admit affected versions only."""
+    return [
+        (place.path, place.asked.pep440)
+        for place in places
+        if place.current is None and place.asked and place.asked.clauses
+        if only_affected(context.advisory, package, place.asked)
+    ]
 
 
 def _held(

@@ -55,6 +55,13 @@ NO_BACKEND = "fallback_tier_builds_nothing"
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
 
 
+#: Keys of ``[tool.uv]`` that change which release of a package is taken, or from where.
+UV_RULES = frozenset(
+    {"sources", "constraint-dependencies", "override-dependencies", "exclude-dependencies"}
+    | {"index", "index-url", "extra-index-url", "find-links", "no-index"}
+)
+
+
 def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     """The document, a byte order mark aside. Raises RecipeError, naming the file, where it isn't TOML."""
     try:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -86,8 +86,10 @@ class RequirementFiles:
             match kind_of(path):
                 case Kind.REQUIREMENTS:
                     waiting.append((path, path))
-                case Kind.PYPROJECT | Kind.SETUP_CFG as kind:
-                    waiting += [(target, path) for target in _dynamic(repo, path, kind)]
+                case Kind.PYPROJECT | Kind.SETUP_CFG:
+                    with suppress(RecipeError, RepositoryError):  # its own project says so
+                        named = setuptools_files(path, repo.read_text(path))
+                        waiting += [(target, path) for _, target in named]
         while waiting:
             path, by = waiting.pop()
             if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
@@ -102,36 +104,28 @@ class RequirementFiles:
         return cls(texts, missing)
 
 
-def _dynamic(repo: RepoContext, path: str, kind: Kind) -> Iterator[str]:
-    """Files that setuptools takes dependencies from (``dependencies = {file = …}``, ``file: …``)."""
-    try:
-        text = repo.read_text(path)
-        if "file" not in text:
-            return
-        named = _in_pyproject(parse_toml(path, text)) if kind is Kind.PYPROJECT else _in_cfg(text)
-    except (RecipeError, RepositoryError):
-        return  # its own project says so
-    for name in named:
-        yield posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-
-
-def _in_pyproject(document: Mapping[str, Any]) -> list[str]:
-    dynamic = table_of(document, "tool", "setuptools", "dynamic")
-    extras = table_of(dynamic, "optional-dependencies").values()
-    named = [
-        one.get("file") for one in (dynamic.get("dependencies"), *extras) if isinstance(one, dict)
-    ]
-    return [name for one in named for name in (texts([one]) or texts(one))]
-
-
-def _in_cfg(text: str) -> list[str]:
-    values = (value for value in _requirement_values(text) if _FILES.match(value))
-    return [
-        name.strip()
-        for value in values
-        for name in re.split(r"[,\n]", _FILES.sub("", value))
-        if name.strip()
-    ]
+def setuptools_files(path: str, text: str) -> list[tuple[str, str]]:
+    """Extras (empty: none) and the requirements files that metadata takes each from, by setuptools' words:
+    ``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg. Raises RecipeError."""
+    if "file" not in text:
+        return []
+    if kind_of(path) is Kind.SETUP_CFG:
+        values = [
+            (it, _FILES.sub("", value))
+            for it, value in _requirement_values(text)
+            if _FILES.match(value)
+        ]
+        named = [
+            (extra, name.strip()) for extra, value in values for name in re.split(r"[,\n]", value)
+        ]
+    else:
+        dynamic = table_of(parse_toml(path, text), "tool", "setuptools", "dynamic")
+        main = {"": dynamic.get("dependencies")}
+        sources = {**main, **table_of(dynamic, "optional-dependencies")}
+        files = [(it, one.get("file")) for it, one in sources.items() if isinstance(one, dict)]
+        named = [(extra, name) for extra, one in files for name in (texts([one]) or texts(one))]
+    folder = posixpath.dirname(path)
+    return [(it, posixpath.normpath(posixpath.join(folder, name))) for it, name in named if name]
 
 
 @dataclass(frozen=True)
@@ -338,22 +332,23 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
 @lru_cache(maxsize=_TEXTS)
 def setup_cfg_requirements(text: str) -> tuple[str, ...]:
     """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
-    values = _requirement_values(text)
+    values = [value for _, value in _requirement_values(text)]
     lines = (
         line.strip() for value in values if not _FILES.match(value) for line in value.splitlines()
     )
     return tuple(filter(None, lines))
 
 
-def _requirement_values(text: str) -> list[str]:
+def _requirement_values(text: str) -> list[tuple[str, str]]:
+    """Extras (empty: none) and what setup.cfg has for each; none where it can't be read."""
     parser = ConfigParser(interpolation=None)
     try:
         parser.read_string(text.removeprefix(BOM))
     except ConfigParserError:
         return []
-    values = [parser.get("options", "install_requires", fallback="")]
+    values = [("", parser.get("options", "install_requires", fallback=""))]
     if parser.has_section("options.extras_require"):
-        values += [value for _, value in parser.items("options.extras_require")]
+        values += parser.items("options.extras_require")
     return values
 
 

@@ -15,6 +15,7 @@ Tests, documentation and examples are left out: nobody installs from them.
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES
 from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS, parse_toml
@@ -32,6 +34,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     names_in_reference,
 )
 from fallback_plugins.pypi.manifests.requirements_files import local_folders
+from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     RequirementFiles,
@@ -115,11 +118,14 @@ class UnreadSource:
     names_it: bool
 
 
-def unread_sources(repo: RepoContext, advisory: Advisory) -> tuple[UnreadSource, ...]:
-    """Return the sources that may bring in an affected version of the advisory's packages, unread."""
+def unread_sources(
+    repo: RepoContext, advisory: Advisory, only: Sequence[str] | None = None
+) -> tuple[UnreadSource, ...]:
+    """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
+    these), unread."""
     files = RequirementFiles.of(repo)
     found = {one.path: one for one in _missing(files)}
-    packages = frozenset(advisory.packages(ECOSYSTEM))
+    packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
     for path, words in _named(repo, files, advisory, packages):
         error = _error(
             f"{path} names {words}, and which command installs from that file is not known here.",
@@ -157,6 +163,8 @@ def _named(
         if _INSTALLED.intersection(PurePosixPath(path).parts) or path in files.texts:
             continue
         yield from _archives(path, packages, counts)
+        if kind_of(path) is Kind.UV_LOCK:
+            yield from _vendored(repo, path, packages, counts)
         if _is_searched(path):
             searched[path] = _text(repo, path)
     led_to = {path for one in searched.items() for path in _led_to(repo, *one)}
@@ -212,6 +220,19 @@ def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[
         declaration = from_elsewhere(package, path)
         if declaration.taken and counts(package, declaration):
             yield path, f"{package} {declaration.taken} by its file name"
+
+
+def _vendored(
+    repo: RepoContext, path: str, packages: frozenset[str], counts: _Counts
+) -> Iterator[tuple[str, str]]:
+    """Folders of other people's code in a uv.lock, which its tree takes for the project's own."""
+    with suppress(RecipeError, RepositoryError):  # its own project says so
+        for name, version, table in locked_in_toml(path, repo.read_text(path)):
+            package, folder = canonicalize_name(name), table_of(table, "source").get("directory")
+            is_own = folder is None or kind_of(f"{folder}/pyproject.toml")
+            pin = declaration_in(f"{package}=={version}", package)
+            if package in packages and not is_own and counts(package, pin):
+                yield path, f"{package} {version}"
 
 
 def _led_to(repo: RepoContext, path: str, text: str) -> Iterator[str]:
