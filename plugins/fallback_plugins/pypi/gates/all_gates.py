@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import TypecheckGate
@@ -130,32 +131,15 @@ class NotVulnerableGate(NotVulnerable):
 
 
 class _Installed:
-    """What the environments of the projects that have a package hold of it: those of the projects that the
-    patch touched, and of the others that a place of the package is in."""
+    """What the environments of the projects that have a package hold of it."""
 
     def __init__(
         self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
     ) -> None:
         self._context, self._repo, self._package, self._places = context, repo, package, places
-        folders = dict.fromkeys(touched_folders(context))
-        self._environments = {it: Environment(context, repo, it) for it in folders}
-        #: Versions by folder, of environments that are as the project's own client makes them.
-        self.versions = {it: one.resolved(package) for it, one in self._environments.items()}
-        others = {project_of(place) for place in self._unseen}
-        # Where a place of an installed project was not seen, the others can't make it whole.
-        if any(self.versions.values()) and others.isdisjoint(folders) and len(others) <= MAX_OTHERS:
-            for folder in sorted(others):
-                environment = self._environments[folder] = Environment(context, repo, folder)
-                with suppress(ToolFailedError):  # then nothing of it is seen
-                    environment.install()
-                self.versions[folder] = environment.resolved(package)
-
-    @property
-    def _unseen(self) -> list[Place]:
-        """Places in use that no environment was made from."""
-        seen = [one for it, one in self._environments.items() if self.versions[it]]
-        used = places_in_use(self._repo, self._places, self.versions)
-        return [place for place in used if not any(one.installs(place.path) for one in seen)]
+        self._touched = {it: Environment(context, repo, it) for it in touched_folders(context)}
+        #: Versions by folder of a touched project, if its environment is as its own client makes it.
+        self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
 
     @property
     def is_whole(self) -> bool:
@@ -168,13 +152,35 @@ class _Installed:
         for place in self._unseen:
             if place.current is None and (place.asked is None or place.asked.refusal):
                 return f"{place.path} does not say which version of {self._package} it installs"
-        for folder, one in self._environments.items():
-            for version in one.unproved(self._package):
+        for folder, one in {**self._touched, **self._others}.items():
+            for version in (*one.resolved(self._package), *one.unproved(self._package)):
                 if is_affected(self._context.advisory, ECOSYSTEM, self._package, version):
-                    what = f"{self._package} {version} is in the environment of {folder!r}"
-                    return f"{what}, which is not installed as its client would"
+                    return f"{self._package} {version} is in the environment of {folder!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
         return next((one.error.problem for one in sources if one.names_it), "")
+
+    @cached_property
+    def _others(self) -> dict[str, Environment]:
+        """Environments of the other projects that have the package, made if they can make it whole."""
+        places = self._unseen_by(self._touched)
+        folders = sorted({project_of(place) for place in places})
+        helps = any(self.versions.values()) and self._touched.keys().isdisjoint(folders)
+        wanted = folders if helps and len(folders) <= MAX_OTHERS else []
+        found = {it: Environment(self._context, self._repo, it) for it in wanted}
+        for one in found.values():
+            with suppress(ToolFailedError):  # then nothing of it is seen
+                one.install()
+        return found
+
+    @cached_property
+    def _unseen(self) -> list[Place]:
+        return self._unseen_by({**self._touched, **self._others})
+
+    def _unseen_by(self, environments: Mapping[str, Environment]) -> list[Place]:
+        """Places in use that none of these environments was made from, if they have the package."""
+        seen = [one for one in environments.values() if one.resolved(self._package)]
+        used = places_in_use(self._repo, self._places, self.versions)
+        return [place for place in used if not any(one.installs(place.path) for one in seen)]
 
 
 def _only_affected(

@@ -21,7 +21,7 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import clean, includes
 from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.manifests.setup_config import items, parsed
+from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import setuptools_files
@@ -145,7 +145,7 @@ class ProjectFiles:
         """Extras by name, from wherever the project declares them."""
         found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
         extras = items(self.setup_cfg, "options.extras_require")
-        found |= {name: lines_of(value) for name, value in extras}
+        found |= {name: requirements(value) for name, value in extras}
         reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
         return found | (reported if isinstance(reported, dict) else {})
 
@@ -208,7 +208,7 @@ def _setuptools(project: ProjectFiles) -> Iterator[Source]:
 
 def _setup_files(project: ProjectFiles) -> Iterator[Source]:
     options = dict(items(project.setup_cfg, "options"))
-    yield _source("setup.cfg", lines_of(options.get("install_requires")))
+    yield _source("setup.cfg", requirements(options.get("install_requires")))
     tests = lines_of(options.get("tests_require"))
     yield _source("setup.cfg, tests_require", tests, for_tests=True)
     reported = setup_call(project.text("setup.py")).keywords
