@@ -13,6 +13,7 @@ from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
+from fallback_plugins.pypi.manifests.kinds import Kind
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Place,
@@ -34,8 +35,8 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
-#: Projects that the patch does not touch, and that are installed to see one package in them. If there are
-#: more, they are proved by what they declare.
+#: Projects and files that the patch does not touch, and that are installed to see one package in them. If
+#: there are more, they are proved by what they declare.
 MAX_OTHERS = 8
 
 _NO_PYTEST = "No module named 'pytest'"
@@ -91,12 +92,11 @@ class NotVulnerableGate(NotVulnerable):
             return gating.unread(self.name, beside)
         installed = _Installed(context, repo, package, places)
         environments = installed.versions
-        held = _held(repo, places, environments)
+        held = _held(context, repo, package, places, environments)
         bad = _affected(context, package, held)
-        bad += _only_affected(context, package, places)
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
-            if not _may_stay(context, package, bad, _held(repo, places, {})):
+            if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):
                 return self._still_affected(package, messages)
             beside += f"; stays affected, as was planned: {', '.join(messages)}"
             held = [one for one in held if one not in bad]
@@ -152,21 +152,29 @@ class _Installed:
         for place in self._unseen:
             if place.current is None and (place.asked is None or place.asked.refusal):
                 return f"{place.path} does not say which version of {self._package} it installs"
-        for folder, one in {**self._touched, **self._others}.items():
+        for name, one in {**self._touched, **self._others}.items():
             for version in (*one.resolved(self._package), *one.unproved(self._package)):
                 if is_affected(self._context.advisory, ECOSYSTEM, self._package, version):
-                    return f"{self._package} {version} is in the environment of {folder!r}"
+                    return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
         return next((one.error.problem for one in sources if one.names_it), "")
 
     @cached_property
     def _others(self) -> dict[str, Environment]:
-        """Environments of the other projects that have the package, made if they can make it whole."""
-        places = self._unseen_by(self._touched)
-        folders = sorted({project_of(place) for place in places})
-        helps = any(self.versions.values()) and self._touched.keys().isdisjoint(folders)
-        wanted = folders if helps and len(folders) <= MAX_OTHERS else []
-        found = {it: Environment(self._context, self._repo, it) for it in wanted}
+        """Environments of what else installs the package, by the file or folder, made if they can make it
+        whole: of a requirements file by itself, of the other projects."""
+        found: dict[str, Environment] = {}
+        for place in self._unseen_by(self._touched):
+            folder = project_of(place)
+            if place.kind is Kind.REQUIREMENTS:
+                alone = Environment(self._context, self._repo, folder, only=place.path)
+                found[place.path] = alone
+            elif folder in self._touched:
+                return {}
+            else:
+                found[folder] = Environment(self._context, self._repo, folder)
+        if not any(self.versions.values()) or len(found) > MAX_OTHERS:
+            return {}
         for one in found.values():
             with suppress(ToolFailedError):  # then nothing of it is seen
                 one.install()
@@ -183,24 +191,21 @@ class _Installed:
         return [place for place in used if not any(one.installs(place.path) for one in seen)]
 
 
-def _only_affected(
-    context: GateContext, package: str, places: Sequence[Place]
-) -> list[tuple[str, str]]:
-    """Ranges without a version of their own that admit affected versions only."""
-    return [
-        (place.path, place.asked.pep440)
-        for place in places
-        if place.current is None and place.asked and place.asked.clauses
-        if only_affected(context.advisory, package, place.asked)
-    ]
-
-
 def _held(
-    repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+    context: GateContext,
+    repo: RepoContext,
+    package: str,
+    places: Sequence[Place],
+    environments: Mapping[str, Sequence[str]],
 ) -> list[tuple[str, str]]:
-    """Each version that somebody gets, and where it stands."""
+    """Each version that somebody gets, and where it stands; of a range that leads to affected versions
+    only, the range."""
     reported = places_in_use(repo, places, environments)
     held = [(place.path, place.current) for place in reported if place.current is not None]
+    for place in reported:
+        asked = place.asked if place.current is None else None
+        if asked and asked.clauses and only_affected(context.advisory, package, asked):
+            held.append((place.path, asked.pep440))
     for folder, versions in environments.items():
         held += [(f"the environment of {folder!r}", version) for version in versions]
     return held
@@ -224,7 +229,7 @@ def _may_stay(
 ) -> bool:
     """What is installed stays only as the files say; those are held against the base commit's."""
     now = [version for _, version in _affected(context, package, in_files)]
-    base = _held(context.repo, survey(context.repo, package), {})
+    base = _held(context, context.repo, package, survey(context.repo, package), {})
     before = [version for _, version in _affected(context, package, base)]
     reported = {version for _, version in bad} <= {*now}
     made = context.application

@@ -28,7 +28,7 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import is_plain
+from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -78,6 +78,7 @@ class Manifests:
         self._runner = runner
         self._only = only
         self._reader = ManifestReader(repo)
+        changed = changed if only is None else (*changed, only)
         self.texts: dict[str, str] = self._reader.read_by_uv(folder, changed)
         #: Folder of the uv.lock that decides what is installed.
         self._lock = locked_in(folder, self.texts)
@@ -224,7 +225,14 @@ class Manifests:
             return True
         if kind_of(path) not in {None, Kind.REQUIREMENTS}:
             return str(PurePosixPath(path).parent) == self.folder
-        return not self.locked and path in self.texts
+        if self.locked or self._only is None:
+            return not self.locked and path in self.texts
+        reached, waiting = set[str](), [self._only]
+        while waiting:
+            if (here := waiting.pop()) not in reached:
+                reached.add(here)
+                waiting += [other for other, _ in includes(here, self.texts.get(here, ""))]
+        return path in reached
 
     def export(self, place: Path) -> Sequence[str]:
         """The command that writes the lock's pins to a file, for what can't be installed as a whole."""
