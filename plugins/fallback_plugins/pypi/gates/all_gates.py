@@ -103,7 +103,7 @@ class NotVulnerableGate(NotVulnerable):
             if not held:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if held:
-            if unknown := installed.doubt():
+            if unknown := installed.doubt(planned=[version for _, version in bad]):
                 return gating.unread(self.name, f"{unknown}{beside}")
             level = ProofLevel.RESOLVED_TREE if installed.is_whole else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
@@ -113,6 +113,8 @@ class NotVulnerableGate(NotVulnerable):
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} does not say which version of {package}")
         if survey(context.repo, package):
+            if unknown := installed.doubt():
+                return gating.unread(self.name, f"{unknown}{beside}")
             what = f"pins: {package} is no longer declared{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
         return gating.skipped(
@@ -146,15 +148,16 @@ class _Installed:
         """Was every project that has the package installed as its client reads it?"""
         return any(self.versions.values()) and not self._unseen
 
-    def doubt(self) -> str:
-        """Why what is declared and what is installed do not show that no affected version is used; empty if
-        they do."""
+    def doubt(self, planned: Sequence[str] = ()) -> str:
+        """Why what is declared and what is installed do not show that no affected version is used, but for
+        those that were planned to stay; empty if they do."""
         for place in self._unseen:
             if place.current is None and (place.asked is None or place.asked.refusal):
                 return f"{place.path} does not say which version of {self._package} it installs"
         for name, one in {**self._touched, **self._others}.items():
             for version in (*one.resolved(self._package), *one.unproved(self._package)):
-                if is_affected(self._context.advisory, ECOSYSTEM, self._package, version):
+                affected = is_affected(self._context.advisory, ECOSYSTEM, self._package, version)
+                if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
         return next((one.error.problem for one in sources if one.names_it), "")
