@@ -281,6 +281,24 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         | {"d/x.l": "left==1.0.0\n"},
         "d/x.l names left==1.0.0",
     ),
+    "an image's constraint": (
+        {
+            "requirements.txt": "left\n",
+            "Dockerfile": "FROM x\nCOPY deploy /app\nENV PIP_CONSTRAINT=/app/c.limit\n",
+            "deploy/c.limit": "left==1.0.0\n",
+        },
+        "deploy/c.limit names left==1.0.0",
+    ),
+    "tox in pyproject.toml": (
+        {
+            "pyproject.toml": f'{PROJECT}[tool.tox]\nlegacy_tox_ini = """\ndeps =\n  left==1.0.0\n"""\n'
+        },
+        "in tool.tox.legacy_tox_ini",
+    ),
+    "a task": (
+        {"pyproject.toml": f'{PROJECT}[tool.poe.tasks]\nx = "pip install left==1.0.0"\n'},
+        "in tool.poe.tasks.x",
+    ),
     "an image": (
         tool("Dockerfile", "FROM x\nRUN pip install \\\n  'left == 1.0.0'\n"),
         "Dockerfile names left == 1.0.0",

@@ -43,6 +43,7 @@ from fallback_plugins.pypi.surveying.survey import (
     only_affected,
 )
 from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -53,7 +54,8 @@ _MAX_CHARS = 4_000_000
 #: Files by whose words packages may be installed.
 _MAY_INSTALL = re.compile(
     r".*\.(?:txt|in|list|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
-    r"|cmd|mk|env|conf|nix|dockerfile)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*|devcontainer\.json"
+    r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
+    r"|\.?devcontainer\.json"
     r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
     re.IGNORECASE,
 )
@@ -88,7 +90,6 @@ _LED_TO = re.compile(
     r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
 )
 _QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
-_VARIABLE = re.compile(r"^(?:\$?\{+[^}]*\}+|\$\w+|%\w+%)[/\\]?")
 
 #: What follows a package's name, on the same line unless the file is a lock.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
@@ -167,7 +168,14 @@ def _named(
             yield from _vendored(repo, path, packages, counts)
         if _is_searched(path):
             searched[path] = _text(repo, path)
-    led_to = {path for one in searched.items() for path in _led_to(repo, *one)}
+    by_name = grouped(
+        (name, path)
+        for path in repo.tracked_files
+        if kind_of(path) is None
+        and not _INSTALLED.intersection(PurePosixPath(path).parts)
+        and not _FOR_PEOPLE.fullmatch(name := posixpath.basename(path))
+    )
+    led_to = {path for one in searched.items() for path in _led_to(*one, by_name)}
     beside = _in_folders(repo, files)
     for path in sorted((led_to | beside) - searched.keys() - files.texts.keys()):
         searched[path] = _text(repo, path)
@@ -235,22 +243,14 @@ def _vendored(
                 yield path, f"{package} {version}"
 
 
-def _led_to(repo: RepoContext, path: str, text: str) -> Iterator[str]:
-    """Tracked files that a command in this file takes requirements from, whatever they are called."""
-    folder = posixpath.dirname(path)
+def _led_to(path: str, text: str, by_name: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Tracked files that a command in this file may take requirements from: all of that name, since where a
+    command runs, and where an image has its files, is not known."""
     named = [match["path"] for match in _LED_TO.finditer(text)]
     if kind_of(path) is Kind.SETUP_PY:  # which reads its requirements from a file
         named += _QUOTED.findall(text)
     for name in named:
-        bare = _VARIABLE.sub("", name).lstrip("/")
-        for place in (posixpath.join(folder, bare), bare):
-            place = posixpath.normpath(place)
-            if (
-                repo.has(place)
-                and kind_of(place) is None
-                and not _FOR_PEOPLE.fullmatch(posixpath.basename(place))
-            ):
-                yield place
+        yield from by_name.get(posixpath.basename(name), ())
 
 
 def _in_folders(repo: RepoContext, files: RequirementFiles) -> set[str]:
@@ -275,6 +275,10 @@ def _counting(path: str, text: str, package: str, counts: _Counts) -> Iterator[s
         except RecipeError:
             return  # its own project says so
         return
+    yield from _in_text(text, package, counts)
+
+
+def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
     text = _CONTINUATION.sub(" ", _COMMENT.sub("", text))
     for match in name_pattern(package).finditer(text):
         yield from _behind(text, match, package, counts)
@@ -332,9 +336,9 @@ def _in_tables(value: Any, keys: tuple[str, ...], package: str, counts: _Counts)
     if keys in _READ:
         return
     if isinstance(value, str):
-        read = declaration_in(value.strip(), package)
-        if read and (read.clauses or " @ " in value) and counts(package, read):
-            yield f"{value.strip()[:80]} in {'.'.join(keys)}"
+        if keys[:1] != ("project",):  # a description, an address
+            found = _in_text(value, package, counts)
+            yield from (f"{words} in {'.'.join(keys)}" for words in found)
     elif isinstance(value, list):
         for item in value:
             yield from _in_tables(item, keys, package, counts)
