@@ -461,12 +461,13 @@ def test_what_is_written_oddly_is_no_crash(place: Place, files: dict[str, str]) 
     place.install(files)
 
 
-def test_a_file_that_can_not_be_read_declares_nothing(place: Place) -> None:
+def test_a_file_that_can_not_be_read_is_left_out_by_name(place: Place) -> None:
     with place.opened({"requirements.txt": "left\n", "requirements-dev.txt": "right\n"}) as case:
         repo = case.context.repo
         (repo.root / "requirements-dev.txt").write_bytes("right\n".encode("utf-16"))
         project = Environment(case.context, repo, ".")
-        assert project.install().level is Level.EVERYTHING
+        assert project.install().level is Level.IN_PART
+        assert [line for line, _ in project.install().declined] == ["-r requirements-dev.txt"]
         assert project.installed("left") == ("1.0.1",)
 
 

@@ -12,6 +12,7 @@ from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
+from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
@@ -45,7 +46,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
     Nothing is resolved. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless.
     """
-    found, unread = projects(repo, clients), left_out(advisory.packages(ECOSYSTEM), repo)
+    found, unread = projects(repo, clients), _left_out(advisory, repo)
     seen = _outline(found, advisory, unread)
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
         refuse(seen.left[0])
@@ -56,7 +57,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
     """What the files alone tell, project by project. Never raises for a file that can't be read."""
-    return _outline(projects(repo, clients), advisory, left_out(advisory.packages(ECOSYSTEM), repo))
+    return _outline(projects(repo, clients), advisory, _left_out(advisory, repo))
 
 
 def apply(
@@ -66,7 +67,7 @@ def apply(
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
     doubts = _doubts(found)
-    unread = left_out(advisory.packages(ECOSYSTEM), repo)
+    unread = _left_out(advisory, repo)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
@@ -88,6 +89,14 @@ def apply(
                     f" a {move.step.label}."
                 )
     return result
+
+
+def _left_out(advisory: Advisory, repo: RepoContext) -> LeftOut:
+    """Collects what is left out, beginning with what no project reads."""
+    unread = left_out(advisory.packages(ECOSYSTEM), repo)
+    for source in unread_sources(repo, advisory):
+        unread.note(source.path, source.error)
+    return unread
 
 
 def _check_choice(

@@ -71,13 +71,16 @@ class Reader:
         return found, affected
 
     def may_hold(self, path: str) -> bool:
-        """May a file that can't be read name one of the packages? A link to a manifest that can be read
-        says nothing that isn't read there."""
+        """May a file that can't be read bring in one of the packages? What it does not name, it may still
+        depend on. A link to a manifest that can be read says nothing that isn't read there; of tests and
+        examples what can be seen counts."""
         seen = self.repo.glimpse(path)
         if seen is None:
             return True
         led_to = self.repo.leads_to(path)
-        return (led_to is None or self.kind(led_to) is None) and self.names(seen)
+        if led_to is not None and self.kind(led_to) is not None:
+            return False
+        return not is_aside(path) or self.names(seen)
 
     def _is_named_in(self, path: str) -> bool:
         seen = self.repo.glimpse(path) if self.repo.leads_to(path) is None else None

@@ -1,6 +1,8 @@
 """PyPI's gates: the requirements install, hold no affected version, and the tests still pass."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import TypecheckGate
@@ -11,8 +13,16 @@ from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, left_out, survey
-from fallback_plugins.pypi.surveying.versions_in_use import places_in_use
+from fallback_plugins.pypi.manifests.kinds import Kind
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    Place,
+    left_out,
+    only_affected,
+    survey,
+)
+from fallback_plugins.pypi.surveying.unread_sources import unread_sources
+from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
@@ -21,8 +31,13 @@ from fallback_plugins.shared.gates.staying import may_stay
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
+from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
+
+#: Projects and files that the patch does not touch, and that are installed to see one package in them. If
+#: there are more, they are proved by what they declare.
+MAX_OTHERS = 8
 
 _NO_PYTEST = "No module named 'pytest'"
 
@@ -72,26 +87,25 @@ class NotVulnerableGate(NotVulnerable):
     ecosystem = ECOSYSTEM
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
-        environments = {
-            folder: Environment(context, repo, folder).resolved(package)
-            for folder in touched_folders(context)
-        }
         places, beside = surveyed(package, context.repo, repo, survey, left_out)
         if places is None:
             return gating.unread(self.name, beside)
-        held = _held(repo, places, environments)
+        installed = _Installed(context, repo, package, places)
+        environments = installed.versions
+        held = _held(context, repo, package, places, environments)
         bad = _affected(context, package, held)
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
-            if not _may_stay(context, package, bad, _held(repo, places, {})):
+            if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):
                 return self._still_affected(package, messages)
             beside += f"; stays affected, as was planned: {', '.join(messages)}"
             held = [one for one in held if one not in bad]
             if not held:
                 return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if held:
-            is_installed = any(environments.values())
-            level = ProofLevel.RESOLVED_TREE if is_installed else ProofLevel.PINS
+            if unknown := installed.doubt(planned=[version for _, version in bad]):
+                return gating.unread(self.name, f"{unknown}{beside}")
+            level = ProofLevel.RESOLVED_TREE if installed.is_whole else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
             what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
             return gating.passed(self.name, what, proof_level=level)
@@ -99,6 +113,8 @@ class NotVulnerableGate(NotVulnerable):
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} does not say which version of {package}")
         if survey(context.repo, package):
+            if unknown := installed.doubt():
+                return gating.unread(self.name, f"{unknown}{beside}")
             what = f"pins: {package} is no longer declared{beside}"
             return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
         return gating.skipped(
@@ -116,12 +132,83 @@ class NotVulnerableGate(NotVulnerable):
         }
 
 
+class _Installed:
+    """What the environments of the projects that have a package hold of it."""
+
+    def __init__(
+        self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
+    ) -> None:
+        self._context, self._repo, self._package, self._places = context, repo, package, places
+        self._touched = {it: Environment(context, repo, it) for it in touched_folders(context)}
+        #: Versions by folder of a touched project, if its environment is as its own client makes it.
+        self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
+
+    @property
+    def is_whole(self) -> bool:
+        """Was every project that has the package installed as its client reads it?"""
+        return any(self.versions.values()) and not self._unseen
+
+    def doubt(self, planned: Sequence[str] = ()) -> str:
+        """Why what is declared and what is installed do not show that no affected version is used, but for
+        those that were planned to stay; empty if they do."""
+        for place in self._unseen:
+            if place.current is None and (place.asked is None or place.asked.refusal):
+                return f"{place.path} does not say which version of {self._package} it installs"
+        for name, one in {**self._touched, **self._others}.items():
+            for version in (*one.resolved(self._package), *one.unproved(self._package)):
+                affected = is_affected(self._context.advisory, ECOSYSTEM, self._package, version)
+                if affected and version not in planned:
+                    return f"{self._package} {version} is in the environment of {name!r}"
+        sources = unread_sources(self._repo, self._context.advisory, [self._package])
+        return next((one.error.problem for one in sources if one.names_it), "")
+
+    @cached_property
+    def _others(self) -> dict[str, Environment]:
+        """Environments of what else installs the package, by the file or folder, made if they can make it
+        whole: of a requirements file by itself, of the other projects."""
+        found: dict[str, Environment] = {}
+        for place in self._unseen_by(self._touched):
+            folder = project_of(place)
+            if place.kind is Kind.REQUIREMENTS:
+                alone = Environment(self._context, self._repo, folder, only=place.path)
+                found[place.path] = alone
+            elif folder in self._touched:
+                return {}
+            else:
+                found[folder] = Environment(self._context, self._repo, folder)
+        if not any(self.versions.values()) or len(found) > MAX_OTHERS:
+            return {}
+        for one in found.values():
+            with suppress(ToolFailedError):  # then nothing of it is seen
+                one.install()
+        return found
+
+    @cached_property
+    def _unseen(self) -> list[Place]:
+        return self._unseen_by({**self._touched, **self._others})
+
+    def _unseen_by(self, environments: Mapping[str, Environment]) -> list[Place]:
+        """Places in use that none of these environments was made from, if they have the package."""
+        seen = [one for one in environments.values() if one.resolved(self._package)]
+        used = places_in_use(self._repo, self._places, self.versions)
+        return [place for place in used if not any(one.installs(place.path) for one in seen)]
+
+
 def _held(
-    repo: RepoContext, places: Sequence[Place], environments: Mapping[str, Sequence[str]]
+    context: GateContext,
+    repo: RepoContext,
+    package: str,
+    places: Sequence[Place],
+    environments: Mapping[str, Sequence[str]],
 ) -> list[tuple[str, str]]:
-    """Each version that somebody gets, and where it stands."""
+    """Each version that somebody gets, and where it stands; of a range that leads to affected versions
+    only, the range."""
     reported = places_in_use(repo, places, environments)
     held = [(place.path, place.current) for place in reported if place.current is not None]
+    for place in reported:
+        asked = place.asked if place.current is None else None
+        if asked and asked.clauses and only_affected(context.advisory, package, asked):
+            held.append((place.path, asked.pep440))
     for folder, versions in environments.items():
         held += [(f"the environment of {folder!r}", version) for version in versions]
     return held
@@ -145,7 +232,7 @@ def _may_stay(
 ) -> bool:
     """What is installed stays only as the files say; those are held against the base commit's."""
     now = [version for _, version in _affected(context, package, in_files)]
-    base = _held(context.repo, survey(context.repo, package), {})
+    base = _held(context, context.repo, package, survey(context.repo, package), {})
     before = [version for _, version in _affected(context, package, base)]
     reported = {version for _, version in bad} <= {*now}
     made = context.application

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
-from fallback_plugins.pypi.manifests.groups import MAX_DEPTH, of_extra, of_group, table_of, texts
+from fallback_plugins.pypi.manifests.groups import of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.own_index import is_public
@@ -21,9 +21,10 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import clean, includes
 from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.manifests.setup_config import items, parsed
+from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
+from fallback_plugins.pypi.surveying.survey import setuptools_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -70,6 +71,21 @@ def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tup
     found = [source for read in _READERS for source in _readable(read(project))]
     found = [source for source in found if source.lines or source.left_out]
     return tuple(sorted(found, key=lambda source: source.for_tests))
+
+
+def constraints(texts: Mapping[str, str]) -> Source:
+    """The lines of the constraint files that these requirements files include, and of what those do."""
+    waiting = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
+    lines: list[str] = []
+    seen: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in seen:
+            seen.add(path)
+            text = texts.get(path)
+            lines += [f"-c {path}"] if text is None else _requirements_in(text)
+            waiting += [it for it, _ in includes(path, text or "")]
+    return _source("constraints", lines)
 
 
 def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
@@ -129,7 +145,7 @@ class ProjectFiles:
         """Extras by name, from wherever the project declares them."""
         found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
         extras = items(self.setup_cfg, "options.extras_require")
-        found |= {name: lines_of(value) for name, value in extras}
+        found |= {name: requirements(value) for name, value in extras}
         reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
         return found | (reported if isinstance(reported, dict) else {})
 
@@ -180,9 +196,19 @@ def _metadata(project: ProjectFiles) -> Iterator[Source]:
         yield _source("Pipfile", (entry.requirement for entry in pipfile))
 
 
+def _setuptools(project: ProjectFiles) -> Iterator[Source]:
+    """Files that metadata takes dependencies from."""
+    for name in ("pyproject.toml", "setup.cfg"):
+        for extra, path in setuptools_files(name, project.text(name)):
+            if not extra or extra in TEST_GROUPS:
+                lines = _requirement_lines(project, in_folder(project.folder, path))
+                option = ("-r", path)
+                yield _source(path, lines, for_tests=bool(extra), option=option)
+
+
 def _setup_files(project: ProjectFiles) -> Iterator[Source]:
     options = dict(items(project.setup_cfg, "options"))
-    yield _source("setup.cfg", lines_of(options.get("install_requires")))
+    yield _source("setup.cfg", requirements(options.get("install_requires")))
     tests = lines_of(options.get("tests_require"))
     yield _source("setup.cfg, tests_require", tests, for_tests=True)
     reported = setup_call(project.text("setup.py")).keywords
@@ -220,27 +246,37 @@ def _requirements(project: ProjectFiles) -> Iterator[Source]:
         # To install the project itself uv would have to build it.
         named = any(is_itself(line) for line in logical_lines(text))
         option = None if named else ("-r", str(PurePosixPath(path).relative_to(project.folder)))
-        lines = _requirement_lines(project, path, depth=0)
+        lines = _requirement_lines(project, path)
         yield _source(path, lines, for_tests=not runtime, option=option)
 
 
-def _requirement_lines(project: ProjectFiles, path: str, depth: int) -> Iterator[str]:
+def _requirement_lines(project: ProjectFiles, path: str) -> Iterator[str]:
     """A file's requirements, with those of the files that it includes."""
-    text = project.read(path)
-    for line in logical_lines(text):
-        bare = _BEHIND.sub("", line).strip()
-        if itself := _ITSELF.match(bare):
-            for name in (itself["extras"] or "").split(","):
-                yield from of_extra(project.extras, name.strip(), project.name)
-        elif bare and not bare.startswith("-"):
-            yield bare
-    for other, constraints in includes(path, text):
-        if constraints or depth >= MAX_DEPTH:
+    waiting = [path]
+    seen: set[str] = set()
+    while waiting:
+        here = waiting.pop()
+        if here in seen:
             continue
-        if other in project.repo.tracked_files:
-            yield from _requirement_lines(project, other, depth + 1)
-        else:
-            yield f"-r {other}"  # left out, by name
+        seen.add(here)
+        try:
+            text = project.repo.read_text(here)
+        except RepositoryError:
+            yield f"-r {here}"  # left out, by name
+            continue
+        for bare in _requirements_in(text):
+            if itself := _ITSELF.match(bare):
+                for name in (itself["extras"] or "").split(","):
+                    yield from of_extra(project.extras, name.strip(), project.name)
+            else:
+                yield bare
+        waiting += [other for other, binds in reversed(includes(here, text)) if not binds]
+
+
+def _requirements_in(text: str) -> list[str]:
+    """A file's lines without options and comments; of its other lines those that install a folder."""
+    lines = (_BEHIND.sub("", line).strip() for line in logical_lines(text))
+    return [line for line in lines if line and (not line.startswith("-") or is_itself(line))]
 
 
 def _tox(project: ProjectFiles) -> Iterator[Source]:
@@ -253,7 +289,7 @@ def _tox(project: ProjectFiles) -> Iterator[Source]:
     yield _source("tox.ini", own, for_tests=True)
 
 
-_READERS = (_locks, _metadata, _setup_files, _extras, _hatch, _requirements, _tox)
+_READERS = (_locks, _metadata, _setuptools, _setup_files, _extras, _hatch, _requirements, _tox)
 
 
 def _source(

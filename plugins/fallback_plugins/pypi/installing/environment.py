@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.installing import base_commit, chosen, pythons
 from fallback_plugins.pypi.installing.building import tried_as
 from fallback_plugins.pypi.installing.making import Making, Setting, as_base, distributions_in
-from fallback_plugins.pypi.installing.plan import Manifests
+from fallback_plugins.pypi.installing.plan import FLATTENED, Manifests
 from fallback_plugins.pypi.manifests.metadata import (
     asked_python,
     has_dynamic_version,
@@ -24,6 +24,7 @@ from fallback_plugins.pypi.manifests.metadata import (
     own_scripts,
     version_files,
 )
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import add_to
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.commands import run_as_given
@@ -36,7 +37,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 16
+_FORMAT = 17
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -163,11 +164,27 @@ class Environment:
             yield canonicalize_name(found.metadata["Name"]), found
 
     def resolved(self, package: str) -> tuple[str, ...]:
-        """Versions in the environment where all that is declared was resolved together, in the usual way,
-        else none: what is installed in part, or for another Python, may be no version that users get."""
+        """Versions in the environment if all that is declared was resolved together, in the usual way, and
+        nothing was left out that the project's own client reads. Otherwise none: what is installed in part,
+        or for another Python, may not be the version that users get."""
         found = self.install() if self._store.find(self.key) else None
         whole = found is not None and found.level is Level.EVERYTHING and not found.unusual
+        if found and found.step == FLATTENED and self._manifests.flattening_drops:
+            return ()
         return self.installed(package) if whole else ()
+
+    def installs(self, path: str) -> bool:
+        """As ``Manifests.installs``."""
+        return self._manifests.installs(path)
+
+    def unproved(self, package: str) -> tuple[str, ...]:
+        """Versions that an environment has which ``resolved`` does not count, except those that were taken
+        in place of a line that could not be installed."""
+        if self._store.find(self.key) is None or self.resolved(package):
+            return ()
+        lines = (requirement_in(line) for line, _ in self.install().declined)
+        replaced = {canonicalize_name(line.name) for line in lines if line is not None}
+        return () if canonicalize_name(package) in replaced else self.installed(package)
 
     def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
         """Run the environment's Python in this folder, its programs first on the path. What it prints has

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name, canonicalize_version
 from fallback_plugins.pypi.installing.declared import (
     TEST_GROUPS,
     Source,
+    constraints,
     declared,
     is_itself,
 )
@@ -26,8 +27,8 @@ from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
-from fallback_plugins.pypi.manifests.pyproject import asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import is_plain
+from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
+from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -49,6 +50,9 @@ _OWN = ("pyproject.toml", "setup.cfg", "setup.py")
 
 #: Characters of a line that is only named.
 _SHOWN = 80
+
+#: Requirements as lines of our own, where uv can't read the project's files as they are.
+FLATTENED = "all of it"
 
 #: Writes lines to a file of ours, and says where.
 Write = Callable[[str], Path]
@@ -74,6 +78,7 @@ class Manifests:
         self._runner = runner
         self._only = only
         self._reader = ManifestReader(repo)
+        changed = changed if only is None else (*changed, only)
         self.texts: dict[str, str] = self._reader.read_by_uv(folder, changed)
         #: Folder of the uv.lock that decides what is installed.
         self._lock = locked_in(folder, self.texts)
@@ -194,9 +199,40 @@ class Manifests:
             words = ["pip", "install", "--no-deps", "-r"]
             commands.append([*words, str(write("\n".join(pins)))])
         if free:
-            commands.append(["pip", "install", "-r", str(write("\n".join(free)))])
+            bounds = constraints({path: self.texts[path] for path in self._requirements}).lines
+            words = ["-c", str(write("\n".join(bounds)))] if bounds else []
+            commands.append(["pip", "install", "-r", str(write("\n".join(free))), *words])
         if commands:
-            yield Step("all of it", tuple(commands))
+            yield Step(FLATTENED, tuple(commands))
+
+    @property
+    def flattening_drops(self) -> bool:
+        """Does ``FLATTENED`` leave out something that decides versions: constraints that can't be read,
+        uv's own sources and rules, an index?"""
+        texts = {path: self.texts[path] for path in self._requirements}
+        ruled = [
+            table_of(parse_toml(path, text), "tool", "uv")
+            for path, text in self.texts.items()
+            if kind_of(path) is Kind.PYPROJECT
+        ]
+        own_rules = any(not UV_RULES.isdisjoint(table) for table in ruled)
+        return own_rules or self.indexes.own or bool(constraints(texts).left_out)
+
+    def installs(self, path: str) -> bool:
+        """Is what this file says part of what is installed: the lock, a manifest of the folder, or
+        requirements that are read with it?"""
+        if path == self.lock:
+            return True
+        if kind_of(path) not in {None, Kind.REQUIREMENTS}:
+            return str(PurePosixPath(path).parent) == self.folder
+        if self.locked or self._only is None:
+            return not self.locked and path in self.texts
+        reached, waiting = set[str](), [self._only]
+        while waiting:
+            if (here := waiting.pop()) not in reached:
+                reached.add(here)
+                waiting += [other for other, _ in includes(here, self.texts.get(here, ""))]
+        return path in reached
 
     def export(self, place: Path) -> Sequence[str]:
         """The command that writes the lock's pins to a file, for what can't be installed as a whole."""

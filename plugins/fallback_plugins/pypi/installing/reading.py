@@ -1,18 +1,24 @@
 """Reads a project's manifests: those that uv comes across, and which of what is there can't be read."""
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.installing.declared import is_wanted
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.requirements_files import includes
+from fallback_plugins.pypi.surveying.survey import setuptools_files
 from fallback_plugins.shared.gates.gating import in_folder
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
 #: Says what tox installs beside a project; read, though it declares nothing that is shipped.
 TOX = "tox.ini"
+
+
+def _metadata_in(folder: str) -> list[str]:
+    return [in_folder(folder, name) for name in ("pyproject.toml", "setup.cfg")]
 
 
 class ManifestReader:
@@ -28,6 +34,9 @@ class ManifestReader:
         tracked = self._repo.tracked_files
         found: dict[str, str] = {}
         wanted = [path for path in tracked if is_wanted(path, folder, changed)]
+        for path, text in self.texts(filter(self._repo.has, _metadata_in(folder))).items():
+            with suppress(RecipeError):
+                wanted += [other for _, other in setuptools_files(path, text)]
         while wanted:
             path = wanted.pop()
             if path not in found and self._repo.has(path):

@@ -54,3 +54,9 @@ def kind_of(path: str) -> Kind | None:
         and pure.suffix in {".txt", ".in"}
     )
     return Kind.REQUIREMENTS if in_folder or _REQUIREMENTS.fullmatch(pure.name) else None
+
+
+def kind_in_set(path: str) -> Kind:
+    """Return the kind of a file that a project is made of. A file of no kind of its own is there because
+    requirements include it, so it is requirements too."""
+    return kind_of(path) or Kind.REQUIREMENTS

@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.requirements import (
-    FROM_ELSEWHERE,
     Declaration,
+    from_elsewhere,
     poetry_specifier_in,
     specifier_in,
 )
@@ -45,8 +45,14 @@ _NO_CATEGORIES = frozenset({"source", "requires", "scripts", "pipenv"})
 #: Keys of an entry that say when it holds.
 _CONDITIONS = ("python", "platform", "markers")
 
-#: Keys of an entry that take it from elsewhere than a registry.
+#: Keys of an entry that take it from elsewhere than a registry, and those of them that say from where.
 _ELSEWHERE = frozenset({"git", "path", "url", "file", "hg", "svn", "ref"})
+_PLACES = ("path", "url", "file")
+
+#: Tables of Poetry's that ``poetry_entries`` reads.
+POETRY_TABLES = tuple(
+    ("tool", "poetry", name) for name in ("dependencies", "dev-dependencies", "group")
+)
 
 
 def by_name(entries: Iterable[TableEntry]) -> dict[str, tuple[TableEntry, ...]]:
@@ -83,7 +89,9 @@ def _entries(
             yield from _entries((*keys, index), name, item, read)
     elif isinstance(entry, dict):
         if _ELSEWHERE.intersection(entry):
-            yield TableEntry(keys, name, "", Declaration((), FROM_ELSEWHERE))
+            places = texts([entry.get(key) for key in _PLACES])
+            found = from_elsewhere(canonicalize_name(name), *places)
+            yield TableEntry(keys, name, "", found)
             return
         version = entry.get("version")
         written = version if isinstance(version, str) else ""

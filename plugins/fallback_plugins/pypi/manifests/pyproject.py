@@ -11,7 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
@@ -53,6 +53,13 @@ NO_BACKEND = "fallback_tier_builds_nothing"
 
 #: The arrays of ``[tool.uv]`` that hold requirement strings.
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
+
+
+#: Keys of ``[tool.uv]`` that change which release of a package is taken, or from where.
+UV_RULES = frozenset(
+    {"sources", "constraint-dependencies", "override-dependencies", "exclude-dependencies"}
+    | {"index", "index-url", "extra-index-url", "find-links", "no-index"}
+)
 
 
 def parse_toml(path: str, text: str) -> Mapping[str, Any]:
@@ -98,11 +105,15 @@ def _in_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
             yield TableEntry(keys, name[1], value, declaration)
 
 
-def foreign_declaration(path: str, text: str, package: str) -> str | None:
-    """The table that takes the package from elsewhere than a registry (``tool.uv.sources``), if any."""
+def foreign_sources(path: str, text: str, package: str) -> tuple[str, ...] | None:
+    """Where ``[tool.uv.sources]`` takes the package from: addresses and paths, without members of the
+    workspace and other registries. None if it says nothing of the package."""
     sources = table_of(parse_toml(path, text), "tool", "uv", "sources")
     wanted = canonicalize_name(package)
-    return "tool.uv.sources" if any(canonicalize_name(name) == wanted for name in sources) else None
+    found = [source for name, source in sources.items() if canonicalize_name(name) == wanted]
+    listed = [it for one in found for it in tables(one if isinstance(one, list) else [one])]
+    places = (texts([one.get(key) for key in ("path", "url", "git")]) for one in listed)
+    return tuple(place for some in places for place in some) if found else None
 
 
 def replace_requirement(path: str, text: str, keys: tuple[str | int, ...], new: str) -> str:

@@ -8,10 +8,17 @@ and specifier apart: ``specifier_in`` reads a Pipfile's, ``poetry_specifier_in``
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 from packaging.version import Version
 
 from fallback_plugins.pypi.manifests.kinds import PYPI
@@ -40,6 +47,12 @@ _FLOOR_OPERATORS = frozenset({">=", ">", "~=", "^", "~"})
 _TEXTS = 32
 
 FROM_ELSEWHERE = "it is taken from a URL or a checkout"
+
+#: A line that is an archive, a folder or an address, without a package's name before it.
+_REFERENCE = re.compile(r"[ \t]*(?:(?:-e|--editable)[ \t=]*)?[\"']?(?P<place>[^\s\"'\[;]+)")
+_PLACE = re.compile(r"[A-Za-z][\w.+-]*:[/\\]|[^-=:][^=:]*[/\\]|\.{1,2}$|/")
+_ARCHIVE = re.compile(r"\.(?:whl|zip|tgz|tbz|tar(?:\.(?:gz|bz2|xz|zst|lzma))?)$", re.IGNORECASE)
+_COMPONENT = re.compile(r"[^/\\@?&=:+#]+")
 
 
 @dataclass(frozen=True)
@@ -81,13 +94,15 @@ class Clause:
 class Declaration:
     """One place that asks for the package. ``refusal``: why it can't be edited as text.
 
-    ``hashes``: spans of its ``--hash`` options. ``marker``: when it holds, as written.
+    ``hashes``: spans of its ``--hash`` options. ``marker``: when it holds, as written. ``taken``: the
+    version of the archive that it names; empty if it names none.
     """
 
     clauses: tuple[Clause, ...]
     refusal: str | None = None
     hashes: tuple[tuple[int, int], ...] = ()
     marker: str = ""
+    taken: str = ""
 
     @property
     def pin(self) -> Clause | None:
@@ -156,6 +171,42 @@ def poetry_specifier_in(value: str) -> Declaration:
     return _declaration(value, 0, len(value), _POETRY_CLAUSE)
 
 
+def from_elsewhere(package: str, *places: str) -> Declaration:
+    """The declaration of a package that is taken from these addresses or paths, not from a registry."""
+    versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)
+    return Declaration((), FROM_ELSEWHERE, taken=next(versions, ""))
+
+
+def names_in_reference(place: str) -> frozenset[str]:
+    """Canonical names that an address or a path has: of an archive its package's, if that can be read;
+    otherwise those of its folders, any of which may be the package's."""
+    name, _ = _archive(place)
+    if name:
+        return frozenset({name})
+    components = _COMPONENT.findall(unquote(place))
+    return frozenset(canonicalize_name(one.removesuffix(".git")) for one in components)
+
+
+def reference_in(line: str) -> str:
+    """Return the archive, folder or address that a line is; empty if it is a requirement or an option."""
+    return _reference(line, 0, len(line))
+
+
+def _archive(place: str) -> tuple[str, str]:
+    """Canonical name and version in an archive's file name; empty if the place is no such archive."""
+    file = re.split(r"[/\\]", unquote(re.split(r"[#?]", place, maxsplit=1)[0]))[-1]
+    try:
+        if file.lower().endswith(".whl"):
+            name, version, *_ = parse_wheel_filename(file)
+        elif _ARCHIVE.search(file):
+            name, version = parse_sdist_filename(_ARCHIVE.sub(".tar.gz", file))
+        else:
+            return "", ""
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return "", ""
+    return str(name), str(version)
+
+
 def logical_lines(text: str) -> tuple[str, ...]:
     """The lines of a requirements file: comments blanked, continued lines joined."""
     return tuple(_LINE_END.split(_mask(text)))
@@ -170,9 +221,14 @@ def _lines_by_name(text: str) -> dict[str, list[tuple[int, int]]]:
     for line in _LINE_END.split(masked):
         end = start + len(line)
         egg = _EGG.search(masked, start, end)
+        place = "" if egg else _reference(masked, start, end)
         named = egg or _NAME.match(masked, start, end)
-        if named:
-            found.setdefault(canonicalize_name(named["name"]), []).append((start, end))
+        if place:
+            names = names_in_reference(place)
+        else:
+            names = frozenset({canonicalize_name(named["name"])} if named else ())
+        for name in names:
+            found.setdefault(name, []).append((start, end))
         start = end + (2 if masked.startswith("\r\n", end) else 1)
     return found
 
@@ -190,6 +246,8 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
     egg = _EGG.search(text, start, end)
     if egg and canonicalize_name(egg["name"]) == wanted:
         return Declaration((), FROM_ELSEWHERE)
+    if not egg and (place := _reference(text, start, end)):
+        return from_elsewhere(wanted, place) if wanted in names_in_reference(place) else None
     name = _NAME.match(text, start, end)
     if name is None or canonicalize_name(name["name"]) != wanted:
         return None
@@ -197,7 +255,7 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
     position = extras.end() if extras else name.end()
     rest = text[position:end]
     if rest.lstrip().startswith("@"):
-        return Declaration((), FROM_ELSEWHERE)
+        return from_elsewhere(wanted, *rest.lstrip(" \t@").split()[:1])
     stop = position + len(re.split(r"[;]|\s--", rest, maxsplit=1)[0])
     declaration = _declaration(text, position, stop, _CLAUSE)
     marker = _MARKER.search(text, stop, end)
@@ -206,6 +264,12 @@ def _read(text: str, start: int, end: int, wanted: str) -> Declaration | None:
         hashes=tuple(match.span() for match in _HASH.finditer(text, stop, end)),
         marker=marker["marker"].strip() if marker else "",
     )
+
+
+def _reference(text: str, start: int, end: int) -> str:
+    found = _REFERENCE.match(text, start, end)
+    place = found["place"] if found else ""
+    return place if _PLACE.match(place) or _ARCHIVE.search(place) else ""
 
 
 def _declaration(text: str, start: int, stop: int, grammar: re.Pattern[str]) -> Declaration:

@@ -13,15 +13,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.requirements import logical_lines
+from fallback_plugins.pypi.manifests.requirements import logical_lines, reference_in
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
 
 #: Of a line in a message (characters): a line can be as long as a file.
 _SHOWN = 200
 
+#: pip lets an option be shortened: ``--cons`` is ``--constraint``.
 _INCLUDE = re.compile(
-    r"[ \t]*(?P<option>-r|--requirement|-c|--constraint)[ \t=]*(?P<path>[^\s#]+)", re.MULTILINE
+    r"(?<!\S)(?:-(?P<short>[rc])|--(?P<long>requirem[a-z]*|cons[a-z]*)(?=[ \t=]))[ \t=]*"
+    r"(?P<path>\"[^\"]*\"|'[^']*'|\S+)"
 )
 _OWN_INDEX = re.compile(r"[ \t]*(?:-i|--index-url|--extra-index-url|-f|--find-links|--no-index)\b")
 #: … and wherever it stands among the options of a line, however pip lets it be shortened: ``--ex`` is
@@ -40,16 +42,31 @@ _HASHED = re.compile(r"--hash[= ]")
 
 
 def includes(path: str, text: str) -> tuple[tuple[str, bool], ...]:
-    """Paths that a file includes (repository-relative), and whether as constraints."""
-    folder = posixpath.dirname(path)
+    """Paths that a file includes (repository-relative), and whether as constraints.
+
+    Addresses, and paths with a variable in them, are returned as they are written: no tracked file has
+    such a name.
+    """
     return tuple(
-        (
-            posixpath.normpath(posixpath.join(folder, match["path"].strip("'\""))),
-            match["option"] in {"-c", "--constraint"},
-        )
+        (_led_to(path, match["path"].strip("'\"")), (match["short"] or match["long"])[0] == "c")
         for line in logical_lines(text)
-        if (match := _INCLUDE.match(line))
+        if line.lstrip().startswith("-")
+        for match in _INCLUDE.finditer(line)
     )
+
+
+def _led_to(path: str, target: str) -> str:
+    if "://" in target or _VARIABLE.search(target):
+        return target
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def local_folders(path: str, text: str) -> Iterator[str]:
+    """Folders of the repository that a file's lines install from (``-e ./lib``, ``./lib[extra]``)."""
+    for line in logical_lines(text):
+        place = reference_in(line).removeprefix("file:")
+        if place and "://" not in place:
+            yield _led_to(path, place)
 
 
 def connected(texts: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:

@@ -32,6 +32,11 @@ def items(parser: ConfigParser, section: str) -> Iterator[tuple[str, str]]:
         yield key, value or ""
 
 
+def requirements(value: str | None) -> list[str]:
+    """The requirements that a value has; none if it names files that have them."""
+    return [] if (value or "").lstrip().startswith("file:") else lines(value)
+
+
 def lines(value: str | None) -> list[str]:
     """A value's lines that say something."""
     return [line.strip() for line in (value or "").splitlines() if line.strip()]

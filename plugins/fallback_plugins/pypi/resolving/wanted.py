@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
     pipfile_entries,
@@ -45,7 +45,7 @@ def wanted(texts: Mapping[str, str]) -> Wanted:
     for path, text in sorted(texts.items()):
         if has_own_index(path, text):
             raise unresolvable(path, "an index or a folder of its own")
-        if kind_of(path) is Kind.REQUIREMENTS:
+        if kind_in_set(path) is Kind.REQUIREMENTS:
             for other, _ in includes(path, text):
                 if other not in texts:
                     raise unresolvable(path, f"an include that is no requirements file ({other})")
@@ -65,7 +65,7 @@ def has_own_index(path: str, text: str) -> bool:
 
     One ``[[source]]`` of a Pipfile is what pipenv writes into each.
     """
-    kind = kind_of(path)
+    kind = kind_in_set(path)
     if kind is Kind.REQUIREMENTS:
         return names_an_index(text)
     if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
@@ -92,7 +92,7 @@ def leaves_transitives_open(texts: Mapping[str, str]) -> bool:
     if any(
         is_closed(text)
         for path, text in texts.items()
-        if kind_of(path) is Kind.REQUIREMENTS and path not in constraining
+        if kind_in_set(path) is Kind.REQUIREMENTS and path not in constraining
     ):
         return False
     try:
@@ -145,7 +145,7 @@ def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
     included = [
         (other, constrains)
         for path, text in texts.items()
-        if kind_of(path) is Kind.REQUIREMENTS
+        if kind_in_set(path) is Kind.REQUIREMENTS
         for other, constrains in includes(path, text)
     ]
     required = {other for other, constrains in included if not constrains}
@@ -155,7 +155,7 @@ def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
 
 
 def _wanted_in(path: str, text: str) -> Wanted:
-    match kind_of(path):
+    match kind_in_set(path):
         case Kind.REQUIREMENTS:
             return Wanted(tuple(requirement_lines(path, text)))
         case Kind.SETUP_CFG:

@@ -24,11 +24,13 @@ from fallback_plugins.pypi.surveying.survey import (
     Place,
     highest_named,
     mentioned,
+    only_affected,
     places_in,
 )
 from fallback_plugins.shared.bumping import unsupported
 from fallback_tier.advisory import Advisory, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 
 #: Chooses a version: (package, current, acceptable) → the lowest safe one. Raises RecipeError.
@@ -199,8 +201,9 @@ def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
     declaration = place.declaration
     if declaration is None or declaration.refusal:
         return place.current is None
-    return declaration.pin is None and admits_affected(
-        advisory, ECOSYSTEM, package, declaration.admits
+    return declaration.pin is None and (
+        admits_affected(advisory, ECOSYSTEM, package, declaration.admits)
+        or only_affected(advisory, package, declaration)
     )
 
 
@@ -210,7 +213,11 @@ def _current(advisory: Advisory, place: Place, package: str) -> str:
     if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
         return place.current
     admits = declaration.admits if declaration else lambda _: True
-    return highest_named(advisory, package, admits) or place.current or "0"
+    named = highest_named(advisory, package, admits) or place.current
+    own = (
+        clause.version.removesuffix(".*") for clause in (declaration.clauses if declaration else ())
+    )
+    return named or next((it for it in own if is_orderable(ECOSYSTEM, it)), "0")
 
 
 def _not_excluded(places: Sequence[Place]) -> Callable[[str], bool]:
@@ -269,6 +276,6 @@ def _marker(place: Place) -> str:
 
 
 def _spec(place: Place) -> str:
-    if place.declaration is not None:
+    if place.declaration is not None and not place.declaration.taken:
         return place.declaration.specifier
     return f" {place.current}" if place.current else ""

@@ -53,8 +53,8 @@ class ManifestProject:
 
     @property
     def path(self) -> str:
-        """The file that names the set: the one that is compiled or shortest, first by name."""
-        return min(self.files, key=lambda path: (len(path), path))
+        """The file that names the set: of those that are manifests by their names the shortest."""
+        return min(self.files, key=lambda path: (kind_of(path) is None, len(path), path))
 
     @property
     def manifests(self) -> frozenset[str]:

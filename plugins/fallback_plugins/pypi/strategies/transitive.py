@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of, resolver_failed
@@ -113,7 +113,7 @@ class Search:
         text = at.files[place]
         for node in self._bad(at.tree, packages).values():
             target = self._target(node)
-            if kind_of(place) is not Kind.REQUIREMENTS or target is None:
+            if kind_in_set(place) is not Kind.REQUIREMENTS or target is None:
                 raise resolver_failed(f"{place} has no place for a constraint on {node.name}.")
             if Version(target).major != Version(node.version).major:
                 raise resolver_failed(

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import bare_line, includes, is_closed
@@ -79,7 +79,7 @@ def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
 
 
 def _requests(path: str, text: str) -> Iterator[Asked]:
-    if kind_of(path) is Kind.REQUIREMENTS:
+    if kind_in_set(path) is Kind.REQUIREMENTS:
         for line in logical_lines(text):
             yield from asked_by(path, bare_line(line))
 

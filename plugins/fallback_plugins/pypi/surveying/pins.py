@@ -62,7 +62,10 @@ def _toml_lock(path: str, text: str, package: str) -> Iterator[str]:
     """Not the project's own entry, or a folder of it: no registry gave that version."""
     wanted = canonicalize_name(package)
     for name, version, table in locked_in_toml(path, text):
-        if canonicalize_name(name) == wanted and _LOCAL.isdisjoint(table_of(table, "source")):
+        source = table_of(table, "source")
+        # Other people's code, below ``vendor``, is not a project of the repository.
+        own = any(kind_of(f"{source[key]}/pyproject.toml") for key in _LOCAL if key in source)
+        if canonicalize_name(name) == wanted and not own:
             yield version
 
 

@@ -2,26 +2,36 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_of
+from fallback_plugins.pypi.manifests.groups import table_of, texts
+from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     BOM,
-    foreign_declaration,
+    foreign_sources,
     parse_toml,
     requirement_strings,
 )
-from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, declarations
+from fallback_plugins.pypi.manifests.requirements import (
+    FROM_ELSEWHERE,
+    Declaration,
+    declaration_in,
+    declarations,
+    from_elsewhere,
+)
+from fallback_plugins.pypi.manifests.requirements_files import includes
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.advisory.versions import served
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -48,7 +58,74 @@ _TOML = frozenset(
 _ANY = "any"
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION_AFTER = re.compile(r"[-_.](?=v?\d)")
+#: A value of setup.cfg that names files with the requirements.
+_FILES = re.compile(r"\s*file:\s*")
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
+
+
+@dataclass(frozen=True)
+class RequirementFiles:
+    """A repository's requirements files: those by their names, and those that one of them includes or that
+    metadata takes its dependencies from, whatever they are called.
+
+    ``texts``: by path. ``missing``: what can't be read, with the file that leads to it; one by its own name
+    is missing here, since its project says so.
+    """
+
+    texts: Mapping[str, str]
+    missing: Mapping[str, str]
+
+    @classmethod
+    def of(cls, repo: RepoContext) -> "RequirementFiles":
+        """Those of the tracked files. Nothing is raised."""
+        texts: dict[str, str] = {}
+        missing: dict[str, str] = {}
+        waiting: list[tuple[str, str]] = []
+        for path in repo.tracked_files:
+            match kind_of(path):
+                case Kind.REQUIREMENTS:
+                    waiting.append((path, path))
+                case Kind.PYPROJECT | Kind.SETUP_CFG:
+                    with suppress(RecipeError, RepositoryError):  # its own project says so
+                        named = setuptools_files(path, repo.read_text(path))
+                        waiting += [(target, path) for _, target in named]
+        while waiting:
+            path, by = waiting.pop()
+            if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
+                continue
+            try:
+                text = texts[path] = repo.read_text(path)
+            except RepositoryError:
+                if path != by and not (repo.has(path) and kind_of(path)):
+                    missing[path] = by
+            else:
+                waiting += [(other, path) for other, _ in includes(path, text)]
+        return cls(texts, missing)
+
+
+def setuptools_files(path: str, text: str) -> list[tuple[str, str]]:
+    """Extras (empty: none) and the requirements files that metadata takes each from, by setuptools' words:
+    ``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg. Raises RecipeError."""
+    if "file" not in text:
+        return []
+    if kind_of(path) is Kind.SETUP_CFG:
+        values = [
+            (it, _FILES.sub("", value))
+            for it, value in _requirement_values(text)
+            if _FILES.match(value)
+        ]
+        named = [
+            (extra, name.strip()) for extra, value in values for name in re.split(r"[,\n]", value)
+        ]
+    else:
+        dynamic = table_of(parse_toml(path, text), "tool", "setuptools", "dynamic")
+        main = {"": dynamic.get("dependencies")}
+        sources = {**main, **table_of(dynamic, "optional-dependencies")}
+        files = [(it, one.get("file")) for it, one in sources.items() if isinstance(one, dict)]
+        named = [(extra, name) for extra, one in files for name in (texts([one]) or texts(one))]
+    folder = posixpath.dirname(path)
+    return [(it, posixpath.normpath(posixpath.join(folder, name))) for it, name in named if name]
 
 
 @dataclass(frozen=True)
@@ -90,9 +167,8 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
     unread = unread or left_out((package,), repo)
     named = name_pattern(package)
     places: list[Place] = []
-    for path in sorted(repo.tracked_files):
-        if kind_of(path) is None:
-            continue
+    included = RequirementFiles.of(repo).texts
+    for path in sorted({*filter(kind_of, repo.tracked_files), *included}):
         try:
             if named.search(text := repo.read_text(path)):
                 places.extend(places_in(path, text, package))
@@ -142,8 +218,8 @@ def _parse(path: str, text: str) -> None:
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
     """Every place of one manifest or lock that holds the package, top down. Raises RecipeError."""
-    kind = kind_of(path)
-    return () if kind is None else tuple(_READERS.get(kind, _read_lock)(path, kind, text, package))
+    kind = kind_in_set(path)
+    return tuple(_READERS.get(kind, _read_lock)(path, kind, text, package))
 
 
 def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
@@ -153,7 +229,10 @@ def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=_TEXTS)
 def _words(text: str) -> frozenset[str]:
-    return frozenset(canonicalize_name(word) for word in set(_WORD.findall(text)))
+    words = set(_WORD.findall(text))
+    # Names of archives and repositories are one word with what follows: ``idna-3.6.tar.gz``, ``idna.git``.
+    words |= {_VERSION_AFTER.split(word, maxsplit=1)[0].removesuffix(".git") for word in words}
+    return frozenset(map(canonicalize_name, words))
 
 
 def name_pattern(package: str) -> re.Pattern[str]:
@@ -163,11 +242,34 @@ def name_pattern(package: str) -> re.Pattern[str]:
 
 
 def current_of(declaration: Declaration) -> str | None:
-    """The version a declaration stands for: its pin, else its highest lower bound."""
+    """The version a declaration stands for: its archive's, its pin, else its highest lower bound."""
+    if declaration.taken:
+        return declaration.taken
     if declaration.pin is not None:
         return declaration.pin.version
     bounds = [clause.version for clause in declaration.floors]
     return max(bounds, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+
+
+def only_affected(advisory: Advisory, package: str, declaration: Declaration) -> bool:
+    """Does a declaration lead to an affected version, whatever a registry has? So does one that can't be
+    read: nothing shows that it doesn't.
+
+    Of the versions that the record names, those that it admits are asked about; if it admits none of them,
+    its own.
+    """
+    matcher = advisory.matcher(ECOSYSTEM, package)
+    if matcher is None:
+        return False
+    if declaration.taken:
+        return matcher.covers(declaration.taken)
+    if declaration.refusal or not declaration.clauses:
+        return declaration.refusal is not None
+    named = (*matcher.named, served(ECOSYSTEM).above_all)
+    own = (clause.version.removesuffix(".*") for clause in declaration.clauses)
+    candidates = filter(declaration.admits, (it for one in own for it in (one, f"{one}.1")))
+    admitted = [*filter(declaration.admits, named)] or [*candidates]
+    return bool(admitted) and all(map(matcher.covers, admitted))
 
 
 def highest_named(advisory: Advisory, package: str, admits: Callable[[str], bool]) -> str | None:
@@ -183,12 +285,17 @@ def _read_requirements(path: str, kind: Kind, text: str, package: str) -> Iterat
 
 
 def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    source = foreign_declaration(path, text, package)
-    for string in requirement_strings(path, text, package):
+    sources = foreign_sources(path, text, package)
+    why = "[tool.uv.sources] takes it from elsewhere than a registry"
+    strings = requirement_strings(path, text, package)
+    for string in strings:
         place = _declared(path, kind, string.declaration, string.keys)
-        if source and not place.blocker:
-            place = replace(place, blocker=f"[{source}] takes it from elsewhere than a registry")
-        yield place
+        yield replace(place, blocker=place.blocker or why) if sources is not None else place
+    # The client checks that what it takes is admitted; otherwise the archive's name tells the version.
+    taken = from_elsewhere(package, *sources or ())
+    bare = not any(string.declaration.clauses for string in strings)
+    if taken.taken or (sources and bare):
+        yield Place(path, kind, current_of(taken), blocker=why)
 
 
 def _read_lock(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -202,8 +309,9 @@ def _read_pipfile(path: str, kind: Kind, text: str, package: str) -> Iterator[Pl
 
 
 def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    written = declarations(text, package)
     known = [line for line in setup_cfg_requirements(text) if declaration_in(line, package)]
+    # Paths and addresses are in other keys as well.
+    written = [it for it in declarations(text, package) if known or it.refusal != FROM_ELSEWHERE]
     for declaration in written:
         place = _declared(path, kind, declaration)
         if len(known) != len(written):
@@ -216,7 +324,7 @@ def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[
 def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
     for match in _QUOTED.finditer(text):
         declaration = declaration_in(match["text"], package)
-        if declaration is not None and declaration.clauses:
+        if declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", match["text"])):
             why = "it is a program, which no recipe edits"
             yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
 
@@ -224,15 +332,24 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
 @lru_cache(maxsize=_TEXTS)
 def setup_cfg_requirements(text: str) -> tuple[str, ...]:
     """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
+    values = [value for _, value in _requirement_values(text)]
+    lines = (
+        line.strip() for value in values if not _FILES.match(value) for line in value.splitlines()
+    )
+    return tuple(filter(None, lines))
+
+
+def _requirement_values(text: str) -> list[tuple[str, str]]:
+    """Extras (empty: none) and what setup.cfg has for each; none where it can't be read."""
     parser = ConfigParser(interpolation=None)
     try:
         parser.read_string(text.removeprefix(BOM))
     except ConfigParserError:
-        return ()
-    values = [parser.get("options", "install_requires", fallback="")]
+        return []
+    values = [("", parser.get("options", "install_requires", fallback=""))]
     if parser.has_section("options.extras_require"):
-        values += [value for _, value in parser.items("options.extras_require")]
-    return tuple(line.strip() for value in values for line in value.splitlines() if line.strip())
+        values += parser.items("options.extras_require")
+    return values
 
 
 def _declared(

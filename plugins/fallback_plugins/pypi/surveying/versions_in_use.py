@@ -54,7 +54,7 @@ def places_in_use(
             if place.kind in _CHOOSES_FOR[lock.kind]
             and posixpath.dirname(place.path) in folders[lock.path]
         ]
-        chosen += (installed or {}).get(_project(place), ())
+        chosen += (installed or {}).get(project_of(place), ())
         chosen += _compiled(repo, place, places)
         return any(place.admits(it) for it in chosen if it)
 
@@ -85,7 +85,7 @@ def _folders(repo: RepoContext, lock: Place) -> set[str]:
     return found
 
 
-def _project(place: Place) -> str:
+def project_of(place: Place) -> str:
     """The folder whose environment is made from a manifest."""
     folder = PurePosixPath(place.path).parent
     inside = place.kind is Kind.REQUIREMENTS and folder.name in _REQUIREMENTS

@@ -306,7 +306,10 @@ def test_nothing_of_the_repository_but_requirements_reaches_uv(
         "-r base.txt",
     ):
         repo = repository(tmp_path / "repo", {"requirements.txt": f"top\n{line}\n"})
-        with pytest.raises(RecipeError, match="not resolved outside the sandbox"):
+        message = (
+            "'base.txt', which is not" if "base" in line else "not resolved outside the sandbox"
+        )
+        with pytest.raises(RecipeError, match=message):
             fix(plugin, advisory("PyPI", "other", [("0", "1")]), repo)
     # The alarm works: without such a line the set is resolved.
     repo = repository(tmp_path / "repo", {"requirements.txt": "top\n--pre\n"})

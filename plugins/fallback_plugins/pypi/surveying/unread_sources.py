@@ -1,0 +1,360 @@
+"""Sources that a Python client may install a package from, and that no reader here follows.
+
+What is not read is unknown, which is not "not affected": each such source is named. Two kinds of them:
+
+* a file that requirements include, or metadata takes its dependencies from, and that can't be read: a
+  missing file, an address, a path with a variable, bytes that are not UTF-8;
+* any other tracked file by which packages are installed (tox.ini, a Dockerfile, a script's own
+  dependencies, pdm's and hatch's tables, another client's lock, an archive), if it names the package in a
+  version that is affected, or in words that can't be read. Only the words count: which command reads the
+  file, and whether any does, is not known.
+
+Tests, documentation and examples are left out: nobody installs from them.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES
+from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS, parse_toml
+from fallback_plugins.pypi.manifests.requirements import (
+    Declaration,
+    declaration_in,
+    from_elsewhere,
+    names_in_reference,
+)
+from fallback_plugins.pypi.manifests.requirements_files import local_folders
+from fallback_plugins.pypi.surveying.pins import locked_in_toml
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    RequirementFiles,
+    mentioned,
+    name_pattern,
+    only_affected,
+)
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.tree import grouped
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.repo import RepoContext
+
+#: Longest file that is searched (characters): people write shorter ones, and clients longer ones.
+_MAX_CHARS = 4_000_000
+
+#: Files by whose words packages may be installed.
+_MAY_INSTALL = re.compile(
+    r".*\.(?:txt|in|list|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
+    r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
+    r"|\.?devcontainer\.json"
+    r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
+    re.IGNORECASE,
+)
+#: Words for people, which often name old versions.
+_FOR_PEOPLE = re.compile(
+    r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
+    r"|contribut|security|upgrad|migrat).*",
+    re.IGNORECASE,
+)
+
+#: Manifests that are read whole, each by its own reader.
+_READ_WHOLE = frozenset(Kind) - {Kind.PYPROJECT, Kind.SETUP_PY}
+
+#: Where installed trees lie: what is in them came from what is read.
+_INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
+
+#: Where other people's code lies, which a project may well install from.
+_VENDORED = frozenset(
+    {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "site"}
+)
+
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
+_CONTINUATION = re.compile(r"\\\r?\n")
+#: A script's own dependencies (PEP 723).
+_SCRIPT = re.compile(
+    r"^# /// script[ \t]*\r?\n(?P<block>(?:^#.*\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
+)
+
+#: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
+_LED_TO = re.compile(
+    r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
+    r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
+)
+_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
+
+#: What follows a package's name, on the same line unless the file is a lock.
+_OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
+_SPECIFIER = re.compile(
+    rf"(?:\[[^\]\n]*\])?[ \t]*\(?(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+"
+    rf"(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*)"
+)
+_ADDRESS = re.compile(r"(?:\[[^\]\n]*\])?[ \t]*@[ \t]*(?P<place>[\w+.-]+:[^\s\"';,]+)")
+_VALUE = re.compile(
+    rf"""["']?[ \t]*[:=][ \t]*(?:\{{[^}}\n]*?\bversion["']?[ \t]*[:=][ \t]*)?["']?"""
+    rf"(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*"
+    r"|\d[\w.!+]*)"
+)
+_LOCKED = re.compile(
+    r"""["']?,?[ \t]*\r?\n[ \t]*["']?version["']?[ \t]*[:=][ \t]*["']?(?P<version>\d[\w.!+]*)"""
+)
+_TOKEN_BEFORE = re.compile(r"[^\s\"'=(,\[]*$")
+_TOKEN = re.compile(r"[^\s\"',;)\]]*")
+
+
+@dataclass(frozen=True)
+class UnreadSource:
+    """``names_it``: the file names a package, in a version that is affected or can't be read."""
+
+    path: str
+    error: RecipeError
+    names_it: bool
+
+
+def unread_sources(
+    repo: RepoContext, advisory: Advisory, only: Sequence[str] | None = None
+) -> tuple[UnreadSource, ...]:
+    """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
+    these), unread."""
+    files = RequirementFiles.of(repo)
+    found = {one.path: one for one in _missing(files)}
+    packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
+    for path, words in _named(repo, files, advisory, packages):
+        error = _error(
+            f"{path} names {words}, and which command installs from that file is not known here.",
+            "Raise it by hand, or remove it, and try again.",
+        )
+        found.setdefault(path, UnreadSource(path, error, names_it=True))
+    return tuple(found.values())
+
+
+def _missing(files: RequirementFiles) -> Iterator[UnreadSource]:
+    """Includes that can't be read. What tests and examples include is left out."""
+    for target, by in files.missing.items():
+        if not is_aside(by):
+            error = _error(
+                f"{by} takes requirements from {target!r}, which is not a UTF-8 text file that git tracks.",
+                "Commit that file as UTF-8 text, or write its lines into the file that includes it.",
+            )
+            yield UnreadSource(target, error, names_it=False)
+
+
+def _error(problem: str, next_step: str) -> RecipeError:
+    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
+
+
+def _named(
+    repo: RepoContext, files: RequirementFiles, advisory: Advisory, packages: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    """Each file that names a package so that it counts, with the words."""
+
+    def counts(package: str, declaration: Declaration | None) -> bool:
+        return declaration is not None and only_affected(advisory, package, declaration)
+
+    searched: dict[str, str] = {}
+    for path in repo.tracked_files:
+        if _INSTALLED.intersection(PurePosixPath(path).parts) or path in files.texts:
+            continue
+        yield from _archives(path, packages, counts)
+        if kind_of(path) is Kind.UV_LOCK:
+            yield from _vendored(repo, path, packages, counts)
+        if _is_searched(path):
+            searched[path] = _text(repo, path)
+    by_name = grouped(
+        (name, path)
+        for path in repo.tracked_files
+        if kind_of(path) is None
+        and not _INSTALLED.intersection(PurePosixPath(path).parts)
+        and not _FOR_PEOPLE.fullmatch(name := posixpath.basename(path))
+    )
+    led_to = {path for one in searched.items() for path in _led_to(*one, by_name)}
+    beside = _in_folders(repo, files)
+    for path in sorted((led_to | beside) - searched.keys() - files.texts.keys()):
+        searched[path] = _text(repo, path)
+    for path, text in searched.items():
+        for package in sorted(mentioned(text, packages)):
+            words = next(_counting(path, text, package, counts), "")
+            if words:
+                yield path, words
+
+
+_Counts = Callable[[str, Declaration | None], bool]
+
+
+def _is_searched(path: str) -> bool:
+    kind, name = kind_of(path), PurePosixPath(path).name
+    if kind is not None:
+        return kind not in _READ_WHOLE and not is_aside(path)
+    if is_aside(path) or _FOR_PEOPLE.fullmatch(name):
+        return False
+    return _MAY_INSTALL.fullmatch(name) is not None or name.endswith(".py")
+
+
+def _text(repo: RepoContext, path: str) -> str:
+    """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
+    try:
+        text = repo.read_text(path)
+    except RepositoryError:
+        text = repo.glimpse(path) or ""
+    if (
+        path.endswith(".py")
+        and kind_of(path) is None
+        and not _MAY_INSTALL.fullmatch(PurePosixPath(path).name)
+    ):
+        return "\n".join(
+            line.removeprefix("#").strip()
+            for match in _SCRIPT.finditer(text)
+            for line in match["block"].splitlines()
+        )
+    return text[:_MAX_CHARS]
+
+
+def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[tuple[str, str]]:
+    """The file itself, if it is a package's archive: ``--find-links`` may name any folder."""
+    parts = PurePosixPath(path).parts
+    if not path.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2", ".xz")):
+        return
+    if is_aside("/".join(part for part in parts if part.lower() not in _VENDORED)):
+        return
+    for package in packages & names_in_reference(path):
+        declaration = from_elsewhere(package, path)
+        if declaration.taken and counts(package, declaration):
+            yield path, f"{package} {declaration.taken} by its file name"
+
+
+def _vendored(
+    repo: RepoContext, path: str, packages: frozenset[str], counts: _Counts
+) -> Iterator[tuple[str, str]]:
+    """Folders of other people's code in a uv.lock, which its tree takes for the project's own."""
+    with suppress(RecipeError, RepositoryError):  # its own project says so
+        for name, version, table in locked_in_toml(path, repo.read_text(path)):
+            package, folder = canonicalize_name(name), table_of(table, "source").get("directory")
+            is_own = folder is None or kind_of(f"{folder}/pyproject.toml")
+            pin = declaration_in(f"{package}=={version}", package)
+            if package in packages and not is_own and counts(package, pin):
+                yield path, f"{package} {version}"
+
+
+def _led_to(path: str, text: str, by_name: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Tracked files that a command in this file may take requirements from: all of that name, since where a
+    command runs, and where an image has its files, is not known."""
+    named = [match["path"] for match in _LED_TO.finditer(text)]
+    if kind_of(path) is Kind.SETUP_PY:  # which reads its requirements from a file
+        named += _QUOTED.findall(text)
+    for name in named:
+        yield from by_name.get(posixpath.basename(name), ())
+
+
+def _in_folders(repo: RepoContext, files: RequirementFiles) -> set[str]:
+    """Manifests of folders that requirements install from, if these are no manifests of this repository's
+    own (below ``vendor``)."""
+    folders = {place for path, text in files.texts.items() for place in local_folders(path, text)}
+    return {
+        path
+        for path in repo.tracked_files
+        if posixpath.dirname(path) in folders
+        and kind_of(path) is None
+        and posixpath.basename(path) in {"pyproject.toml", "setup.cfg", "setup.py"}
+    }
+
+
+def _counting(path: str, text: str, package: str, counts: _Counts) -> Iterator[str]:
+    if kind_of(path) is Kind.SETUP_PY:
+        return  # its literals are read; what it leads to is searched
+    if kind_of(path) is Kind.PYPROJECT:
+        try:
+            yield from _in_tables(parse_toml(path, text), (), package, counts)
+        except RecipeError:
+            return  # its own project says so
+        return
+    yield from _in_text(text, package, counts)
+
+
+def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
+    text = _CONTINUATION.sub(" ", _COMMENT.sub("", text))
+    for match in name_pattern(package).finditer(text):
+        yield from _behind(text, match, package, counts)
+
+
+def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> Iterator[str]:
+    """What the text says of a version, behind one mention of the package."""
+    start, end = match.span()
+    begin = start - len(_TOKEN_BEFORE.findall(text[max(0, start - 300) : start])[0])
+    rest = _TOKEN.match(text, end)
+    token = text[begin : rest.end() if rest else end]
+    archive = from_elsewhere(package, token)
+    if archive.taken:
+        if counts(package, archive):
+            yield token[-80:]
+        return
+    if start and text[start - 1] in "-_.":
+        return  # the end of another name
+    if (found := _SPECIFIER.match(text, end)) is not None:
+        read = declaration_in(f"{package}{found['specifier']}", package)
+    elif (found := _ADDRESS.match(text, end)) is not None:
+        read = from_elsewhere(package, found["place"])
+    elif (found := _LOCKED.match(text, end)) is not None:
+        read = declaration_in(f"{package}=={found['version']}", package)
+    elif not match[0].isupper() and (found := _VALUE.match(text, end)) is not None:
+        read = _of_value(found["specifier"], package)
+    else:
+        return
+    if counts(package, read):
+        yield " ".join(f"{match[0]}{found[0]}".split())[:80]
+
+
+def _of_value(value: str, package: str) -> Declaration | None:
+    """A version or range without the name: a bare version is that release, or one of its line."""
+    plain = value.strip()
+    specifier = f"=={plain}.*" if plain[:1].isdigit() else plain
+    return declaration_in(f"{package}{specifier}", package)
+
+
+#: Tables and arrays of pyproject.toml that have a reader.
+_READ: frozenset[tuple[str, ...]] = frozenset(
+    {
+        ("project", "dependencies"),
+        ("project", "optional-dependencies"),
+        ("dependency-groups",),
+        ("tool", "uv", "sources"),
+        *(("tool", "uv", key) for key in UV_ARRAYS),
+        *POETRY_TABLES,
+    }
+)
+
+
+def _in_tables(value: Any, keys: tuple[str, ...], package: str, counts: _Counts) -> Iterator[str]:
+    """Requirements in other tables (pdm's, hatch's, a build's), and entries named like the package."""
+    if keys in _READ:
+        return
+    if isinstance(value, str):
+        if keys[:1] != ("project",):  # a description, an address
+            found = _in_text(value, package, counts)
+            yield from (f"{words} in {'.'.join(keys)}" for words in found)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _in_tables(item, keys, package, counts)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if canonicalize_name(key) == package and keys[:1] == ("tool",):
+                yield from _entry(item, (*keys, key), package, counts)
+            yield from _in_tables(item, (*keys, key), package, counts)
+
+
+def _entry(item: Any, keys: Sequence[str], package: str, counts: _Counts) -> Iterator[str]:
+    table = item if isinstance(item, Mapping) else {"version": item}
+    version = table.get("version")
+    places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]
+    read = from_elsewhere(package, *places) if places else None
+    if isinstance(version, str) and version.strip(" \"'")[:1] in "0123456789=<>~!":
+        read = _of_value(version, package)
+    if read is not None and (read.taken or read.clauses) and counts(package, read):
+        yield f"{package} {read.taken or read.pep440} in {'.'.join(keys)}"
