@@ -115,12 +115,11 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     full, ToolFailedError where git fails otherwise.
     """
     root = repo.root
-    asked = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"]
-    folder, _, object_format = (
+    asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"]
+    objects, _, object_format = (
         git(clients, root, asked, USERS_CONFIGURATION).strip().rpartition("\n")
     )
-    objects = Path(folder) / "objects"
-    if "\n" in str(objects):
+    if "\n" in objects:
         raise RepositoryError(
             f"The repository's path {str(root)!r} has a line break.",
             next_step="Move it to a path without one.",
