@@ -7,7 +7,6 @@ that a file which is rewritten meanwhile does no harm. Index, HEAD and a sparse 
 from the real GIT_DIR, objects from the real folder; references never depend on GIT_COMMON_DIR.
 """
 
-import os
 import re
 import stat
 import tempfile
@@ -55,7 +54,7 @@ _ALLOWED = re.compile(
     |index\.sparse
     |extensions\.(objectformat|compatobjectformat|refstorage|relativeworktrees|submodulepathconfig
         |preciousobjects|noop|noop-v1)
-    |(user|author|committer)\.(name|email)|user\.useconfigonly""",
+    |(?P<identity>(user|author|committer)\.(name|email)|user\.useconfigonly)""",
     re.VERBOSE,
 )
 #: Extensions that only say where to fetch objects from (nothing is fetched), and that `config.worktree`
@@ -151,15 +150,21 @@ class GitRepositories:
         return found
 
 
-def _read(at: Path, match: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
+def _read(at: Path, found: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
     """What git tells of a repository; refused: it is of a format that is not known here."""
-    git_dir, common = Path(match["git_dir"]), Path(match["common"])
+    git_dir, common = Path(found["git_dir"]), Path(found["common"])
     files = [at / ".git", git_dir, common / "config", git_dir / "config.worktree"]
     settings: dict[str, str] = {}
     fields = listed.output.split("\0")
     for scope, origin, setting in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
-        if scope.rpartition("\n")[2] in {"local", "worktree"}:  # git's remarks come before the first
-            settings[setting.partition("\n")[0]] = setting
+        name = setting.partition("\n")[0]
+        own = scope.rpartition("\n")[2] in {
+            "local",
+            "worktree",
+        }  # git's remarks come before the first
+        # The user's configuration may say who commits on a condition on remotes, which are dropped.
+        if own or ((match := _ALLOWED.fullmatch(name)) and match["identity"]):
+            settings[name] = setting
             files.append(at / origin.removeprefix("file:"))
     allowed = {name: setting for name, setting in settings.items() if _ALLOWED.fullmatch(name)}
     if allowed.get("core.repositoryformatversion", "").partition("\n")[2] not in {"", "0"}:
@@ -167,7 +172,7 @@ def _read(at: Path, match: re.Match[str], listed: CommandResult) -> _Repository 
         if unknown := min(extensions - allowed.keys() - _DROPPED, default=None):
             return _refused(listed, f"{common / 'config'} sets {unknown}, which is not known here")
     # If git is neither inside a working tree nor knows of one: bare, or the git folder itself.
-    top = str(at / match["top"]) if match["inside"] == "true" else match["top"]
+    top = str(at / found["top"]) if found["inside"] == "true" else found["top"]
     bare = f"core.bare\n{'false' if top else 'true'}"
     files = [*dict.fromkeys(files)]
     return _Repository(

@@ -3,8 +3,9 @@
 A checkout is a repository of its own that *borrows* the user's objects (gitrepository-layout(5),
 ``objects/info/alternates``). Unlike ``git worktree add`` it leaves no entry behind in the user's
 ``.git``, and unlike ``git clone`` it starts no transport, copies no configuration and no hooks, so
-that nothing that the target names is executed here. Filters (LFS among them) don't run either: a
-file that a filter would replace stays as it is committed. Submodules are not checked out.
+that nothing that the target names is executed here. Of the repository's own configuration an allow-list
+counts (ADR-0092). Filters (LFS among them) don't run in a checkout either: a file that a filter would
+replace stays as it is committed. Submodules are not checked out.
 """
 
 import errno
@@ -95,6 +96,13 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     )
 
 
+def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> frozenset[str]:
+    """Return the filters that git's attributes select for these files. Raises ToolError."""
+    ask = ["check-attr", "-z", "filter", "--", *paths]
+    names = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[2::3]
+    return frozenset(names) - {"unspecified", "unset", "set"}
+
+
 def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
     """The tags that a commit contains, so far as this clone has them. Raises RepositoryError, ToolError."""
     listed = git(clients, root, ["tag", "--merged", commit], USERS_CONFIGURATION)
@@ -132,7 +140,7 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
     if says_disk_full(result.output):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tree))
-    if result.exit_code != 0:
+    if result.exit_code != 0 or left_files_out(result.output):
         raise RepositoryError(
             f"Commit {repo.base_commit} of {root} can't be checked out: {in_short(result.output)}",
             next_step="Check it with `git fsck`; a partial clone needs its objects fetched.",
@@ -143,6 +151,11 @@ def says_disk_full(output: str) -> bool:
     """git failed for want of space here, by its own words; what it quotes of a server's doesn't count."""
     own = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
     return any(words in line for line in own for words in _DISK_FULL)
+
+
+def left_files_out(output: str) -> bool:
+    """Return whether a checkout lacks files by git's output. git exits with 0 if it can't read an object."""
+    return any(line.startswith("error: ") for line in output.splitlines())
 
 
 def alternates(tree: Path) -> Path:
