@@ -140,7 +140,7 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
     if says_disk_full(result.output):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tree))
-    if result.exit_code != 0 or left_files_out(result.output):
+    if result.exit_code != 0:
         raise RepositoryError(
             f"Commit {repo.base_commit} of {root} can't be checked out: {in_short(result.output)}",
             next_step="Check it with `git fsck`; a partial clone needs its objects fetched.",
@@ -151,11 +151,6 @@ def says_disk_full(output: str) -> bool:
     """git failed for want of space here, by its own words; what it quotes of a server's doesn't count."""
     own = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
     return any(words in line for line in own for words in _DISK_FULL)
-
-
-def left_files_out(output: str) -> bool:
-    """Return whether a checkout lacks files by git's output. git exits with 0 if it can't read an object."""
-    return any(line.startswith("error: ") for line in output.splitlines())
 
 
 def alternates(tree: Path) -> Path:
