@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ from tests.fakes.hostile_git import PLACES, SELECTIONS, Canary, in_config
 from tests.fakes.repository import GIT_ENV, commit_all, git, write
 from tests.integration.test_cli_several import FILES, Scenario, printed
 from tests.unit.planning.test_planning import advisory
+
+#: Times that no index has.
+_TIMES = count(1)
 
 FIXED = "left 2.0.0\nright 1.0.0\n"
 
@@ -41,7 +45,8 @@ def _touch(repo: Path) -> None:
     """Make git look into each file."""
     for path in repo.iterdir():
         if path.is_file() and path.name != ".git":
-            os.utime(path, (1, 1))
+            now = next(_TIMES)
+            os.utime(path, (now, now))
 
 
 def _attempt(repo: Path, state: Path) -> None:
