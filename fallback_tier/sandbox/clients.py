@@ -68,7 +68,8 @@ class SubprocessClients:
         """stdout and stderr joined, bounded by MAX_CLIENT_OUTPUT_BYTES; at ``timeout_s`` the whole
         process tree is killed. ``env`` is added last; an empty value removes the variable.
 
-        Never raises for a non-zero exit. Raises ToolMissingError.
+        Never raises for a non-zero exit. Raises ToolMissingError, and OSError if git's temporary folder
+        can't be made.
         """
         path = self._locate(tool)
 

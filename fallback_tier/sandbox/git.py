@@ -108,7 +108,7 @@ class GitRepositories:
     """The repositories that git commands are about, found once each and again when they have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Path, bool], _Repository] = {}
+        self._known: dict[tuple[str, str], _Repository] = {}
 
     def run(
         self, run_git: RunGit, args: Sequence[str], cwd: Path, env: Mapping[str, str]
@@ -119,30 +119,31 @@ class GitRepositories:
         """
         if _subcommand(args) in _WITHOUT_REPOSITORY:
             return run_git(args, cwd, env)
-        found = self._find(run_git, cwd, env.get("GIT_DIR"))
+        found = self._find(run_git, cwd, env)
         if isinstance(found, CommandResult):
             return found
         with _shared_folder(found) as place:
             return run_git(args, cwd, {**found.variables, "GIT_COMMON_DIR": place, **env})
 
-    def _find(self, run_git: RunGit, cwd: Path, git_dir: str | None) -> _Repository | CommandResult:
+    def _find(
+        self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
+    ) -> _Repository | CommandResult:
         """The ownership is judged here, by the user's ``safe.directory``: git judges no folder that GIT_DIR
         names."""
-        at = Path(git_dir or cwd)
-        known = self._known.get(key := (at, git_dir is not None))
+        git_dir = env.get("GIT_DIR", "")
+        key = (git_dir, "" if git_dir and "GIT_WORK_TREE" in env else str(cwd))
+        known = self._known.get(key)
         if known is not None and known.states == _states(known.files):
             return known
-        variables = dict.fromkeys(_USERS, "") | ({"GIT_DIR": git_dir} if git_dir else {})
-        located = run_git(_FIND, at, variables)
-        if not located.ok:
-            return located
-        listed = run_git(_LIST, at, variables)
+        variables = {**dict.fromkeys(_USERS, ""), "GIT_DIR": git_dir}
+        located = run_git(_FIND, cwd, variables)
+        listed = run_git(_LIST, cwd, variables) if located.ok else located
         if not listed.ok:
             return listed
         match = _FOUND.search(located.output)
         if match is None:
             return _refused(located, f"git's answer can't be read: {located.output!r}")
-        found = _read(at, match, listed)
+        found = _read(cwd, match, listed)
         if isinstance(found, _Repository):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
@@ -150,29 +151,28 @@ class GitRepositories:
         return found
 
 
-def _read(at: Path, found: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
+def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
     """What git tells of a repository; refused: it is of a format that is not known here."""
     git_dir, common = Path(found["git_dir"]), Path(found["common"])
-    files = [at / ".git", git_dir, common / "config", git_dir / "config.worktree"]
-    settings: dict[str, str] = {}
+    files = [cwd / ".git", git_dir, common / "config", git_dir / "config.worktree"]
+    settings, allowed = {}, {}
     fields = listed.output.split("\0")
     for scope, origin, setting in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
         name = setting.partition("\n")[0]
-        own = scope.rpartition("\n")[2] in {
-            "local",
-            "worktree",
-        }  # git's remarks come before the first
-        # The user's configuration may say who commits on a condition on remotes, which are dropped.
-        if own or ((match := _ALLOWED.fullmatch(name)) and match["identity"]):
+        match = _ALLOWED.fullmatch(name)
+        # git's remarks come before the first scope. Who commits counts from every scope: the user's
+        # configuration may say it on a condition on remotes, which are dropped.
+        if scope.endswith(("local", "worktree")) or (match and match["identity"]):
             settings[name] = setting
-            files.append(at / origin.removeprefix("file:"))
-    allowed = {name: setting for name, setting in settings.items() if _ALLOWED.fullmatch(name)}
+            files.append(cwd / origin.removeprefix("file:"))
+            if match:
+                allowed[name] = setting
     if allowed.get("core.repositoryformatversion", "").partition("\n")[2] not in {"", "0"}:
         extensions = {name for name in settings if name.startswith("extensions.")}
         if unknown := min(extensions - allowed.keys() - _DROPPED, default=None):
             return _refused(listed, f"{common / 'config'} sets {unknown}, which is not known here")
     # If git is neither inside a working tree nor knows of one: bare, or the git folder itself.
-    top = str(at / found["top"]) if found["inside"] == "true" else found["top"]
+    top = str(cwd / found["top"]) if found["inside"] == "true" else found["top"]
     bare = f"core.bare\n{'false' if top else 'true'}"
     files = [*dict.fromkeys(files)]
     return _Repository(

@@ -117,6 +117,58 @@ def test_no_filter_process_runs(
     runs_nothing(repo, canary, clients)
 
 
+@pytest.mark.parametrize("place", ["config", "config.worktree"])
+def test_no_program_runs_in_a_linked_worktree(
+    repo: Path, canary: Canary, clients: SubprocessClients, place: str
+) -> None:
+    SELECTIONS[".gitattributes"](repo)
+    linked = repo.parent / "linked"
+    git(repo, "worktree", "add", "-q", "--detach", str(linked))
+    PLACES[place](linked, canary.settings())
+    os.utime(linked / "a.txt", (1, 1))
+    plainly(linked, "-c", "core.fsmonitor=false", "status")
+    assert canary.take()
+    runs_nothing(linked, canary, clients)
+
+
+def test_no_program_of_a_submodules_configuration_runs(
+    repo: Path, canary: Canary, clients: SubprocessClients
+) -> None:
+    with_submodule(repo)
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update")
+    SELECTIONS["info/attributes"](repo)
+    PLACES["config"](repo / "sub", canary.settings())
+    git(repo, "config", "submodule.recurse", "true")
+    plainly(repo, "status")
+    assert canary.take()
+    runs_nothing(repo, canary, clients)
+
+
+def test_settings_that_change_later_run_nothing(
+    repo: Path, canary: Canary, clients: SubprocessClients
+) -> None:
+    """Also while git is at work: it has no way to them."""
+    runs_nothing(repo, canary, clients)
+    SELECTIONS["info/attributes"](repo)
+    PLACES["include"](repo, canary.settings())
+    runs_nothing(repo, canary, clients)
+
+
+def test_what_is_read_of_a_configuration_follows_its_changes(
+    repo: Path, clients: SubprocessClients
+) -> None:
+    def ident() -> str:
+        ask = ["var", "GIT_AUTHOR_IDENT"]
+        return clients.run("git", ask, cwd=repo, timeout_s=60, env=USERS_CONFIGURATION).output
+
+    PLACES["include"](repo, {"user.name": "First", "user.email": "f@example.invalid"})
+    assert ident().startswith("First <f@example.invalid>")
+    git(repo, "config", "--file", ".git/included", "user.name", 'A "B" \\ #;\tC')
+    assert ident().startswith('A "B" \\ #;\tC <f@example.invalid>')
+    git(repo, "config", "user.name", "Third")
+    assert ident().startswith("Third <")
+
+
 # --- one kind of setting, and the git command that runs it -----------------------------------------
 
 
