@@ -185,9 +185,9 @@ def _linked_with_settings(place: Path) -> Path:
 
 
 def _sparse(place: Path, *words: str) -> Path:
-    write(place, {"docs/a.md": "a\n", "src/deep/b.py": "b\n"})
+    write(place, {"notes/a.md": "a\n", "src/deep/b.py": "b\n"})
     git(_plain(place), "sparse-checkout", "set", *words)
-    assert not (place / "docs").exists()
+    assert not (place / "notes").exists()
     return place
 
 
@@ -200,13 +200,13 @@ def _sparse_index(place: Path) -> Path:
 
 
 def _patterns(place: Path) -> Path:
-    return _sparse(place, "--no-cone", "/*", "!docs/")
+    return _sparse(place, "--no-cone", "/*", "!notes/")
 
 
 def _linked_sparse(place: Path) -> Path:
-    write(place.with_name("main"), {"docs/a.md": "a\n"})
+    write(place.with_name("main"), {"notes/a.md": "a\n"})
     git(_linked(place), "sparse-checkout", "set", "--cone", "src")
-    assert not (place / "docs").exists()
+    assert not (place / "notes").exists()
     return place
 
 
@@ -342,7 +342,7 @@ def test_a_repository_of_any_kind_is_planned_and_fixed(
 def test_a_checkout_without_some_files_is_none(tmp_path: Path) -> None:
     """A partial clone, sparse: git says that it can't read them, and exits with 0."""
     source = tmp_path / "source"
-    write(source, {"docs/a.md": "a\n"})
+    write(source, {"notes/a.md": "a\n"})
     repo = _cloned(tmp_path / "repo", "--filter=blob:none", "--sparse")
     scenario = Scenario(tmp_path / "scenario")
     scenario.repo = repo
