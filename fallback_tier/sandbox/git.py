@@ -122,8 +122,11 @@ class GitRepositories:
         found = self._find(run_git, cwd, env)
         if isinstance(found, CommandResult):
             return found
+        # With GIT_COMMON_DIR git takes no `core.bare` from the configuration.
+        bare = () if found.variables["GIT_WORK_TREE"] or "GIT_WORK_TREE" in env else ("--bare",)
         with _shared_folder(found) as place:
-            return run_git(args, cwd, {**found.variables, "GIT_COMMON_DIR": place, **env})
+            variables = {**found.variables, "GIT_COMMON_DIR": place, **env}
+            return run_git((*bare, *args), cwd, variables)
 
     def _find(
         self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
@@ -173,7 +176,6 @@ def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository
             return _refused(listed, f"{common / 'config'} sets {unknown}, which is not known here")
     # If git is neither inside a working tree nor knows of one: bare, or the git folder itself.
     top = str(cwd / found["top"]) if found["inside"] == "true" else found["top"]
-    bare = f"core.bare\n{'false' if top else 'true'}"
     files = [*dict.fromkeys(files)]
     return _Repository(
         variables={
@@ -182,7 +184,7 @@ def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository
             "GIT_OBJECT_DIRECTORY": str(common / "objects"),
         },
         common=common,
-        config="".join(map(_line, [bare, *allowed.values()])),
+        config="".join(map(_line, allowed.values())),
         files=tuple(files),
         states=_states(files),
     )

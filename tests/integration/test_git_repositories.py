@@ -136,6 +136,17 @@ def test_a_service_fetches_by_its_own_configuration_alone(tmp_path: Path) -> Non
     assert canary.take() == ""
 
 
+def test_a_service_reads_a_bare_repository(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git(_plain(tmp_path / "source"), "clone", "-q", "--bare", ".", str(bare))
+    checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
+    app = RepositorySettings(path=bare)
+    head = checkouts.commit_of("app", app, None)
+    assert set(checkouts.tracked("app", app, head)) == set(FILES)
+    with checkouts.made("fix-1", "app", app, head) as folder:
+        assert (folder / "pypi.txt").read_text() == FILES["pypi.txt"]
+
+
 def test_a_service_fetches_nothing_that_a_partial_clone_lacks(tmp_path: Path) -> None:
     source = _blobless(tmp_path / "repo")
     canary = Canary.make(tmp_path / "canary")
