@@ -15,7 +15,12 @@ from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
-from fallback_tier.gates.trees.isolation import RepositoryFacts, contained_tags, inspect_repository
+from fallback_tier.gates.trees.isolation import (
+    RepositoryFacts,
+    contained_tags,
+    filters_of,
+    inspect_repository,
+)
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
 from fallback_tier.ports import EcosystemPlugin, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
@@ -55,10 +60,17 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
     Raises RepositoryError: not a git repository, dirty, no commit.
     """
     facts = inspect_repository(repository, clients)
-    if facts.dirty:
+    if named := facts.dirty[:MAX_DIRTY_NAMED]:
+        next_step = "Commit or stash them: a fix starts from a commit and is put on top of it."
+        if filters := filters_of(named, facts.root, clients):
+            name = min(filters)
+            next_step += (
+                f" If `git status` shows none: their filter {name!r} counts only from your own git "
+                f"configuration, not from the repository's (`git lfs install`, or `git config --global "
+                f"filter.{name}.clean …`)."
+            )
         raise RepositoryError(
-            f"{facts.root} has uncommitted changes: {', '.join(facts.dirty[:MAX_DIRTY_NAMED])}.",
-            next_step="Commit or stash them: a fix starts from a commit and is put on top of it.",
+            f"{facts.root} has uncommitted changes: {', '.join(named)}.", next_step=next_step
         )
     return as_found(facts, settings)
 

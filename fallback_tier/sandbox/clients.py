@@ -2,7 +2,7 @@
 nothing else.
 
 Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``,
-and git is hardened by construction (no hooks, no filters, only the repository's configuration).
+and git is hardened by construction (``fallback_tier.sandbox.git``).
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from fallback_tier.ecosystem_rules import PackageClient, client_of, installed_rules
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
+from fallback_tier.sandbox.git import GitRepositories, git_environment
 from fallback_tier.sandbox.process import run_bounded
 
 #: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
@@ -29,32 +30,6 @@ _ENVIRONMENT = re.compile(
     |SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO""",
     re.VERBOSE,
 )
-
-#: A repository is data to us. Hooks, file-system monitors and what verifies signatures are programs that
-#: it names; filters and aliases come from the user's or the system's configuration (an empty ``env`` value
-#: gives them back, see ``SubprocessClients.run``); replacements and lazy fetches change what a commit
-#: means.
-_GIT_CONFIGURATION = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.autocrlf": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "protocol.allow": "never",
-    "log.showSignature": "false",
-    "core.quotePath": "true",
-}
-_GIT_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "LC_ALL": "C",
-}
 
 _GIT = PackageClient(
     "git",
@@ -79,6 +54,7 @@ class SubprocessClients:
     ) -> None:
         self._environ = dict(environ)
         self._python = python
+        self._repositories = GitRepositories()
 
     def run(
         self,
@@ -92,23 +68,31 @@ class SubprocessClients:
         """stdout and stderr joined, bounded by MAX_CLIENT_OUTPUT_BYTES; at ``timeout_s`` the whole
         process tree is killed. ``env`` is added last; an empty value removes the variable.
 
-        Never raises for a non-zero exit. Raises ToolMissingError.
+        Never raises for a non-zero exit. Raises ToolMissingError, and OSError if git's temporary folder
+        can't be made.
         """
         path = self._locate(tool)
-        variables = self._environment(tool) | dict(env or {})
-        try:
-            result = run_bounded(
-                [str(path), *args],
-                cwd=cwd,
-                env={name: value for name, value in variables.items() if value},
-                timeout_s=timeout_s,
-                max_output_bytes=MAX_CLIENT_OUTPUT_BYTES,
-            )
-        except OSError as error:
-            raise ToolMissingError(
-                f"{path} can't be started in {cwd}: {error.strerror}.",
-                next_step=_how_to_install(tool),
-            ) from error
+
+        def run_here(words: Sequence[str], at: Path, more: Mapping[str, str]) -> CommandResult:
+            variables = self._environment(tool) | dict(more)
+            try:
+                return run_bounded(
+                    [str(path), *words],
+                    cwd=at,
+                    env={name: value for name, value in variables.items() if value},
+                    timeout_s=timeout_s,
+                    max_output_bytes=MAX_CLIENT_OUTPUT_BYTES,
+                )
+            except OSError as error:
+                raise ToolMissingError(
+                    f"{path} can't be started in {at}: {error.strerror}.",
+                    next_step=_how_to_install(tool),
+                ) from error
+
+        if tool == _GIT.tool:
+            result = self._repositories.run(run_here, args, cwd, env or {})
+        else:
+            result = run_here(args, cwd, env or {})
         return result.model_copy(update={"argv": (tool, *args)})
 
     def _locate(self, tool: str) -> Path:
@@ -128,7 +112,7 @@ class SubprocessClients:
             for name, value in self._environ.items()
             if _ENVIRONMENT.fullmatch(name) or own.fullmatch(name)
         }
-        return allowed | _git_environment() if tool == "git" else allowed
+        return allowed | git_environment() if tool == "git" else allowed
 
 
 def passed_to_clients(environ: Mapping[str, str]) -> dict[str, str]:
@@ -141,10 +125,3 @@ def passed_to_clients(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if any(pattern.fullmatch(name) for pattern in patterns)
     }
-
-
-def _git_environment() -> dict[str, str]:
-    numbered = {"GIT_CONFIG_COUNT": str(len(_GIT_CONFIGURATION))}
-    for number, (key, value) in enumerate(_GIT_CONFIGURATION.items()):
-        numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return _GIT_ENVIRONMENT | numbered

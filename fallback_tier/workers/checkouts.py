@@ -149,7 +149,8 @@ class Checkouts:
         source = self._source(name, repository, fetch=False)
         clone = ["clone", "--quiet", "--no-checkout", "--", str(source), str(place)]
         self._git([*_allow("file"), *clone], place.parent, name, LOCAL_S)
-        self._git(["checkout", "--quiet", "--detach", commit], place, name, LOCAL_S)
+        # Without --force git exits with 0 if it could not read some files' objects.
+        self._git(["checkout", "--quiet", "--detach", "--force", commit], place, name, LOCAL_S)
 
     def _source(self, name: str, repository: RepositorySettings, *, fetch: bool) -> Path:
         if repository.path is not None:
@@ -168,19 +169,19 @@ class Checkouts:
             if not (mirror / "HEAD").exists() or (fetch and self._of(mirror) != repository.url):
                 self._mirror(repository.url, mirror, name)
             elif fetch:
-                words = [*_allow("https", "ssh"), "fetch", "--quiet", "--prune", "origin"]
-                self._git(words, mirror, name, FETCH_S, env=_USERS)
-                self._follow_default(mirror, name)
+                fetch_all = ["fetch", "--quiet", "--prune", "--", repository.url, "+refs/*:refs/*"]
+                self._git([*_allow("https", "ssh"), *fetch_all], mirror, name, FETCH_S, env=_USERS)
+                self._follow_default(repository.url, mirror, name)
         return mirror
 
     def _of(self, mirror: Path) -> str:
         """The address that it was made of: the configuration may name another one since."""
-        words = ["config", "--get", "remote.origin.url"]
+        words = ["config", "--file", str(mirror / "config"), "--get", "remote.origin.url"]
         return self._clients.run("git", words, cwd=mirror, timeout_s=LOCAL_S).output.strip()
 
-    def _follow_default(self, mirror: Path, name: str) -> None:
+    def _follow_default(self, url: str, mirror: Path, name: str) -> None:
         """A fetch does not tell which branch is the default one now, and HEAD is that branch."""
-        words = [*_allow("https", "ssh"), "ls-remote", "--symref", "origin", "HEAD"]
+        words = [*_allow("https", "ssh"), "ls-remote", "--symref", "--", url, "HEAD"]
         reported = _DEFAULT.search(self._git(words, mirror, name, FETCH_S, env=_USERS))
         if reported is not None:
             self._git(["symbolic-ref", "HEAD", reported[1]], mirror, name, LOCAL_S)

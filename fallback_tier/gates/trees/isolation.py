@@ -3,8 +3,9 @@
 A checkout is a repository of its own that *borrows* the user's objects (gitrepository-layout(5),
 ``objects/info/alternates``). Unlike ``git worktree add`` it leaves no entry behind in the user's
 ``.git``, and unlike ``git clone`` it starts no transport, copies no configuration and no hooks, so
-that nothing that the target names is executed here. Filters (LFS among them) don't run either: a
-file that a filter would replace stays as it is committed. Submodules are not checked out.
+that nothing that the target names is executed here. Of the repository's own configuration an allow-list
+counts (ADR-0092). Filters (LFS among them) don't run in a checkout either: a file that a filter would
+replace stays as it is committed. Submodules are not checked out.
 """
 
 import errno
@@ -95,6 +96,13 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     )
 
 
+def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> frozenset[str]:
+    """Return the filters that git's attributes select for these files. Raises ToolError."""
+    ask = ["check-attr", "-z", "filter", "--", *paths]
+    names = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[2::3]
+    return frozenset(names) - {"unspecified", "unset", "set"}
+
+
 def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
     """The tags that a commit contains, so far as this clone has them. Raises RepositoryError, ToolError."""
     listed = git(clients, root, ["tag", "--merged", commit], USERS_CONFIGURATION)
@@ -115,12 +123,11 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
     full, ToolFailedError where git fails otherwise.
     """
     root = repo.root
-    asked = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"]
-    folder, _, object_format = (
+    asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"]
+    objects, _, object_format = (
         git(clients, root, asked, USERS_CONFIGURATION).strip().rpartition("\n")
     )
-    objects = Path(folder) / "objects"
-    if "\n" in str(objects):
+    if "\n" in objects:
         raise RepositoryError(
             f"The repository's path {str(root)!r} has a line break.",
             next_step="Move it to a path without one.",

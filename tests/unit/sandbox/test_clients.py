@@ -10,6 +10,7 @@ import pytest
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
+from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION
 from fallback_tier.sandbox import clients as clients_module
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.launching import MAX_OUTPUT_BYTES
@@ -181,30 +182,50 @@ def test_bounded_output_keeps_everything_that_fits() -> None:
 
 
 def test_git_runs_no_hook_monitor_or_filter(tmp_path: Path) -> None:
-    """Each of them does run under plain git with the same configuration: the test can fail."""
-    home, repo, ran = tmp_path / "home", tmp_path / "repo", tmp_path / "ran"
-    program = script(tmp_path / "bin", "program", f'touch "{ran}"; cat')
-    hooks = tmp_path / "hooks"
-    script(hooks, "post-checkout", f'touch "{ran}"')
-    home.mkdir()
-    (home / ".gitconfig").write_text(f'[filter "f"]\n\tsmudge = {program}\n\tclean = {program}\n')
+    """Each of them alone does run under plain git with the same configuration: the test can fail. More
+    kinds, and the places where they can be set: test_git_configuration.py."""
+    repo, ran = tmp_path / "repo", tmp_path / "ran"
+    program = script(tmp_path / "bin", "program", f'touch "{ran}"; exit 1')
+    script(tmp_path / "hooks", "post-checkout", f'touch "{ran}"')
     repo.mkdir()
     write(repo, {"a.txt": "one\n", ".gitattributes": "*.txt filter=f\n"})
     commit_all(repo)
-    git(repo, "config", "core.hooksPath", str(hooks))
-    git(repo, "config", "core.fsmonitor", str(program))
     args = ["checkout", "--force", "--detach", "HEAD"]
+    for key, value in (
+        ("core.hooksPath", str(tmp_path / "hooks")),
+        ("core.fsmonitor", str(program)),
+        ("filter.f.smudge", str(program)),
+    ):
+        git(repo, "config", key, value)
+        for env in ({}, USERS_CONFIGURATION):
+            (repo / "a.txt").unlink()
+            assert SubprocessClients(BASE).run("git", args, cwd=repo, timeout_s=60, env=env).ok
+            assert (repo / "a.txt").read_text() == "one\n"
+            assert not ran.exists(), key
+        (repo / "a.txt").unlink()
+        git(repo, *args)
+        assert ran.exists(), key
+        git(repo, "config", "--unset", key)
+        ran.unlink()
+
+
+def test_a_filter_of_the_users_own_runs_where_the_users_configuration_counts(
+    tmp_path: Path,
+) -> None:
+    """As git-lfs does, for a working tree of the user's; never in a checkout of ours."""
+    home, repo, ran = tmp_path / "home", tmp_path / "repo", tmp_path / "ran"
+    program = script(tmp_path / "bin", "program", f'touch "{ran}"; cat')
+    home.mkdir()
+    (home / ".gitconfig").write_text(f'[filter "f"]\n\tsmudge = {program}\n')
+    write(repo, {"a.txt": "one\n", ".gitattributes": "*.txt filter=f\n"})
+    commit_all(repo)
     clients = SubprocessClients({**BASE, "HOME": str(home)})
-
-    (repo / "a.txt").unlink()
-    assert clients.run("git", args, cwd=repo, timeout_s=60).ok
-    assert (repo / "a.txt").read_text() == "one\n"
-    assert not ran.exists()
-
-    (repo / "a.txt").unlink()
-    plain = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_COUNT": ""}
-    assert clients.run("git", args, cwd=repo, timeout_s=60, env=plain).ok
-    assert ran.exists()
+    for env, runs in (({}, False), (USERS_CONFIGURATION, True)):
+        (repo / "a.txt").unlink()
+        args = ["checkout-index", "--all", "--force"]
+        assert clients.run("git", args, cwd=repo, timeout_s=60, env=env).ok
+        assert (repo / "a.txt").read_text() == "one\n"
+        assert ran.exists() == runs
 
 
 def test_git_verifies_no_signature(tmp_path: Path) -> None:

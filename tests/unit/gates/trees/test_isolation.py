@@ -67,7 +67,7 @@ def test_a_repository_without_a_commit(tmp_path: Path) -> None:
 
 def test_a_bare_repository(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare")
-    with pytest.raises(RepositoryError, match="bare"):
+    with pytest.raises(RepositoryError, match="is a bare repository"):
         inspect_repository(tmp_path, SubprocessClients())
 
 

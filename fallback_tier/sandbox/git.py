@@ -1,0 +1,237 @@
+"""git on a repository that is only data: of its own configuration an allow-list counts (ADR-0092).
+
+git reads a repository's configuration from the folder that its worktrees share, which GIT_COMMON_DIR names.
+Here that is a folder of ours: a `config` with what the allow-list lets through, and links to what git needs
+of the real one. git never opens the repository's own `config`, `config.worktree` or what they include, so
+that a file which is rewritten meanwhile does no harm. Index, HEAD and a sparse checkout's patterns are read
+from the real GIT_DIR, objects from the real folder; references never depend on GIT_COMMON_DIR.
+"""
+
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fallback_tier.execution import CommandResult
+
+#: These settings outrank the user's and the system's configuration, which an empty ``env`` value gives back
+#: (``SubprocessClients.run``). Filters and credential helpers that the user configures for all repositories
+#: are the user's own choice; hooks, monitors and programs that verify signatures are never needed.
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.autocrlf": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "log.showSignature": "false",
+    "core.quotePath": "true",
+    "submodule.recurse": "false",  # git in a submodule reads that repository's configuration
+    "safe.bareRepository": "all",  # a bare repository's configuration doesn't count either
+}
+#: The user's and the system's configuration: counts where a caller asks for it.
+_USERS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+#: Replacements and lazy fetches change what a commit means.
+_ENVIRONMENT = {
+    **_USERS,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "LC_ALL": "C",
+}
+
+#: What counts of a repository's own configuration: its format, how its working tree's files compare with
+#: the committed ones, and who commits. No value of these is a program, a host or a path of another file.
+_ALLOWED = re.compile(
+    r"""core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat
+        |eol|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
+    |index\.sparse
+    |extensions\.(objectformat|compatobjectformat|refstorage|relativeworktrees|submodulepathconfig
+        |preciousobjects|noop|noop-v1)
+    |(?P<identity>(user|author|committer)\.(name|email)|user\.useconfigonly)""",
+    re.VERBOSE,
+)
+#: Extensions that only say where to fetch objects from (nothing is fetched), and that `config.worktree`
+#: counts (git lists it with the others).
+_DROPPED = frozenset({"extensions.partialclone", "extensions.worktreeconfig"})
+
+#: What git needs of the folder that worktrees share. Not `config`, `hooks`, `remotes`, `branches`.
+_SHARED = ("objects", "refs", "info", "shallow", "worktrees", "modules")
+
+#: Commands that make a repository, or need none.
+_WITHOUT_REPOSITORY = frozenset({"init", "clone", "--version"})
+
+#: Both read files and run no program.
+_FIND = ("rev-parse", "--path-format=absolute", "--git-dir", "--is-bare-repository", "--git-common-dir",
+         "--is-inside-work-tree", "--show-cdup")  # fmt: skip
+_LIST = ("config", "--list", "--show-scope", "--show-origin", "-z")
+
+#: The answer to the first, after git's own remarks. The words between keep paths with line breaks apart.
+_FOUND = re.compile(
+    r"^(?P<git_dir>/.+)\n(?:true|false)\n(?P<common>/.+)\n(?P<inside>true|false)\n(?P<top>.*?)\n?\Z",
+    re.DOTALL | re.MULTILINE,
+)
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+#: Repositories that are remembered; a process works on a few.
+_MAX_KNOWN = 64
+
+#: Runs git with these arguments in this folder, with these variables added.
+RunGit = Callable[[Sequence[str], Path, Mapping[str, str]], CommandResult]
+
+
+def git_environment() -> dict[str, str]:
+    """Return the variables of every git command, whatever it is about."""
+    numbered = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
+    for number, (key, value) in enumerate(_SETTINGS.items()):
+        numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return _ENVIRONMENT | numbered
+
+
+class _Repository(NamedTuple):
+    """A repository as git found it. ``files``: what that depends on; ``states``: as they were then."""
+
+    variables: dict[str, str]
+    common: Path
+    config: str
+    files: tuple[Path, ...]
+    states: tuple[tuple[int, ...], ...]
+
+
+class GitRepositories:
+    """The repositories that git commands are about, found once each and again when they have changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], _Repository] = {}
+
+    def run(
+        self, run_git: RunGit, args: Sequence[str], cwd: Path, env: Mapping[str, str]
+    ) -> CommandResult:
+        """Run a git command on the repository of ``cwd``, or on the one that GIT_DIR in ``env`` names.
+
+        If there is none, or it is another user's, return git's own answer to that question.
+        """
+        if _subcommand(args) in _WITHOUT_REPOSITORY:
+            return run_git(args, cwd, env)
+        found = self._find(run_git, cwd, env)
+        if isinstance(found, CommandResult):
+            return found
+        # With GIT_COMMON_DIR git takes no `core.bare` from the configuration.
+        bare = () if found.variables["GIT_WORK_TREE"] or "GIT_WORK_TREE" in env else ("--bare",)
+        with _shared_folder(found) as place:
+            variables = {**found.variables, "GIT_COMMON_DIR": place, **env}
+            return run_git((*bare, *args), cwd, variables)
+
+    def _find(
+        self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
+    ) -> _Repository | CommandResult:
+        """The ownership is judged here, by the user's ``safe.directory``: git judges no folder that GIT_DIR
+        names."""
+        git_dir = env.get("GIT_DIR", "")
+        key = (git_dir, "" if git_dir and "GIT_WORK_TREE" in env else str(cwd))
+        known = self._known.get(key)
+        if known is not None and known.states == _states(known.files):
+            return known
+        variables = {**dict.fromkeys(_USERS, ""), "GIT_DIR": git_dir}
+        located = run_git(_FIND, cwd, variables)
+        listed = run_git(_LIST, cwd, variables) if located.ok else located
+        if not listed.ok:
+            return listed
+        match = _FOUND.search(located.output)
+        if match is None:
+            return _refused(located, f"git's answer can't be read: {located.output!r}")
+        found = _read(cwd, match, listed)
+        if isinstance(found, _Repository):
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+
+def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
+    """What git tells of a repository; refused: it is of a format that is not known here."""
+    git_dir, common = Path(found["git_dir"]), Path(found["common"])
+    files = [cwd / ".git", git_dir, common / "config", git_dir / "config.worktree"]
+    settings, allowed = {}, {}
+    fields = listed.output.split("\0")
+    for scope, origin, setting in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
+        name = setting.partition("\n")[0]
+        match = _ALLOWED.fullmatch(name)
+        # git's remarks come before the first scope. Who commits counts from every scope: the user's
+        # configuration may say it on a condition on remotes, which are dropped.
+        if scope.endswith(("local", "worktree")) or (match and match["identity"]):
+            settings[name] = setting
+            files.append(cwd / origin.removeprefix("file:"))
+            if match:
+                allowed[name] = setting
+    if allowed.get("core.repositoryformatversion", "").partition("\n")[2] not in {"", "0"}:
+        extensions = {name for name in settings if name.startswith("extensions.")}
+        if unknown := min(extensions - allowed.keys() - _DROPPED, default=None):
+            return _refused(listed, f"{common / 'config'} sets {unknown}, which is not known here")
+    # If git is neither inside a working tree nor knows of one: bare, or the git folder itself.
+    top = str(cwd / found["top"]) if found["inside"] == "true" else found["top"]
+    files = [*dict.fromkeys(files)]
+    return _Repository(
+        variables={
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": top,
+            "GIT_OBJECT_DIRECTORY": str(common / "objects"),
+        },
+        common=common,
+        config="".join(map(_line, allowed.values())),
+        files=tuple(files),
+        states=_states(files),
+    )
+
+
+@contextmanager
+def _shared_folder(repository: _Repository) -> Iterator[str]:
+    """The folder that git takes for the one that worktrees share, for one command."""
+    with tempfile.TemporaryDirectory(prefix="fallback-tier-git-") as name:
+        place = Path(name)
+        (place / "config").write_text(repository.config, encoding="utf-8")
+        for entry in _SHARED:
+            (place / entry).symlink_to(repository.common / entry)
+        yield name
+
+
+def _line(setting: str) -> str:
+    """A setting as `git config --list -z` has it, in the form of a file."""
+    name, is_set, value = setting.partition("\n")
+    section, _, key = name.partition(".")
+    return f"[{section}]\n\t{key}" + (f' = "{value.translate(_ESCAPED)}"\n' if is_set else "\n")
+
+
+def _states(files: Sequence[Path]) -> tuple[tuple[int, ...], ...]:
+    """What tells that a file was replaced or written to, and that a folder was replaced."""
+    return tuple(map(_state, files))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    same = (found.st_dev, found.st_ino)
+    is_folder = stat.S_ISDIR(found.st_mode)
+    return same if is_folder else (*same, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _subcommand(args: Sequence[str]) -> str:
+    words = iter(args)
+    for word in words:
+        if word != "-c":
+            return word
+        next(words, None)
+    return ""
+
+
+def _refused(result: CommandResult, why: str) -> CommandResult:
+    """As git refuses a repository."""
+    return result.model_copy(update={"exit_code": 128, "output": f"fatal: {why}\n"})

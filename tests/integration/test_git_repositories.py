@@ -1,0 +1,481 @@
+"""`plan`, `fix`, its handover, `attempt` and a service's checkouts in repositories of every kind: whatever
+their configuration names doesn't run, and none ends otherwise than a plain one."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from fallback_tier.cli import exit_codes
+from fallback_tier.errors import RepositoryError
+from fallback_tier.installed import look_at
+from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
+from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.repositories import RepositorySettings
+from tests.e2e.command import osv, run
+from tests.fakes.hostile_git import PLACES, SELECTIONS, Canary, in_config
+from tests.fakes.repository import GIT_ENV, commit_all, git, write
+from tests.integration.test_cli_several import FILES, Scenario, printed
+from tests.unit.planning.test_planning import advisory
+
+#: Times that no index has.
+_TIMES = count(1)
+
+FIXED = "left 2.0.0\nright 1.0.0\n"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    made = Scenario(tmp_path)
+    _identify(made.repo)
+    return made
+
+
+def _identify(repo: Path) -> None:
+    git(repo, "config", "user.name", "A Person")
+    git(repo, "config", "user.email", "person@example.invalid")
+
+
+def _touch(repo: Path) -> None:
+    """Make git look into each file."""
+    for path in repo.iterdir():
+        if path.is_file() and path.name != ".git":
+            now = next(_TIMES)
+            os.utime(path, (now, now))
+
+
+def _attempt(repo: Path, state: Path) -> None:
+    advisories = json.dumps({"advisory": json.loads(osv("left")), "repository": str(repo)})
+    ended = run("attempt", "--offline", "--state-dir", state, stdin=advisories)
+    assert "Traceback" not in ended.err
+
+
+# --- programs that a repository names -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_command_runs_what_a_repository_names(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str], place: str, tmp_path: Path
+) -> None:
+    canary = Canary.make(tmp_path / "canary")
+    selections = [*SELECTIONS.values()]
+    selections[[*PLACES].index(place) % len(selections)](scenario.repo)
+    PLACES[place](scenario.repo, canary.settings())
+    _touch(scenario.repo)
+    env = {**GIT_ENV, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor",
+           "GIT_CONFIG_VALUE_0": "false"}  # fmt: skip
+    subprocess.run(["git", "status"], cwd=scenario.repo, env=env, capture_output=True, check=False)
+    assert canary.take(), "plain git runs the filter"
+
+    _touch(scenario.repo)
+    osv_file = tmp_path / "advisory.json"
+    osv_file.write_text(osv("left"))
+    run("plan", scenario.repo, "--advisory", osv_file, "--state-dir", tmp_path / "none")
+    assert canary.take() == ""
+    _attempt(scenario.repo, tmp_path / "attempt")
+    assert canary.take() == ""
+    assert scenario.fix(advisory("A", "left"), dry_run=True, json=False) == exit_codes.OK
+    assert canary.take() == ""
+    assert (
+        scenario.fix(advisory("A", "left"), commit="", report=tmp_path / "report") == exit_codes.OK
+    )
+    assert canary.take() == ""
+    assert scenario.fix(advisory("A", "left")) == exit_codes.OK
+    assert scenario.read("pypi.txt") == FIXED
+    assert canary.take() == ""
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_checkout_of_a_service_runs_what_a_repository_names(tmp_path: Path, place: str) -> None:
+    source = tmp_path / "source"
+    write(source, {"file.txt": "one\n"})
+    commit_all(source)
+    SELECTIONS[".gitattributes"](source)
+    canary = Canary.make(tmp_path / "canary")
+    PLACES[place](source, canary.settings())
+    _touch(source)
+    checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
+    app = RepositorySettings(path=source)
+    head = checkouts.commit_of("app", app, None)
+    assert "file.txt" in checkouts.tracked("app", app, head)
+    assert [it.text for it in checkouts.texts("app", app, head, ["file.txt"])] == ["one\n"]
+    with checkouts.made("fix-1", "app", app, head) as folder:
+        assert (folder / "file.txt").read_text() == "one\n"
+    assert checkouts.standing("app", app).is_dir()
+    assert canary.take() == ""
+
+
+def test_a_service_fetches_by_its_own_configuration_alone(tmp_path: Path) -> None:
+    """A mirror that another process wrote to."""
+    source = tmp_path / "there" / "app.git"
+    write(source, {"file.txt": "one\n"})
+    commit_all(source)
+    (tmp_path / ".gitconfig").write_text(
+        '[protocol "file"]\n allow = always\n'
+        f'[url "file://{tmp_path}/there/"]\n insteadOf = https://git.example/\n'
+    )
+    clients = SubprocessClients({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+    checkouts = Checkouts(tmp_path / "state", clients, tmp_path / "state" / "home")
+    app = RepositorySettings(url="https://git.example/app.git")
+    checkouts.commit_of("app", app, None)
+    canary = Canary.make(tmp_path / "canary")
+    settings = canary.settings()
+    del settings["remote.origin.url"]
+    mirror = tmp_path / "state" / "home" / "mirrors" / "app.git"
+    for key, value in settings.items():
+        git(mirror, "config", "--add", key, value)
+    write(source, {"file.txt": "two\n"})
+    head = commit_all(source)
+    assert checkouts.commit_of("app", app, None) == head
+    assert canary.take() == ""
+
+
+def test_a_service_reads_a_bare_repository(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git(_plain(tmp_path / "source"), "clone", "-q", "--bare", ".", str(bare))
+    checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
+    app = RepositorySettings(path=bare)
+    head = checkouts.commit_of("app", app, None)
+    assert set(checkouts.tracked("app", app, head)) == set(FILES)
+    with checkouts.made("fix-1", "app", app, head) as folder:
+        assert (folder / "pypi.txt").read_text() == FILES["pypi.txt"]
+
+
+def test_a_service_fetches_nothing_that_a_partial_clone_lacks(tmp_path: Path) -> None:
+    source = _blobless(tmp_path / "repo")
+    canary = Canary.make(tmp_path / "canary")
+    in_config(source, canary.settings())
+    checkouts = Checkouts(tmp_path / "state", SubprocessClients(), tmp_path / "state" / "home")
+    app = RepositorySettings(path=source)
+    before = git(source, "rev-parse", "HEAD~1").strip()
+    failing = pytest.raises(RepositoryError, match="unable to read")
+    with failing, checkouts.made("fix-1", "app", app, before):
+        pass
+    assert canary.take() == ""
+
+
+# --- repositories of every kind -------------------------------------------------------------------
+
+
+def _plain(place: Path) -> Path:
+    write(place, FILES)
+    commit_all(place)
+    return place
+
+
+def _sha256(place: Path) -> Path:
+    place.mkdir()
+    git(place, "init", "-q", "--object-format=sha256")
+    return _plain(place)
+
+
+def _linked(place: Path) -> Path:
+    git(_plain(place.with_name("main")), "worktree", "add", "-q", "--detach", str(place))
+    return place
+
+
+def _linked_bare(place: Path) -> Path:
+    bare = place.with_name("bare.git")
+    git(_plain(place.with_name("main")), "clone", "-q", "--bare", ".", str(bare))
+    git(bare, "worktree", "add", "-q", "--detach", str(place))
+    return place
+
+
+def _linked_with_settings(place: Path) -> Path:
+    main = _linked(place).with_name("main")
+    git(main, "config", "extensions.worktreeConfig", "true")
+    git(place, "config", "--worktree", "user.name", "Another")
+    git(place, "config", "--worktree", "user.email", "another@example.invalid")
+    return place
+
+
+def _sparse(place: Path, *words: str) -> Path:
+    write(place, {"notes/a.md": "a\n", "src/deep/b.py": "b\n"})
+    git(_plain(place), "sparse-checkout", "set", *words)
+    assert not (place / "notes").exists()
+    return place
+
+
+def _cone(place: Path) -> Path:
+    return _sparse(place, "--cone", "src")
+
+
+def _sparse_index(place: Path) -> Path:
+    return _sparse(place, "--cone", "--sparse-index", "src")
+
+
+def _patterns(place: Path) -> Path:
+    return _sparse(place, "--no-cone", "/*", "!notes/")
+
+
+def _linked_sparse(place: Path) -> Path:
+    write(place.with_name("main"), {"notes/a.md": "a\n"})
+    git(_linked(place), "sparse-checkout", "set", "--cone", "src")
+    assert not (place / "notes").exists()
+    return place
+
+
+def _cloned(place: Path, *words: str) -> Path:
+    source = place.with_name("source")
+    _plain(source)
+    write(source, {"shared.txt": "more\n"})
+    commit_all(source)
+    git(source, "config", "uploadpack.allowFilter", "true")
+    git(source.parent, "clone", "-q", *words, f"file://{source}", str(place))
+    return place
+
+
+def _shallow(place: Path) -> Path:
+    return _cloned(place, "--depth=1")
+
+
+def _blobless(place: Path) -> Path:
+    return _cloned(place, "--filter=blob:none")
+
+
+def _treeless(place: Path) -> Path:
+    return _cloned(place, "--filter=tree:0")
+
+
+def _old_partial(place: Path) -> Path:
+    git(_cloned(place, "--filter=blob:none"), "config", "extensions.partialClone", "origin")
+    git(place, "config", "core.repositoryformatversion", "1")
+    return place
+
+
+def _separate(place: Path) -> Path:
+    git(_plain(place), "init", "-q", "--separate-git-dir", str(place.with_name("git")))
+    assert (place / ".git").is_file()
+    return place
+
+
+def _working_tree_elsewhere(place: Path) -> Path:
+    git(_separate(place), "config", "core.worktree", str(place))
+    return place
+
+
+def _borrowed(place: Path) -> Path:
+    return _cloned(place, "--shared")
+
+
+def _packed(place: Path) -> Path:
+    git(_plain(place), "pack-refs", "--all")
+    git(place, "gc", "-q")
+    return place
+
+
+def _submodules(place: Path) -> Path:
+    """Two of them, with commits of their own checked out; and it is one itself."""
+    inner = _plain(place.with_name("inner"))
+    outer = _plain(place.with_name("outer"))
+    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
+    git(inner, *add[:-1], str(_plain(place.with_name("innermost"))), "library")
+    commit_all(inner)
+    git(outer, *add, place.name)
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init",
+        "--recursive")  # fmt: skip
+    commit_all(outer)
+    _identify(outer / place.name / "library")
+    (outer / place.name / "library" / "shared.txt").write_text("edited\n")  # not of this repository
+    return outer / place.name
+
+
+def _odd_path(place: Path) -> Path:
+    return _plain(place.with_name('od"d \\ ü\ttrue'))
+
+
+def _included_identity(place: Path) -> Path:
+    git(_plain(place), "config", "include.path", "person")
+    write(place, {".git/person": "[user]\n\tname = Included\n\temail = i@example.invalid\n"})
+    return place
+
+
+def _shared_group(place: Path) -> Path:
+    place.mkdir()
+    git(place, "init", "-q", "--shared=group")
+    return _plain(place)
+
+
+def _modes_ignored(place: Path) -> Path:
+    git(_plain(place), "config", "core.fileMode", "false")
+    (place / "shared.txt").chmod(0o755)
+    return place
+
+
+def _line_ends(place: Path) -> Path:
+    """Each file laid out with CRLF."""
+    write(place, {".gitattributes": "shared.txt text=auto\n"})
+    git(_plain(place), "config", "core.eol", "crlf")
+    (place / "shared.txt").write_bytes(b"shared\r\n")
+    git(place, "add", "shared.txt")
+    return place
+
+
+KINDS = (_plain, _sha256, _linked, _linked_bare, _linked_with_settings, _cone, _sparse_index, _patterns,
+         _linked_sparse, _shallow, _blobless, _treeless, _old_partial, _separate, _working_tree_elsewhere,
+         _borrowed, _packed, _submodules, _odd_path, _included_identity, _shared_group, _modes_ignored,
+         _line_ends)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__.strip("_"))
+def test_a_repository_of_any_kind_is_planned_and_fixed(
+    tmp_path: Path, make: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario(tmp_path / "scenario")
+    repo = scenario.repo = make(tmp_path / "repo")
+    if make not in {_included_identity, _linked_with_settings}:
+        _identify(repo)
+    git(repo, "config", "--add", "core.abbrev", "12")  # of no matter, and read by nothing here
+    _touch(repo)
+    before = git(repo, "status", "--porcelain", "--ignore-submodules=dirty")
+    assert before == ""
+    settings = (repo / ".git").read_bytes() if (repo / ".git").is_file() else b""
+    assert look_at(repo, SubprocessClients(), Settings()).root == repo
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    branch = printed(capsys)["commit"]
+    assert git(repo, "show", f"{branch['branch']}:pypi.txt") == FIXED
+    assert git(repo, "status", "--porcelain", "--ignore-submodules=dirty") == ""
+    assert git(repo, "fsck", "--connectivity-only", branch["commit"]) is not None
+    assert branch["branch"] in git(repo, "reflog", branch["branch"])
+    assert scenario.fix(advisory("A", "left")) == exit_codes.OK
+    assert scenario.read("pypi.txt") == FIXED
+    assert git(repo, "diff", "--name-only", "--ignore-submodules=dirty").split() == ["pypi.txt"]
+    if settings:
+        assert (repo / ".git").read_bytes() == settings
+
+
+def test_a_checkout_without_some_files_is_none(tmp_path: Path) -> None:
+    """A partial clone, sparse: git says that it can't read them, and exits with 0."""
+    source = tmp_path / "source"
+    write(source, {"notes/a.md": "a\n"})
+    repo = _cloned(tmp_path / "repo", "--filter=blob:none", "--sparse")
+    scenario = Scenario(tmp_path / "scenario")
+    scenario.repo = repo
+    with pytest.raises(RepositoryError, match="unable to read"):
+        scenario.fix(advisory("A", "left"))
+    assert scenario.read("pypi.txt") == FILES["pypi.txt"]
+
+
+def test_who_commits_is_read_from_the_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = Scenario(tmp_path / "scenario")
+    for make, name in ((_included_identity, "Included"), (_linked_with_settings, "Another")):
+        scenario.repo = make(tmp_path / name / "repo")
+        assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+        commit = printed(capsys)["commit"]["commit"]
+        assert git(scenario.repo, "show", "-s", "--format=%an", commit).strip() == name
+
+
+def test_who_commits_may_depend_on_remotes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own configuration, on a condition about the repository's."""
+    (tmp_path / ".gitconfig").write_text(
+        "[user]\n\tname = Private\n\temail = p@example.invalid\n"
+        '[includeIf "hasconfig:remote.*.url:https://git.example/**"]\n\tpath = work\n'
+    )
+    (tmp_path / "work").write_text("[user]\n\tname = At Work\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    scenario = Scenario(tmp_path / "scenario")
+    git(scenario.repo, "remote", "add", "origin", "https://git.example/app.git")
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    commit = printed(capsys)["commit"]["commit"]
+    shown = git(scenario.repo, "show", "-s", "--format=%an %ae", commit).strip()
+    assert shown == "At Work p@example.invalid"
+
+
+def test_reftable(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["git", "init", "-q", "--ref-format=reftable", str(tmp_path / "repo")],
+        env=GIT_ENV, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"this git makes no reftable: {done.stderr.splitlines()[0]}")
+    repo = _plain(tmp_path / "repo")
+    _identify(repo)
+    scenario = Scenario(tmp_path / "scenario")
+    scenario.repo = repo
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+    assert git(repo, "show", "fallback-tier/A:pypi.txt") == FIXED
+
+
+def test_an_extension_that_is_not_known_is_named(tmp_path: Path) -> None:
+    """git would refuse it too, unless it is newer than we are."""
+    repo = _plain(tmp_path / "repo")
+    git(repo, "config", "extensions.noop", "x")
+    git(repo, "config", "core.repositoryformatversion", "1")
+    assert look_at(repo, SubprocessClients(), Settings()).root == repo
+    git(repo, "config", "core.repositoryformatversion", "0")
+    git(repo, "config", "extensions.surely-later", "x")  # of the first format, git ignores it
+    assert look_at(repo, SubprocessClients(), Settings()).root == repo
+    subprocess.run(["git", "config", "core.repositoryformatversion", "1"], cwd=repo, env=GIT_ENV)
+    with pytest.raises(RepositoryError, match="surely-later"):
+        look_at(repo, SubprocessClients(), Settings())
+
+
+# --- LFS ------------------------------------------------------------------------------------------
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n".format("0" * 64)
+
+
+@pytest.fixture
+def lfs(tmp_path: Path) -> Path:
+    """A filter as git-lfs is one: pointers are committed, the working tree has the content."""
+    program = tmp_path / "lfs.sh"
+    program.write_text(
+        f"#!/bin/sh\ncat > /dev/null\nif [ $1 = clean ]; then printf '{POINTER}'; else echo data; fi\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    return program
+
+
+def _lfs_checkout(place: Path, program: Path) -> Path:
+    write(place, {"large.bin": "data\n", ".gitattributes": "*.bin filter=lfs\n", **FILES})
+    settings = [f"filter.lfs.{way}={program} {way}" for way in ("clean", "smudge")]
+    git(place.parent, "init", "-q", str(place))
+    words = [word for setting in settings for word in ("-c", setting)]
+    git(place, *words, "add", "-A")
+    git(place, *words, "commit", "-q", "-m", "base")
+    assert git(place, "show", "HEAD:large.bin") == POINTER
+    assert (place / "large.bin").read_text() == "data\n"
+    return place
+
+
+def test_large_files_of_a_user_with_git_lfs(
+    tmp_path: Path, lfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter is the user's own: it runs, and the content doesn't count as a change."""
+    lines = "".join(f"\t{way} = {lfs} {way}\n" for way in ("clean", "smudge"))
+    (tmp_path / "home" / ".gitconfig").write_text(f'[filter "lfs"]\n{lines}\trequired = true\n')
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    scenario = Scenario(tmp_path / "scenario")
+    scenario.repo = _lfs_checkout(tmp_path / "repo", lfs)
+    _touch(scenario.repo)
+    assert scenario.fix(advisory("A", "left")) == exit_codes.OK
+    assert scenario.read("pypi.txt") == FIXED
+    assert scenario.read("large.bin") == "data\n"
+
+
+def test_large_files_whose_filter_only_the_repository_names(
+    tmp_path: Path, lfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `git lfs install --local` does it. What git has seen is clean; else the way out is named."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    repo = _lfs_checkout(tmp_path / "repo", lfs)
+    for way in ("clean", "smudge"):
+        git(repo, "config", f"filter.lfs.{way}", f"{lfs} {way}")
+    os.utime(repo / "large.bin", (1, 1))
+    git(repo, "status")  # git looks into it once, and then goes by its times
+    assert look_at(repo, SubprocessClients(), Settings()).root == repo
+    os.utime(repo / "large.bin", (2, 2))
+    with pytest.raises(RepositoryError, match=r"uncommitted changes: large\.bin") as caught:
+        look_at(repo, SubprocessClients(), Settings())
+    assert "git config --global filter.lfs.clean" in caught.value.next_step
