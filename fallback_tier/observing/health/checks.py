@@ -126,7 +126,7 @@ class _Looks:
             return ok("There are none yet, and nothing to cover.")
         return failed(
             f"A checkpoint of {covered:,} events is in {folder}, and there is no store.",
-            "Name the right store (--state-dir, --audit-store); restore it from its backup only if it is gone.",
+            "Name the right store (--state-dir, --audit-store). Only if it is gone, restore its backup.",
         )
 
     def _covered_before(self) -> bool:
