@@ -3,9 +3,12 @@
 The other processes are real. That nothing of ours opens such a file: tests/database_files.py.
 """
 
+import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -85,6 +88,36 @@ def judged(path: Path, expected: dict[str, int]) -> None:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "audit.db"
+
+
+def test_sqlite_alone_loses_what_was_acknowledged(path: Path) -> None:
+    """The experiment of ADR-0091: what the class prevents. The file is sound all the while."""
+    elsewhere(insert_elsewhere, path, "first")
+    rows = "SELECT name, count(*) FROM rows GROUP BY name"
+    with closing(sqlite3.connect(path, isolation_level=None)) as own:
+        assert own.execute(rows).fetchall() == [("first", 1)]
+        lose_locks(path)
+        elsewhere(insert_elsewhere, path, "b")  # ends, and deletes the log that is open here
+        for _ in range(50):
+            own.execute("INSERT INTO rows VALUES ('own')")
+        for _ in range(2):
+            elsewhere(insert_elsewhere, path, "c")
+        assert seen_elsewhere(path, rows) == [["b", 1], ["c", 2], ["first", 1]]  # none of the 50
+    assert seen_elsewhere(path, rows) == [
+        ["b", 1],
+        ["first", 1],
+        ["own", 50],
+    ]  # and now none of c's
+    assert seen_elsewhere(path, "PRAGMA integrity_check") == [["ok"]]
+
+
+def seen_elsewhere(path: Path, sql: str) -> object:
+    program = (
+        "import json, sqlite3, sys; "
+        "print(json.dumps(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall()))"
+    )
+    command = [sys.executable, "-c", program, str(path), sql]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 def test_a_reader_of_deleted_files_reads_on(path: Path) -> None:
