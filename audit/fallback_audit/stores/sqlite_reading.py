@@ -16,7 +16,7 @@ from fallback_audit.files import create_private
 from fallback_audit.ports import HeaderRow, StoredEvent
 from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.since import last_before
-from fallback_audit.stores.sqlite_connection import SqliteConnection, opened
+from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteConnection, opened
 from fallback_audit.stores.sqlite_errors import LOOK_FROM_OUTSIDE, explained
 from fallback_audit.stores.sqlite_opening import (
     connect,
@@ -195,14 +195,17 @@ def trail(
 
 
 def is_database(path: Path) -> bool:
-    """Return whether SQLite can read it. The file is looked at by SQLite alone."""
+    """Return whether the file is a database, also one that can't be read now. SQLite alone opens it."""
     if not path.is_file():
         return False
     try:
         with opened(path, partial(connect_for_reading, path)) as db:
             table_names(db)
-    except sqlite3.Error:
-        return False
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return bool(code & 0xFF != sqlite3.SQLITE_NOTADB)
+    except FilesReplacedError:
+        return True
     return True
 
 

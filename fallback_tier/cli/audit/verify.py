@@ -193,10 +193,11 @@ def _kept(arguments: argparse.Namespace) -> tuple[KeptNote, ...]:
 
 
 def _is_export(path: Path) -> bool:
-    """Return whether the file is an export, without opening a store: that drops the locks on it."""
-    if is_database(path):
-        return False
+    """Return whether the file is an export. A store is not opened: that would drop the locks on it."""
     try:
+        path.stat()
+        if is_database(path):
+            return False
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError as error:

@@ -134,6 +134,17 @@ def test_a_reader_of_deleted_files_reads_on(path: Path) -> None:
             assert deleted_files(os.getpid()) == []
 
 
+def test_another_reader_does_not_share_a_deleted_index(path: Path) -> None:
+    """A health check opens the store beside the reader of the service, which has deleted files."""
+    elsewhere(append_elsewhere, path, "first", 3)
+    with closing(open_readonly(path)) as reader:
+        lose_locks(path)
+        elsewhere(append_elsewhere, path, "later", 200)
+        with closing(open_readonly(path)) as other:
+            assert deleted_files(os.getpid()) == []
+            assert counts(other) == counts(reader) == {"first": 3, "later": 200}
+
+
 def test_a_writer_of_deleted_files_loses_nothing(path: Path) -> None:
     with closing(SqliteAuditStore(path)) as store, closing(open_readonly(path)) as reader:
         append(store, "a", 2)
