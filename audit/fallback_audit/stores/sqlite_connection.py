@@ -15,7 +15,6 @@ closes *any* descriptor of the file (POSIX). Hence two rules:
 import os
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -48,14 +47,14 @@ class _Files(NamedTuple):
     log_bytes: int
 
     @classmethod
-    def at(cls, path: Path, real_path: str) -> "_Files":
-        file, log, shm = _stat(str(path)), _stat(f"{real_path}-wal"), _stat(f"{real_path}-shm")
+    def at(cls, names: tuple[str, str, str]) -> "_Files":
+        file, log, shm = map(_stat, names)
         return cls(
-            file=(file.st_dev, file.st_ino) if file else None,
-            log=(log.st_dev, log.st_ino) if log else None,
-            shm=(shm.st_dev, shm.st_ino) if shm else None,
-            content=(file.st_mtime_ns, file.st_size) if file else None,
-            log_bytes=log.st_size if log else 0,
+            (file.st_dev, file.st_ino) if file else None,
+            (log.st_dev, log.st_ino) if log else None,
+            (shm.st_dev, shm.st_ino) if shm else None,
+            (file.st_mtime_ns, file.st_size) if file else None,
+            log.st_size if log else 0,
         )
 
 
@@ -73,7 +72,7 @@ class _Shared:
     def begin(self) -> None:
         """Forget all uses: no thread has one, as in a fork."""
         self._changed = threading.Condition()
-        self._users: Counter[int] = Counter()
+        self._users: dict[int, int] = {}
         self._is_renewing = False
 
     @classmethod
@@ -87,16 +86,19 @@ class _Shared:
         """Begin a use, and return its key. A thread that has one already does not wait for a renewal."""
         user = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_renewing or self._users[user])
-            self._users[user] += 1
+            while self._is_renewing and user not in self._users:
+                self._changed.wait()
+            self._users[user] = self._users.get(user, 0) + 1
         return user
 
     def leave(self, user: int) -> None:
         """End a use."""
         with self._changed:
-            self._users[user] -= 1
-            if not self._users[user]:
-                del self._users[user]
+            if self._users[user] > 1:
+                self._users[user] -= 1
+                return
+            del self._users[user]
+            if self._is_renewing:
                 self._changed.notify_all()
 
     def renew(self) -> None:
@@ -168,7 +170,7 @@ class SqliteConnection:
 
     def is_current(self) -> bool:
         """Return whether its files are those at its path."""
-        now, opened = _Files.at(self.path, self._real_path), self._opened
+        now, opened = _Files.at(self._names), self._opened
         # SQLite opens a log or index that was missing so far when it needs it.
         is_same = (
             now.file == opened.file
@@ -196,9 +198,10 @@ class SqliteConnection:
             self._close_without_writing(db)
 
     def _locate(self) -> None:
-        self._real_path = os.path.realpath(self.path)  # SQLite follows links, too
-        self._shared = _Shared.of(self._real_path)
-        self._opened = _Files.at(self.path, self._real_path)
+        real_path = os.path.realpath(self.path)  # SQLite follows links, too
+        self._names = (str(self.path), f"{real_path}-wal", f"{real_path}-shm")
+        self._shared = _Shared.of(real_path)
+        self._opened = _Files.at(self._names)
 
     def _entered(self) -> tuple[int, sqlite3.Connection]:
         for _ in range(2):
@@ -229,7 +232,7 @@ class SqliteConnection:
 
     def _open(self) -> sqlite3.Connection:
         db = self._db = self._connect()
-        self._opened = _Files.at(self.path, self._real_path)
+        self._opened = _Files.at(self._names)
         self._shared.connections.add(self)
         return db
 
@@ -239,7 +242,7 @@ class SqliteConnection:
         It is if the file is as it was at the last use here, and no other log has anything. Closing then
         copies it into the file, unless another process has that open.
         """
-        now = _Files.at(self.path, self._real_path)
+        now = _Files.at(self._names)
         is_unchanged = (now.file, now.content) == (self._opened.file, self._opened.content)
         return is_unchanged and not now.log_bytes
 
