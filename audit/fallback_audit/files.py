@@ -35,14 +35,14 @@ def make_private_directory(path: Path) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file with mode 0600 if there is none, without opening it under its name.
+    """Create an empty file with mode 0600 if there is none, without opening it.
 
     Closing any descriptor of a database file drops the POSIX locks that SQLite holds on it in this process:
     also the descriptor that made it, if another thread has opened the file by then.
     """
-    if not path.exists():
-        with suppress(FileExistsError), made_whole(path, ".new-", put=os.link):
-            pass
+    with suppress(FileExistsError):
+        os.mknod(path, stat.S_IFREG | FILE_MODE)
+        sync_directory(path.parent)
 
 
 def read_regular(path: Path, limit: int) -> bytes:
