@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fallback_tier.workers.starting import worker_environment
+from tests import database_files
 from tests.forks import become, forks
 
 #: Who starts workers, by this name.
@@ -79,5 +80,6 @@ def _become(
         stdin.flush()
         stdin.seek(0)
         become(str(log.parent), env, (stdin.fileno(), reported.fileno(), reported.fileno()))
+    database_files.watch()
     sys.argv = [module, str(limit_s)]
     import_module(module).main()

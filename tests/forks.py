@@ -20,6 +20,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import IO, Any
 
+from tests import database_files
+
 #: Far above what a killed process takes to be gone.
 _HANG_S = 60.0
 
@@ -141,6 +143,7 @@ def _become(
     out.close()
     if main == MAIN:
         import_module("tests.forked_workers").take_over()
+        database_files.watch()
     module, _, name = main.partition(":")
     sys.argv = [module, *arguments]
     sys.exit(getattr(import_module(module), name)(arguments))

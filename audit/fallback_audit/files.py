@@ -7,7 +7,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,16 +35,14 @@ def make_private_directory(path: Path) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file with mode 0600 where there is none.
+    """Create an empty file with mode 0600 if there is none, without opening it.
 
-    An existing file is not opened: closing any descriptor of a file drops the POSIX locks that
-    SQLite may hold on it in this process.
+    Closing any descriptor of a database file drops the POSIX locks that SQLite holds on it in this process:
+    also the descriptor that made it, if another thread has opened the file by then.
     """
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
-    except FileExistsError:
-        return
-    sync_directory(path.parent)
+    with suppress(FileExistsError):
+        os.mknod(path, stat.S_IFREG | FILE_MODE)
+        sync_directory(path.parent)
 
 
 def read_regular(path: Path, limit: int) -> bytes:

@@ -198,8 +198,10 @@ class Demo:
 
     def _tamper(self) -> bool:
         """Change one byte of a copy, behind the store's back: ``verify`` must say which event."""
-        copy = self._root / "tampered.db"
-        data = audit_db(self._state).read_bytes()
+        copy = self._root / "tampered"  # a file like any other: SQLite has not opened it yet
+        with closing(open_readonly(audit_db(self._state))) as reader:
+            reader.copy_to(copy)
+        data = copy.read_bytes()
         old, new = b'"failure_kind":"tests_failed"', b'"failure_kind":"tests_fai1ed"'
         at = data.rfind(old)
         copy.write_bytes(data[:at] + new + data[at + len(old) :])

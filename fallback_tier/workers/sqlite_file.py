@@ -5,14 +5,16 @@ millisecond, and a generator that is iterated by another thread can't meet it in
 have connections of their own.
 """
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
+from fallback_audit.files import create_private
+from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteConnection
 from fallback_tier.errors import StateFolderError
 
 #: How long a writer waits for another process's transaction; each is a few milliseconds.
@@ -29,54 +31,71 @@ class SqliteFile:
     def __init__(self, path: Path, steps: Sequence[str], owner: str) -> None:
         self.path = path
         self._owner = owner
+        self._steps = steps
         self._lock, self._reading = threading.RLock(), threading.RLock()
         with self._errors_explained():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = _connected(path)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._reader = _connected(path)
-        self._make(steps)
+            create_private(path)
+            self._writer = SqliteConnection(path, self._writing_connection, writes=True)
+            self._reader = SqliteConnection(path, partial(self._connected, "ro"))
 
-    def _make(self, steps: Sequence[str]) -> None:
-        with self.writing() as db:
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            for step in steps[version:]:
-                for statement in step.split(";"):
-                    db.execute(statement)
-            if version < len(steps):
-                db.execute(f"PRAGMA user_version = {len(steps)}")
-        if version > len(steps):
-            self.close()
+    def _connected(self, mode: str) -> sqlite3.Connection:
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
+        )
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    def _writing_connection(self) -> sqlite3.Connection:
+        """Durable, and with the file's tables brought to this version."""
+        db = self._connected("rw")
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            with _transaction(db):
+                self._make(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _make(self, db: sqlite3.Connection) -> None:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version > len(self._steps):
             raise StateFolderError(
                 f"{self.path} was written by a newer version of {self._owner} ({version}).",
                 next_step="Start that version, or name another state folder.",
             )
+        for step in self._steps[version:]:
+            for statement in step.split(";"):
+                db.execute(statement)
+        if version < len(self._steps):
+            db.execute(f"PRAGMA user_version = {len(self._steps)}")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """What is durable now: read what is asked to its end before it is left. A transaction that is
         written meanwhile, and waits for the disk, keeps nobody waiting here."""
-        with self._reading, self._errors_explained():
-            yield self._reader
+        with self._reading, self._errors_explained(), self._reader.using() as db:
+            yield db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One durable transaction, from its first read on; undone where an exception leaves it."""
-        with self._lock, self._errors_explained():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self._lock, self._errors_explained(), self._writer.using() as db, _transaction(db):
+            yield db
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:
         try:
             yield
+        except FilesReplacedError as error:
+            raise StateFolderError(
+                f"The database {self.path} of {self._owner} can't be used: {error}.",
+                next_step="Try again: it is opened again then. If it stays so, restart what uses it; "
+                "restore a copy only if it can't be used then.",
+            ) from error
         except (sqlite3.Error, OSError) as error:
             raise StateFolderError(
                 f"The database {self.path} of {self._owner} can't be used: {error}.",
@@ -87,7 +106,7 @@ class SqliteFile:
         """Idempotent."""
         with self._lock, self._reading:
             self._reader.close()
-            self._db.close()
+            self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +115,13 @@ class SqliteFile:
         self.close()
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    return connection
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

@@ -39,7 +39,8 @@ def prepare(
 ) -> tuple[Callable[[], None], Callable[[], Mapping[str, Any]]]:
     """The loop over a store in ``place``; ``synchronous`` replaces the store's own setting (FULL)."""
     store = SqliteAuditStore(place / "audit.db")
-    connection = store._db
+    with store._connection.using() as connection:
+        pass
     if synchronous:
         connection.execute(f"PRAGMA synchronous = {synchronous}")
     numbers = itertools.count()

@@ -27,6 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from tests.database_files import watch
 from tests.warming import warm
 
 #: Above a command's own limit: for the server's imports, and its waiting for a processor.
@@ -183,6 +184,7 @@ def _become(request: dict[str, Any]) -> None:
             open(number, mode, closefd=False)  # noqa: SIM115 (a descriptor)
             for number, mode in ((0, "r"), (1, "w"), (2, "w"))
         )
+        watch()
         sys.argv = ["fallback-tier", *request["arguments"]]
         code = import_module("fallback_tier.cli.main").main(request["arguments"])
     except SystemExit as end:

@@ -11,6 +11,7 @@ import pytest
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.retrieval import SolvedExample
+from tests.database_files import watched
 from tests.e2e.command import Ended
 from tests.unit.solved_examples.builders import example
 from tests.unit.solved_examples.sources.test_dataset import NEW_FILE, row
@@ -245,3 +246,13 @@ def test_the_verbs_are_told(tmp_path: Path) -> None:
     for verb in ("ingest", "harvest", "releases", "index", "search", "list", "show", "withdraw"):
         assert f"    {verb} " in verbs
     assert run("examples").code == exit_codes.BAD_INPUT
+
+
+def test_a_store_is_not_read_as_a_file_of_records(tmp_path: Path, store: Path) -> None:
+    """Records are read while the store is being written: to close its file would drop the lock on it."""
+    (link := tmp_path / "link").symlink_to(store)
+    for name in (store, link):
+        with watched():
+            done = run("examples", "ingest", tmp_path / "records.jsonl", name, "--store", store)
+        assert done.code == exit_codes.BAD_INPUT
+        assert done.problem == f"{str(name)!r} is the example store itself, not a file of records."

@@ -17,6 +17,7 @@ from fallback_tier.service.http.app import create_app
 from fallback_tier.service.opening import Service, open_service
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import ServiceSettings
+from tests import database_files
 
 #: scrypt's cost of a password of these services: a thousandth. What ours cost: unit/service/test_people.py.
 _CHEAP = 2**5
@@ -64,4 +65,5 @@ def service_scenario(
         open_service(given, place / "state", secrets or Secrets()) as service,
     ):
         patching.setattr(people, "_COST", _CHEAP)
-        yield ServiceScenario(service)
+        with database_files.watched():
+            yield ServiceScenario(service)

@@ -35,7 +35,8 @@ MAX_SPANS = 16
 _LOGGER = logging.getLogger("fallback_audit")
 
 _VERIFY = (
-    "Keep a copy of both, and run `fallback-tier audit verify`; restore the store that was signed."
+    "Stop what writes to the store, keep a copy of both, and run `fallback-tier audit verify`. Only if "
+    "that says the same, restore the store that was signed."
 )
 
 

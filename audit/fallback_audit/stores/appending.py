@@ -45,7 +45,8 @@ def tip_of(
     if segments():  # a segment never takes the last event
         raise AuditIntegrityError(
             "The audit trail has sealed segments, and none of the events after them.",
-            next_step="Keep this store for analysis and restore a copy.",
+            next_step="Stop what writes to it and run `fallback-tier audit verify`. Only if that says the "
+            "same, keep this store for analysis and restore a copy.",
         )
     return 0, GENESIS
 

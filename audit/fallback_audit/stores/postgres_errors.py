@@ -8,7 +8,10 @@ import psycopg
 from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError
 from fallback_audit.stores.postgres_location import PostgresLocation
 
-_READING = "Check the server's log and its disk; restore what is damaged from a backup."
+_READING = (
+    "Check the server's log and its disk, then run `fallback-tier audit verify`; restore from a backup "
+    "only what one of them finds damaged."
+)
 
 #: SQLSTATE, or its class (two characters): reason, next step.
 #: https://www.postgresql.org/docs/current/errcodes-appendix.html

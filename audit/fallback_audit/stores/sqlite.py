@@ -10,16 +10,14 @@ from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import AuditEvent, Digest
 from fallback_audit.ports import AppendGuard, Record, Scope, Segment, StoredEvent
 from fallback_audit.stores.appending import Clock, append_in, utc_now
+from fallback_audit.stores.sqlite_connection import SqliteConnection
 from fallback_audit.stores.sqlite_errors import explained
-from fallback_audit.stores.sqlite_opening import (
-    BUSY_TIMEOUT_S,
-    immediate,
-    open_for_writing,
-    uri_of,
-)
+from fallback_audit.stores.sqlite_opening import BUSY_TIMEOUT_S, immediate, open_for_writing
 from fallback_audit.stores.sqlite_reading import (
     PAGE_ROWS,
     SqliteAuditReader,
+    has_link,
+    is_database,
     open_readonly,
     tip,
     trail,
@@ -28,7 +26,7 @@ from fallback_audit.stores.sqlite_reading import (
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
 
-__all__ = ("PAGE_ROWS", "SqliteAuditReader", "SqliteAuditStore", "open_readonly")
+__all__ = ("PAGE_ROWS", "SqliteAuditReader", "SqliteAuditStore", "is_database", "open_readonly")
 
 
 class SqliteAuditStore(SqliteAuditReader):
@@ -48,16 +46,39 @@ class SqliteAuditStore(SqliteAuditReader):
         clock: Clock = utc_now,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> None:
-        db = open_for_writing(path, busy_timeout_s)
-        super().__init__(path, db, snapshot_uri=uri_of(path, "mode=ro"), verifiers=verifiers)
         self._guard = guard
         self._clock = clock
+        self._busy_timeout_s = busy_timeout_s
+        self._is_made = False
+        self._last: StoredEvent | None = None
+        super().__init__(path, verifiers)
+
+    def _connected(self) -> SqliteConnection:
+        return SqliteConnection(self._path, self._open, writes=True)
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file; only the first time a missing one is made.
+
+        A file that replaced it must have the last event that was appended here: nothing is appended to an
+        older copy, or to another trail.
+        """
+        db = open_for_writing(self._path, self._busy_timeout_s, create=not self._is_made)
+        self._is_made = True
+        if self._last is not None and not has_link(db, self._last.seq, self._last.leaf):
+            db.close()
+            raise AuditStoreError(
+                f"Audit store {self._path}: it was replaced by a file without event {self._last.seq}, "
+                "which this process recorded.",
+                next_step="Stop this process and look for the file that has it; `fallback-tier audit "
+                "verify` says how far a copy goes.",
+            )
+        return db
 
     def append(self, scope: Scope, event: AuditEvent) -> StoredEvent:
         """Make one event durable: one transaction, one sync. Raises AuditStoreError.
 
-        After an input/output error of the sync itself, the operating system may still have kept the
-        event: it was not acknowledged, and ``verify`` shows it if it is there.
+        After an input/output error of the sync itself, or if the file's log was deleted meanwhile, the
+        event may still be there: it was not acknowledged, and ``verify`` shows it.
         """
         return self.append_all((Record(scope, event),))[0]
 
@@ -89,8 +110,8 @@ class SqliteAuditStore(SqliteAuditReader):
 
         Raises AuditStoreError where a reader still needs the log after the busy timeout.
         """
-        with self._lock, explained(self._path):
-            (busy, _, _) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        sql = "PRAGMA wal_checkpoint(TRUNCATE)"
+        (busy, _, _) = self._read(lambda db: db.execute(sql).fetchone())
         if busy:
             raise AuditStoreError(
                 f"Audit store {self._path}: its log still holds what was removed: a reader has it open.",
@@ -118,11 +139,12 @@ class SqliteAuditStore(SqliteAuditReader):
         step: Callable[[sqlite3.Connection], None] | None = None,
     ) -> tuple[StoredEvent, ...]:
         with self._lock:
-            with explained(self._path), immediate(self._db):
-                transaction = _SqliteTransaction(self._db, self._verifiers)
+            with explained(self._path), self._connection.using() as db, immediate(db):
+                transaction = _SqliteTransaction(db, self._verifiers)
                 appended = append_in(transaction, records, guard=self._guard, clock=self._clock)
                 if step is not None:
-                    step(self._db)
+                    step(db)
+            self._last = appended.all[-1]
             if self._guard is not None:  # under the lock still: it hears of events in their order
                 for event in appended.all:
                     self._guard.appended(event)

@@ -3,11 +3,19 @@
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from fallback_audit.disk_errors import failure_of
 from fallback_audit.errors import AuditError, AuditIntegrityError, AuditStoreError
+from fallback_audit.stores.sqlite_connection import FilesReplacedError, opened
+
+#: A process may be wrong about a file that it has open, and a copy lacks the newest events: both are said.
+LOOK_FROM_OUTSIDE = (
+    "Stop what has it open (`fuser` shows it), then run `fallback-tier audit verify`. Only if that finds "
+    "it damaged too, keep the file for analysis and restore a copy."
+)
 
 #: Primary result code (https://sqlite.org/rescode.html) → reason, next step.
 _REASONS: dict[int, tuple[str, str]] = {
@@ -18,11 +26,11 @@ _REASONS: dict[int, tuple[str, str]] = {
     ),
     sqlite3.SQLITE_NOTADB: (
         "it is not a SQLite database",
-        "Name the audit store itself; a damaged one comes back only from a copy.",
+        f"Name the audit store itself. If it is the one: {LOOK_FROM_OUTSIDE}",
     ),
     sqlite3.SQLITE_CORRUPT: (
         "its SQLite structure is damaged",
-        "Keep this file for analysis and restore a copy.",
+        LOOK_FROM_OUTSIDE,
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "it can't be opened (missing, or no permission)",
@@ -85,9 +93,12 @@ def _is_damaged(path: Path) -> bool:
     By SQLite itself, not by opening the file: to close it again would drop the locks that SQLite has on it
     in this process. It reads the whole file, once, when the store has failed already.
     """
+    uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as again:
+        with opened(path, partial(sqlite3.connect, uri, uri=True)) as again:
             reported = again.execute(f"PRAGMA integrity_check({_CHECKED_ROWS})").fetchall()
+    except FilesReplacedError:
+        return False
     except sqlite3.Error as error:
         return _primary(error) in _DAMAGE or _primary(error) < 0
     except OSError:
@@ -107,10 +118,17 @@ def explained(path: Path) -> Iterator[None]:
     """Turn what SQLite and the operating system raise into AuditStoreError or AuditIntegrityError."""
     try:
         yield
+    except FilesReplacedError as error:
+        raise AuditStoreError(
+            f"Audit store {path}: {error}.",
+            next_step="Try again: it is opened again then. If it stays so, stop this process, run "
+            "`fallback-tier audit verify` from outside, and restore a copy only if that finds the record "
+            "damaged.",
+        ) from error
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error
     except UnicodeDecodeError as error:  # the sqlite3 module could not read SQLite's own message
         raise AuditIntegrityError(
             f"Audit store {path}: its SQLite structure is damaged.",
-            next_step="Keep this file for analysis and restore a copy.",
+            next_step=LOOK_FROM_OUTSIDE,
         ) from error

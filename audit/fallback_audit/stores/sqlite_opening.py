@@ -1,5 +1,6 @@
 """Opening an audit store's SQLite file: refuse what is not ours, then durability, then migrations."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -33,11 +34,15 @@ def connect(uri: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connect
     )
 
 
-def open_for_writing(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
-    """Make what is missing (file mode 0600, directories 0700) and migrate. Raises AuditStoreError."""
+def open_for_writing(path: Path, busy_timeout_s: float, *, create: bool) -> sqlite3.Connection:
+    """Open and migrate; ``create`` makes what is missing (file mode 0600, directories 0700).
+
+    Raises AuditStoreError.
+    """
     with explained(path):
-        make_private_directory(path.parent)
-        create_private(path)
+        if create:
+            make_private_directory(path.parent)
+            create_private(path)
         db = connect(uri_of(path, "mode=rw"), busy_timeout_s)
         try:
             _prepare(path, db, busy_timeout_s)
@@ -58,6 +63,41 @@ def immediate(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """Connect to a file, or to a read-only copy of one.
+
+    If the directory can't be written and no write-ahead log is in it, no process can be writing the file:
+    SQLite then reads it as immutable, and leaves no file behind.
+    """
+    log = path.with_name(path.name + "-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    immutable = not has_log and not os.access(path.parent, os.W_OK)
+    return connect(uri_of(path, "immutable=1" if immutable else "mode=ro"))
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a store for reading. Raises AuditStoreError."""
+    if not path.is_file():
+        raise AuditStoreError(
+            f"Audit store {path}: there is no such file.",
+            next_step="Check the path; a store exists after the first `fallback-tier fix`.",
+        )
+    with explained(path):
+        db = connect_for_reading(path)
+        try:
+            ours = "audit_header" in table_names(db)
+        except BaseException:
+            db.close()
+            raise
+    if not ours:
+        db.close()
+        raise AuditStoreError(
+            f"Audit store {path}: it has no audit trail in it.",
+            next_step="Name the store of a `fallback-tier fix`; copy its -wal file with it.",
+        )
+    return db
 
 
 def _prepare(path: Path, db: sqlite3.Connection, busy_timeout_s: float) -> None:

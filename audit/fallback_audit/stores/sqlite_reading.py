@@ -1,29 +1,37 @@
 """Reading an audit store in SQLite, a page at a time."""
 
 import json
-import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fallback_audit.chain import StoredRow, read_row
-from fallback_audit.errors import AuditIntegrityError, AuditStoreError
+from fallback_audit.errors import AuditIntegrityError
 from fallback_audit.events import Digest
+from fallback_audit.files import create_private
 from fallback_audit.ports import HeaderRow, StoredEvent
 from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.since import last_before
-from fallback_audit.stores.sqlite_errors import explained
-from fallback_audit.stores.sqlite_opening import connect, uri_of
+from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteConnection, opened
+from fallback_audit.stores.sqlite_errors import LOOK_FROM_OUTSIDE, explained
+from fallback_audit.stores.sqlite_opening import (
+    connect,
+    connect_for_reading,
+    open_for_reading,
+    uri_of,
+)
 from fallback_audit.stores.sqlite_schema import table_names
 from fallback_audit.stores.sqlite_since import SqliteDates
 from fallback_audit.stores.sqlite_snapshot import LINK, ROWS, SqliteSnapshot, segments
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
+
+T = TypeVar("T")
 
 #: Rows that ``events`` holds in memory at once.
 PAGE_ROWS = 500
@@ -39,21 +47,33 @@ _OF_KINDS = " AND kind IN (SELECT value FROM json_each(:kinds))"
 
 
 class SqliteAuditReader:
-    """Reads one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``."""
+    """Reads one audit store. Threads may share it. ``verifiers`` (trusted keys): see ``open_readonly``.
 
-    def __init__(
-        self,
-        path: Path,
-        db: sqlite3.Connection,
-        *,
-        snapshot_uri: str,
-        verifiers: "Sequence[Verifier]" = (),
-    ) -> None:
+    If the store's files were replaced, each method opens them again (``SqliteConnection``).
+    """
+
+    def __init__(self, path: Path, verifiers: "Sequence[Verifier]" = ()) -> None:
         self._path = path
         self._verifiers = tuple(verifiers)
-        self._db = db
-        self._snapshot_uri = snapshot_uri
         self._lock = threading.Lock()
+        with explained(path):
+            self._connection = self._connected()
+
+    def _connected(self) -> SqliteConnection:
+        return SqliteConnection(self._path, partial(open_for_reading, self._path))
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock, explained(self._path):
+            return self._connection.read(work)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the store, with all that is durable now, to a new file; writers go on meanwhile.
+
+        By SQLite's own backup, without opening the file. Raises AuditStoreError.
+        """
+        create_private(path)
+        with closing(connect(uri_of(path, "mode=rw"))) as copy:
+            self._read(lambda db: db.backup(copy))
 
     def events(
         self,
@@ -83,8 +103,7 @@ class SqliteAuditReader:
 
     def tip(self) -> tuple[int, Digest]:
         """Number and leaf of the last event. Raises AuditIntegrityError: only sealed segments are left."""
-        with self._lock, explained(self._path):
-            return tip(self._db)
+        return self._read(tip)
 
     def headers(self, *, after: int = 0, upto: int | None = None) -> Iterator[HeaderRow]:
         """Headers in chain order, a page at a time. Those of sealed segments are not here any more."""
@@ -93,38 +112,34 @@ class SqliteAuditReader:
             "SELECT seq, CAST(header AS BLOB), CAST(leaf AS TEXT) FROM audit_header"
             " WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         )
-        while True:
-            with self._lock, explained(self._path):
-                found = self._db.execute(sql, (after, last, PAGE_ROWS)).fetchall()
-            if not found:
-                return
+        while after != last and (
+            found := self._read(partial(_fetched, sql=sql, values=(after, last, PAGE_ROWS)))
+        ):
             yield from map(HeaderRow._make, found)
             after = found[-1][0]
-            if after == last:
-                return
 
     def segments(self) -> list[bytes]:
         """The statements of all segments, in order. Events start behind the last one."""
-        with self._lock, explained(self._path):
-            return segments(self._db)
+        return self._read(segments)
 
     def _page(self, sql: str, parameters: dict[str, object]) -> list[StoredRow]:
         # A page at a time, so that no cursor outlives the lock: the iterator may move to another
         # thread between two events (a server-sent stream in a thread pool does).
-        with self._lock, explained(self._path):
-            return [StoredRow._make(row) for row in self._db.execute(sql, parameters)]
+        found = self._read(partial(_fetched, sql=sql, values=parameters))
+        return list(map(StoredRow._make, found))
 
     def _last_before(self, since: str) -> int:
-        with self._lock, explained(self._path):
-            return last_before(SqliteDates(self._db), since)
+        return self._read(lambda db: last_before(SqliteDates(db), since))
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
         """A read transaction on a connection of its own: writers go on meanwhile.
 
-        Raises AuditIntegrityError where SQLite can't read its own structures.
+        Raises AuditIntegrityError if SQLite can't read its own structures; AuditStoreError if files were
+        replaced meanwhile, whatever was read.
         """
-        with explained(self._path), closing(connect(self._snapshot_uri)) as connection:
+        path = self._path
+        with explained(path), opened(path, partial(open_for_reading, path)) as connection:
             connection.execute("BEGIN")
             try:
                 yield SqliteSnapshot(connection)
@@ -134,20 +149,33 @@ class SqliteAuditReader:
                 if code == sqlite3.SQLITE_ERROR:
                     raise AuditIntegrityError(
                         f"Audit store {self._path}: its structure is damaged ({error}).",
-                        next_step="Keep this file for analysis and restore a copy.",
+                        next_step=LOOK_FROM_OUTSIDE,
                     ) from error
                 raise
 
     def close(self) -> None:
         """Release the store. Idempotent."""
         with self._lock:
-            self._db.close()
+            self._connection.close()
+
+
+def _fetched(connection: sqlite3.Connection, sql: str, values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(sql, values).fetchall()
 
 
 def tip(connection: sqlite3.Connection) -> tuple[int, Digest]:
     """Number and leaf of the last event; (0, GENESIS) where there never was one."""
     sql = "SELECT seq, leaf FROM audit_header ORDER BY seq DESC LIMIT 1"
     return tip_of(connection.execute(sql).fetchall(), partial(segments, connection))
+
+
+def has_link(connection: sqlite3.Connection, seq: int, leaf: Digest) -> bool:
+    """Is this event in the store, or in what was sealed of it?"""
+    found = connection.execute("SELECT leaf FROM audit_header WHERE seq = ?", (seq,)).fetchone()
+    if found is not None:
+        return bool(found[0] == leaf)
+    sql = "SELECT 1 FROM audit_segment WHERE last_seq >= ?"
+    return connection.execute(sql, (seq,)).fetchone() is not None
 
 
 def trail(
@@ -166,34 +194,24 @@ def trail(
     return (read_row(StoredRow._make(row), verifiers) for row in rows)
 
 
+def is_database(path: Path) -> bool:
+    """Return whether the file is a database, also one that can't be read now. SQLite alone opens it."""
+    if not path.is_file():
+        return False
+    try:
+        with opened(path, partial(connect_for_reading, path)) as db:
+            table_names(db)
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        return bool(code & 0xFF != sqlite3.SQLITE_NOTADB)
+    except FilesReplacedError:
+        return True
+    return True
+
+
 def open_readonly(path: Path, *, verifiers: "Sequence[Verifier]" = ()) -> SqliteAuditReader:
     """Open a store, or a read-only copy of one, for reading. Raises AuditStoreError.
 
     ``verifiers``: trusted keys. Without one that signed it, a redacted event can't be read.
-
-    Where the directory can't be written and no write-ahead log is beside the file, nobody can be
-    writing it: SQLite then reads it as immutable, and leaves no file behind.
     """
-    if not path.is_file():
-        raise AuditStoreError(
-            f"Audit store {path}: there is no such file.",
-            next_step="Check the path; a store exists after the first `fallback-tier fix`.",
-        )
-    log = path.with_name(path.name + "-wal")
-    has_log = log.exists() and log.stat().st_size > 0
-    immutable = not has_log and not os.access(path.parent, os.W_OK)
-    uri = uri_of(path, "immutable=1" if immutable else "mode=ro")
-    with explained(path):
-        db = connect(uri)
-        try:
-            ours = "audit_header" in table_names(db)
-        except BaseException:
-            db.close()
-            raise
-    if not ours:
-        db.close()
-        raise AuditStoreError(
-            f"Audit store {path}: it has no audit trail in it.",
-            next_step="Name the store of a `fallback-tier fix`; copy its -wal file with it.",
-        )
-    return SqliteAuditReader(path, db, snapshot_uri=uri, verifiers=verifiers)
+    return SqliteAuditReader(path, verifiers)

@@ -16,7 +16,10 @@ from fallback_audit.verifying.state import VerifiedState
 MAX_RANGES = 5
 
 _NO_KEY = "Name the folder of this deployment's keys with --keys, or its public key with --trust."
-_ROLLED_BACK = "Keep a copy of both; restore the store that was signed."
+_ROLLED_BACK = (
+    "Stop what writes to the store, keep a copy of both, and verify it again. Only if that says the same, "
+    "restore the store that was signed."
+)
 
 
 class Interruptions:

@@ -12,7 +12,10 @@ from fallback_audit.verifying.state import OpenFix, VerifiedState
 #: Findings of a sort that a report lists. More help nobody, and memory stays flat.
 MAX_LISTED = 100
 
-KEEP = "Keep a copy of the store as it is, find out who wrote to it, and restore one that verifies."
+KEEP = (
+    "Stop what writes to the store, keep a copy of it as it is, and verify it again. Only if that says the "
+    "same, find out who wrote to it, and restore one that verifies."
+)
 COVER = "Find out where the checkpoints are; only if the record is right, `fallback-tier audit checkpoint`."
 NOT_ASKED = (
     "Checkpoints were not looked at: events removed from the end, and a chain rewritten as a whole, are "

@@ -18,7 +18,7 @@ from fallback_audit.exporting.proved import verify_fix
 from fallback_audit.exporting.reading import MAGIC
 from fallback_audit.exporting.spool import Spool
 from fallback_audit.showing.render_report import render_report
-from fallback_audit.stores.sqlite import open_readonly
+from fallback_audit.stores.sqlite import is_database, open_readonly
 from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.sources import CheckpointSource, KeptNote
 from fallback_audit.verifying.state import read_state, write_state
@@ -193,7 +193,11 @@ def _kept(arguments: argparse.Namespace) -> tuple[KeptNote, ...]:
 
 
 def _is_export(path: Path) -> bool:
+    """Return whether the file is an export. A store is not opened: that would drop the locks on it."""
     try:
+        path.stat()
+        if is_database(path):
+            return False
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError as error:

@@ -53,6 +53,7 @@ def shows_secret(text: str) -> bool:
 
 def ingest(arguments: argparse.Namespace) -> int:
     """Add the records of all files, or none. Raises InputError naming file and line."""
+    _check_records(arguments)
     tally = _Tally()
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     console = Console(stderr=True)
@@ -63,6 +64,17 @@ def ingest(arguments: argparse.Namespace) -> int:
     lines = (f"{line}\n" for line in _counts_lines(counts, tally))
     document = _counts_json(counts, tally)
     return print_shown(arguments, document, lambda: sys.stdout.writelines(lines))
+
+
+def _check_records(arguments: argparse.Namespace) -> None:
+    """Records are read while the store is open: reading the store's own file would drop its locks."""
+    store = Path(arguments.store)
+    for name in arguments.records:
+        if store.exists() and Path(name).exists() and store.samefile(name):
+            raise InputError(
+                f"{name!r} is the example store itself, not a file of records.",
+                next_step="Name a file with one JSON object per line.",
+            )
 
 
 def list_examples(arguments: argparse.Namespace) -> int:

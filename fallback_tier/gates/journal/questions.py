@@ -3,8 +3,11 @@
 Text in here is what models, targets and advisories said: whoever prints it neutralises it.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal
+from typing import Protocol
 
+from fallback_audit.canonical import GENESIS
 from fallback_audit.contract.trail import Asked, is_budget_stop
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
@@ -21,7 +24,7 @@ from fallback_audit.events import (
     RetrievalQueried,
 )
 from fallback_audit.frozen import Frozen
-from fallback_audit.ports import AuditReader, EvidenceStore, StoredEvent
+from fallback_audit.ports import AuditReader, EvidenceStore, HeaderReader, Scope, StoredEvent
 from fallback_audit.showing.describe import AttemptLine, FixSummary, summarise
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, PromptShape
 from fallback_tier.errors import InputError
@@ -43,6 +46,9 @@ _KINDS = frozenset(
         "TransitionReopened",
     }
 )
+
+#: What takes earlier events, or words of them, out of the trail.
+_TAKING = frozenset({"PayloadRedacted", "SegmentSealed", "RecordBegunAgain"})
 
 
 class Question(Frozen):
@@ -106,20 +112,67 @@ class Review(Frozen):
     next_steps: tuple[str, ...] = ()
 
 
-def questions(audit: AuditReader, *, answered: bool = False) -> list[Question]:
-    """Open questions, the newest first; ``answered``: those that somebody has answered as well."""
-    stored = list(audit.events(kinds=_KINDS))
-    transitions: dict[tuple[str, str], list[StoredEvent]] = {}
+class _Chain(AuditReader, HeaderReader, Protocol):
+    """A trail's events, and its links."""
+
+
+class Questions:
+    """A trail's questions, kept: of a trail that has grown, only fixes with new events are read again.
+
+    One thread at a time may use it.
+    """
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._read_to: tuple[int, Digest] = (0, GENESIS)
+        self._by_fix: dict[str, list[tuple[int, Question]]] = {}
+
+    def read(self, audit: _Chain, *, answered: bool = False) -> list[Question]:
+        """Return open questions, the newest first; ``answered``: those with an answer as well."""
+        tip = audit.tip()
+        if tip != self._read_to:
+            try:
+                self._catch_up(audit, tip)
+            except BaseException:
+                self._clear()
+                raise
+        found = [one for asked in self._by_fix.values() for one in asked]
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [question for _, question in found if answered or question.answer is None]
+
+    def _catch_up(self, audit: _Chain, tip: tuple[int, Digest]) -> None:
+        seq, leaf = self._read_to
+        row = next(audit.headers(after=seq - 1, upto=seq), None) if seq else None
+        goes_on = row is not None and row.leaf == leaf
+        new = list(audit.events(kinds=_KINDS | _TAKING, after=seq)) if goes_on else []
+        if not goes_on or any(event.kind in _TAKING for event in new):
+            self._by_fix = _questions_by_fix(audit.events(kinds=_KINDS))
+        else:
+            for fix_id in {event.scope.fix_id for event in new}:
+                self._by_fix.pop(fix_id, None)
+                self._by_fix |= _questions_by_fix(audit.events(fix_id, kinds=_KINDS))
+        self._read_to = tip  # what came meanwhile is read again
+
+
+def questions(audit: _Chain, *, answered: bool = False) -> list[Question]:
+    """Return open questions, the newest first; ``answered``: those with an answer as well."""
+    return Questions().read(audit, answered=answered)
+
+
+def _questions_by_fix(stored: Iterable[StoredEvent]) -> dict[str, list[tuple[int, Question]]]:
+    """Return the questions of each fix that has any, with the number of the event that asks."""
+    transitions: dict[Scope, list[StoredEvent]] = {}
     for link in stored:
-        key = (link.scope.fix_id, link.scope.gate_transition_id)
-        transitions.setdefault(key, []).append(link)
-    found = []
-    for events in transitions.values():
-        transition = Transition(events[0].scope, tuple(events))
+        transitions.setdefault(link.scope, []).append(link)
+    found: dict[str, list[tuple[int, Question]]] = {}
+    for scope, events in transitions.items():
+        transition = Transition(scope, tuple(events))
         if isinstance(transition.end, FixEscalated):
-            found.append((_asked(transition)[0].seq, _question(transition)))
-    found.sort(key=lambda one: one[0], reverse=True)
-    return [question for _, question in found if answered or question.answer is None]
+            asked = (_asked(transition)[0].seq, _question(transition))
+            found.setdefault(scope.fix_id, []).append(asked)
+    return found
 
 
 def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:

@@ -4,6 +4,7 @@ Store, checkpoints, keys, sandbox and disk: where one has failed every fix would
 them recipes and examples go on, so they only degrade (ADR-0083).
 """
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,7 +57,10 @@ class _Looks:
         self._min_free_bytes = min_free_bytes
 
     def store(self) -> Finding:
-        """It is opened for reading; a file's own rights tell whether it can be written."""
+        """Read it through the store; whether it can be written, the rights of file and folder tell.
+
+        Opening the file here would drop the locks that this process has on it (ADR-0091).
+        """
         if not has_record(self._state, self._record):
             return ok("Nothing is recorded yet; the store is made by the first fix.")
         with read_record(self._state, self._record) as reader:
@@ -64,14 +68,12 @@ class _Looks:
         if self._record.database is not None:
             return ok(f"PostgreSQL answers; {last:,} events.")
         path = audit_db(self._state)
-        try:
-            with path.open("r+b"):
-                pass
-        except OSError as error:
-            return failed(
-                f"{path} can be read but not written: {error.strerror}.",
-                "Give the file and its folder back to who runs this, or remount the disk for writing.",
-            )
+        for place in (path, path.parent):  # the log is made in the folder
+            if not os.access(place, os.W_OK, effective_ids=True):
+                return failed(
+                    f"{path} can be read but not written: {place} allows no writing.",
+                    "Give the file and its folder back to who runs this, or remount the disk for writing.",
+                )
         return ok(f"{path} can be read and written; {last:,} events.")
 
     def keys(self) -> Finding:
@@ -124,7 +126,7 @@ class _Looks:
             return ok("There are none yet, and nothing to cover.")
         return failed(
             f"A checkpoint of {covered:,} events is in {folder}, and there is no store.",
-            "Restore the store from its backup, or name the right one (--state-dir, --audit-store).",
+            "Name the right store (--state-dir, --audit-store). Only if it is gone, restore its backup.",
         )
 
     def _covered_before(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from fallback_audit.errors import AuditStoreError
+from fallback_audit.errors import AuditError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import StoredEvent
 from fallback_tier.wiring.trail import (
@@ -44,7 +44,7 @@ class Record:
                 self._reader = read_trail(self.state_dir, self.settings)
             try:
                 yield self._reader
-            except AuditStoreError:
+            except AuditError:
                 self._close()
                 raise
 

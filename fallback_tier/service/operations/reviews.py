@@ -5,7 +5,7 @@ Who answers is whoever is signed in: nobody writes another's name into the recor
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from fallback_tier.gates.journal import review
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.history import read_history
 from fallback_tier.gates.journal.holding import holding
-from fallback_tier.gates.journal.questions import Question, Review, questions
+from fallback_tier.gates.journal.questions import Question, Questions, Review
 from fallback_tier.gates.journal.questions import review as read_review
 from fallback_tier.installed import new_id
 from fallback_tier.service.operations.record import Record
@@ -78,11 +78,12 @@ class Reviews:
     """The questions of one record."""
 
     record: Record
+    _questions: Questions = field(default_factory=Questions)
 
     def questions(self, *, answered: bool = False) -> list[Question]:
         """Open ones, the newest first; ``answered``: the others too."""
-        with self.record.reading() as reader:
-            return questions(reader, answered=answered)
+        with self.record.reading() as reader:  # alone with it, and with what is kept of it
+            return self._questions.read(reader, answered=answered)
 
     def show(self, fix_id: str) -> Review:
         """One question, with what is needed to answer it. Raises NotFoundError; InputError: it asks

@@ -121,7 +121,8 @@ def _replayed(ask: Ask, tape: Tape, mine: list[State], judged: Judge) -> None:
 def _unsynced(trail: TrailFolder, say: Say) -> None:
     """As ``append_some``, by a store that does not wait for the disk."""
     with closing(trail.store()) as store:
-        store.store._db.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
+        with store.store._connection.using() as db:  # type: ignore[attr-defined]
+            db.execute("PRAGMA synchronous = OFF")
         events = records("unsynced")
         for _ in range(10):
             stored = store.append(*next(events))

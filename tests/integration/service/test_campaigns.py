@@ -122,7 +122,8 @@ def test_a_list_that_can_not_be_read_is_said(tmp_path: Path) -> None:
     with service_scenario(tmp_path) as opened:
         place = fleet_db(opened.service.state_dir)
         place.parent.mkdir()
-        place.write_bytes(b"no database" * 500)
+        (broken := tmp_path / "broken").write_bytes(b"no database" * 500)
+        broken.replace(place)
         told = problem(opened.client(Role.READ).get("/v1/campaigns"), 503)
         assert told["code"] == "fleet_store"
 

@@ -335,8 +335,9 @@ def test_a_guard_hears_only_of_what_is_durable(path: Path) -> None:
     with closing(SqliteAuditStore(path, guard=guard)) as store:
         store.append(SCOPE, SandboxDisabled(reason="flagged"))
         assert guard.seqs == [EVENTS + 1, EVENTS + 2]
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with store._connection.using() as db:
+            pages = db.execute("PRAGMA page_count").fetchone()[0]
+            db.execute(f"PRAGMA max_page_count = {pages}")
         large = Record(SCOPE, SandboxDisabled(reason="x" * 100_000))
         with pytest.raises(AuditStoreError, match="the disk is full"):
             store.append_all([redacted(1), large])
@@ -389,18 +390,20 @@ def test_keeping_is_judged_too(path: Path) -> None:
 def plans(store: SqliteAuditStore, read: Callable[[], object]) -> list[str]:
     """How SQLite answers every statement that ``read`` runs on the store's own connections."""
     asked: list[str] = []
-    store._db.set_trace_callback(asked.append)
+    with store._connection.using() as db:
+        db.set_trace_callback(asked.append)
     read()
-    store._db.set_trace_callback(None)
+    db.set_trace_callback(None)
     found = []
     for sql in asked:
         if sql.startswith("SELECT"):
-            found += [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {sql}")]
+            found += [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")]
     return found
 
 
 def test_a_walk_sorts_nothing_and_builds_no_index(store: SqliteAuditStore) -> None:
-    snapshot = SqliteSnapshot(store._db)
+    with store._connection.using() as db:
+        snapshot = SqliteSnapshot(db)
 
     def walk() -> None:
         for rows in (

@@ -61,7 +61,8 @@ def test_events_come_back_in_order_and_by_fix(store: SqliteAuditStore) -> None:
 
 def test_a_page_is_no_limit(store: SqliteAuditStore) -> None:
     count = PAGE_ROWS * 2 + 1
-    store._db.execute("PRAGMA synchronous = OFF")  # only this test's time is at stake
+    with store._connection.using() as db:
+        db.execute("PRAGMA synchronous = OFF")  # only this test's time is at stake
     for _ in range(count):
         store.append(SCOPE, EVENT)
     assert [event.seq for event in store.events()] == list(range(1, count + 1))
@@ -97,8 +98,9 @@ def test_times_are_recorded_in_utc(path: Path) -> None:
 
 def test_a_commit_is_synced(store: SqliteAuditStore) -> None:
     """synchronous=FULL (2) in WAL mode: the log is synced at each commit, not only at checkpoints."""
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with store._connection.using() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 @pytest.mark.parametrize("table", ["audit_header", "audit_payload"])
@@ -192,8 +194,9 @@ def test_readers_refuse_altered_bytes(path: Path) -> None:
 def test_a_full_disk(path: Path, store: SqliteAuditStore) -> None:
     """SQLite's own page limit raises the error that a full disk raises."""
     store.append(SCOPE, EVENT)
-    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with store._connection.using() as db:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
     recorded = 1
     with pytest.raises(AuditStoreError, match="the disk is full") as caught:  # noqa: PT012
         while True:
@@ -201,7 +204,8 @@ def test_a_full_disk(path: Path, store: SqliteAuditStore) -> None:
             recorded += 1
     assert str(path) in caught.value.problem
     assert "Free space" in caught.value.next_step
-    store._db.execute("PRAGMA max_page_count = 1000000")
+    with store._connection.using() as db:
+        db.execute("PRAGMA max_page_count = 1000000")
     assert store.append(SCOPE, EVENT).seq == recorded + 1
     assert verify(store, checkpoints=None).integrity_problem_count == 0
 

