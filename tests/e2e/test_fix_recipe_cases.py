@@ -53,9 +53,9 @@ CASES = {
     "pypi-langchain-anthropic-PYSEC-2026-2556-711b3155": fixed(
         "resolved tree: langchain-anthropic 1.4.6", '  "langchain-anthropic==1.4.6",'
     ),
-    # Only the lock changes: yarn installs what it says.
+    # Only the lock changes. It comes from git, which no client of ours fetches: nothing is installed.
     "npm-handlebars-GHSA-q42p-pg8m-cqh6-a6c49b24": fixed(
-        "resolved tree: handlebars 4.0.14",
+        "pins: handlebars 4.0.14; known by its text alone, for it is not installed here: yarn.lock",
         "async@1.x:",
         "async@^2.5.0:",
         '  version "2.6.4"',

@@ -1,4 +1,4 @@
-"""What npm's gates read of yarn's and pnpm's locks: a resolved tree, where the lock answers."""
+"""What npm's gates read of yarn's and pnpm's locks if nothing is installed: no tree is proved."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.npm.gates.all_gates import NotVulnerableGate
+from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 
 pytestmark = [pytest.mark.sandbox]
@@ -15,6 +16,12 @@ pytestmark = [pytest.mark.sandbox]
 @pytest.fixture(autouse=True)
 def _sandbox() -> None:
     needs_sandbox()
+
+
+def nowhere(place: Path) -> SubprocessClients:
+    """Clients whose registry answers nothing."""
+    settings = {"npm_config_registry": "http://127.0.0.1:9/", "npm_config_fetch_retries": "0"}
+    return SubprocessClients({"PATH": "/usr/bin:/bin", "HOME": str(place), **settings})
 
 
 def project(left: str) -> dict[str, str]:
@@ -42,15 +49,15 @@ def test_another_clients_lock_is_read(tmp_path: Path, lock: str, text: str, vers
     manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
     change = {lock: text.format(version), "calc.js": "1;"}
     with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
-        reported = NotVulnerableGate().judge(case.context)
+        reported = NotVulnerableGate().judge(case.with_(clients=nowhere(tmp_path)).context)
     if version == "1.0.0":
         assert reported.failure_kind is FailureKind.STILL_VULNERABLE
     else:
-        assert (reported.status, reported.detail) == (
-            GateStatus.PASSED,
-            "resolved tree: left 1.2.0",
+        assert reported.status is GateStatus.PASSED
+        assert reported.detail == (
+            f"pins: left 1.2.0; known by its text alone, for it is not installed here: {lock}"
         )
-        assert reported.proof_level is ProofLevel.RESOLVED_TREE
+        assert reported.proof_level is ProofLevel.PINS
 
 
 def test_what_one_project_does_not_tell_hides_no_affected_version_of_another(
@@ -62,7 +69,7 @@ def test_what_one_project_does_not_tell_hides_no_affected_version_of_another(
     manifests = ("a/package.json", "b/package.json", "b/yarn.lock")
     about = advisory("left", fixed="1.2.0")
     with patched(tmp_path, files, {"b/calc.js": "1;"}, about=about, manifests=manifests) as case:
-        verdict = NotVulnerableGate().judge(case.context)
+        verdict = NotVulnerableGate().judge(case.with_(clients=nowhere(tmp_path)).context)
     assert verdict.failure_kind is FailureKind.STILL_VULNERABLE
 
 
@@ -74,6 +81,6 @@ def test_another_clients_lock_proves_nothing_of_what_it_does_not_answer(
     manifests, about = ("package.json", lock), advisory("left", fixed="1.2.0")
     change = {"package.json": project("^2.0.0")["package.json"]}
     with patched(tmp_path, files, change, about=about, manifests=manifests) as case:
-        reported = NotVulnerableGate().judge(case.context)
+        reported = NotVulnerableGate().judge(case.with_(clients=nowhere(tmp_path)).context)
     assert reported.status is GateStatus.SKIPPED
     assert "does not answer left ^2.0.0" in reported.detail

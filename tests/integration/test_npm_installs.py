@@ -157,7 +157,8 @@ def project(registry: Registry, tmp_path: Path) -> Iterator[object]:
 
 def whole(step: str) -> Installed:
     """Everything was installed, by this step of the ladder: what no lock pins, of the day."""
-    return Installed(Level.EVERYTHING, step=step, of_day=step.startswith("npm install"))
+    by_lock, of_day = step != "npm install", step.startswith("npm install")
+    return Installed(Level.EVERYTHING, step=step, of_day=of_day, by_lock=by_lock)
 
 
 def steps(found: Installed) -> list[str]:

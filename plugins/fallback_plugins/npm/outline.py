@@ -7,6 +7,7 @@ from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
@@ -32,7 +33,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
         project = NpmProject(site, repo, clients, unread=unread)
         found: list[Move | Left] = []
         try:
-            if not site.names_any(repo, names):
+            if not (project.is_trusted(advisory) and site.names_any(repo, names)):
                 pass
             elif site.lock is None:
                 fix = raise_pins(project.files, advisory, targets)
@@ -40,6 +41,11 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             else:
                 found = list(_first_steps(project, advisory, targets))
             found = found or list(project.unanswered(advisory))
+            if not found and project.hides_a_copy(advisory):
+                raise unsupported(
+                    f"A package in {site.path} bundles a copy that the lock does not list.",
+                    "Run `plan` without --no-resolve, so that its archive can be read.",
+                )
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:

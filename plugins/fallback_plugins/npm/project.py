@@ -1,9 +1,10 @@
 """One npm project of a repository, resolved (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
@@ -11,12 +12,25 @@ from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.locks.lockfile import parse_lock
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import (
+    BINARY_LOCKS,
+    ECOSYSTEM,
+    MANIFEST,
+    in_folder,
+    may_name,
+)
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.npm.surveying.origins import (
+    LockEntry,
+    contradiction,
+    local_copies,
+    unlisted_bundles,
+)
 from fallback_plugins.npm.surveying.out_of_step import (
     left_unanswered,
     locked_unanswered,
@@ -29,8 +43,8 @@ from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
-from fallback_tier.advisory import Advisory, AdvisoryBundle
-from fallback_tier.errors import RecipeError
+from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left
 from fallback_tier.repo import RepoContext
@@ -85,11 +99,97 @@ class NpmProject:
 
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
+        if not self.is_trusted(advisory):
+            return None
         if self.site.lock is None:
             return self._without_lock(advisory)
+        self._check_bundles(advisory)
         fix = self._with_lock(advisory)
         left = self.unanswered(advisory) if fix is None else ()
         return ProjectFix(texts={}, moves=(), left=left) if left else fix
+
+    def is_trusted(self, advisory: Advisory) -> bool:
+        """Return whether the files can be believed on the advisory's packages. False: not, and nobody
+        installs from them, so that it is noted.
+
+        Raises RecipeError for a lock that contradicts itself, and for a copy in the repository that is
+        affected: no change of a version reaches it.
+        """
+        try:
+            self._check_origins(advisory)
+        except RecipeError as error:
+            if self.unread is None or not is_aside(self.path):
+                raise
+            self.unread.note(self.path, error)
+            return False
+        return True
+
+    def _check_origins(self, advisory: Advisory) -> None:
+        packages, locks = advisory.packages(ECOSYSTEM), self._locks
+        for copy in local_copies(self.repo, self.site.manifests, locks, packages):
+            if copy.version is None or is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
+                label = f"{copy.name} {copy.version or 'without a version'}"
+                raise unsupported(
+                    f"{self.path} takes {label} from {copy.path!r} in this repository, which no change of"
+                    " a version reaches.",
+                    "Replace it with a fixed release.",
+                )
+        for lock in locks:
+            text = self._text(lock)
+            found = contradiction(lock, text, packages) if self._names_any(text, packages) else None
+            if found is not None:
+                raise found
+
+    @property
+    def _locks(self) -> tuple[str, ...]:
+        found = (path for path in (self.site.lock, *self.site.others) if path is not None)
+        return tuple(path for path in found if PurePosixPath(path).name not in BINARY_LOCKS)
+
+    def _text(self, path: str) -> str:
+        """Empty if it can't be read, which is said of the file itself."""
+        try:
+            return self.repo.read_text(path)
+        except RepositoryError:
+            return ""
+
+    @staticmethod
+    def _names_any(text: str, packages: Iterable[str]) -> bool:
+        return any(may_name(text, package) for package in packages)
+
+    def hides_a_copy(self, advisory: Advisory) -> bool:
+        """Return whether a package bundles one of the advisory's that the lock does not list: only its
+        archive states the version. Raises RecipeError if that may not be fetched."""
+        for entry, package in self._unlisted_bundles(advisory):
+            if self.repo.settings.offline:
+                raise unsupported(
+                    f"{self._bundles(entry, package)}: its version can't be known offline.",
+                    "Run it without --offline, so that the archive can be read.",
+                )
+            return True
+        return False
+
+    def _unlisted_bundles(self, advisory: Advisory) -> Iterator[tuple[LockEntry, str]]:
+        packages = advisory.packages(ECOSYSTEM)
+        for lock in self._locks:
+            text = self._text(lock)
+            if self._names_any(text, packages):
+                yield from unlisted_bundles(lock, text, packages)
+
+    def _bundles(self, entry: LockEntry, package: str) -> str:
+        return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"
+
+    def _check_bundles(self, advisory: Advisory) -> None:
+        """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
+        if not self.hides_a_copy(advisory):
+            return
+        registry = NpmRegistry(self._scoped)
+        for entry, package in self._unlisted_bundles(advisory):
+            for held in registry.bundled(entry.name, entry.version):
+                if held.name == package and is_affected(advisory, ECOSYSTEM, package, held.version):
+                    raise unsupported(
+                        f"{self._bundles(entry, package)}, which is {held.version}.",
+                        f"Update {entry.name} with the project's own client.",
+                    )
 
     def unanswered(self, advisory: Advisory) -> tuple[Left, ...]:
         """Of a lock that holds nothing affected: the advisory's packages that its manifests ask for and it

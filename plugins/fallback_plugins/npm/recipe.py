@@ -93,14 +93,14 @@ def _is_held(project: NpmProject, advisory: Advisory) -> bool:
 
 def _may_be_held(project: NpmProject, advisory: Advisory) -> bool:
     site, names = project.site, advisory.packages(ECOSYSTEM)
-    if not site.names_any(project.repo, names):
+    if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False
     if site.lock is None:
         return _pins_held(project, advisory)
     client = project.client  # the refusal of a lock that none of ours resolves
     affected = list(client.tree(project.files).affected(advisory, ECOSYSTEM))
     if not affected:
-        return False
+        return project.hides_a_copy(advisory)
     manifest = project.files.root_manifest
     if manifest not in project.files.manifests and declared_in(project.files) is None:
         raise project.missing(affected[0])

@@ -6,6 +6,7 @@ npm itself checks the archive against the registry's digest, and sends its crede
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.refusals import unresolved
+from fallback_plugins.npm.refusals import unresolved, unsupported
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -32,6 +33,9 @@ _MAX_MANIFEST_BYTES = 1024 * 1024
 
 #: The manifest of a bundled package: ``package/node_modules/a/node_modules/@s/b/package.json``.
 _BUNDLED = re.compile(r"[^/]+(?:/node_modules/(?:@[^/]+/)?[^/@]+)+/package\.json")
+
+#: The same, or that of the archive's own package.
+_PACKED = re.compile(rf"(?:\./)?(?:{_BUNDLED.pattern}|[^/]+/package\.json)")
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,29 @@ def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundl
             raise blamed(error, what, _unreadable_archive(package, version, str(error))) from error
 
 
-def _read(archive: Path) -> Iterator[Bundled]:
+def packed_in(archive: Path, what: str) -> tuple[Bundled, ...]:
+    """Return the package of an archive of the repository, and what it bundles. ``what`` names the archive.
+    Raises RecipeError: it can't be read, or names no package."""
+    try:
+        found = tuple(_read(archive, _PACKED))
+    except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
+        raise blamed(error, what, _not_an_archive(what, str(error))) from error
+    if not found:
+        raise _not_an_archive(what, "it has no package.json with a name and a version")
+    return found
+
+
+def _read(archive: Path, manifests: re.Pattern[str] = _BUNDLED) -> Iterator[Bundled]:
     """Raises ValueError, too: it is larger than anybody needs."""
     if archive.stat().st_size > MAX_ARCHIVE_BYTES:
         raise ValueError(f"it has more than {MAX_ARCHIVE_BYTES} bytes")
     unpacked = 0
-    with tarfile.open(archive, mode="r|gz") as entries:
+    with tarfile.open(archive, mode="r|*") as entries:
         for entry in entries:
             unpacked += entry.size
             if unpacked > MAX_UNPACKED_BYTES:
                 raise ValueError(f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-            if not entry.isfile() or _BUNDLED.fullmatch(entry.name) is None:
+            if not entry.isfile() or manifests.fullmatch(entry.name) is None:
                 continue
             file = entries.extractfile(entry)
             if file is None or entry.size > _MAX_MANIFEST_BYTES:
@@ -77,6 +93,13 @@ def _read(archive: Path) -> Iterator[Bundled]:
             reported = [manifest.get(key) for key in ("name", "version")] if manifest else []
             if len(reported) == 2 and all(isinstance(one, str) for one in reported):
                 yield Bundled(*reported)
+
+
+def _not_an_archive(what: str, why: str) -> RecipeError:
+    return unsupported(
+        f"{what!r} can't be read as a package's archive: {why.rstrip('.')}.",
+        "Replace it with a release of a registry, or make it anew with `npm pack`.",
+    )
 
 
 def _unreadable_archive(package: str, version: str, why: str) -> RecipeError:

@@ -1,36 +1,47 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import ProofLevel
+from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.gates.imports import ImportsGate
-from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base
+from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base, touched
 from fallback_plugins.npm.gates.testing import run_tests
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.npm.locks.lockfile import installed_versions
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, in_folder
-from fallback_plugins.npm.manifests.specs import floor
+from fallback_plugins.npm.installing.modules_layer import MODULES, Package
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
+from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.specs import floor, plain_version
 from fallback_plugins.npm.surveying.reading import left_out
 from fallback_plugins.npm.surveying.survey import Project, survey
+from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import may_stay
+from fallback_plugins.shared.gates.staying import is_planned, may_stay
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
-#: npm writes what it installed here, whether or not the project has a lock.
-_HIDDEN_LOCK = "node_modules/.package-lock.json"
-
-
 _LEVELS = {"pins": ProofLevel.PINS, "resolved tree": ProofLevel.RESOLVED_TREE}
+
+#: How test data is known that nobody installs.
+_ASIDE = "aside"
+
+#: Projects that one verdict installs beside those that the patch touches: a repository can have hundreds.
+MAX_INSTALLS = 20
+
+#: Places that a verdict's one sentence names.
+_NAMED = 5
 
 
 def build_gates() -> tuple[Gate, ...]:
@@ -63,42 +74,57 @@ class ResolvesGate(ResolvingGate, NpmGate):
 
 
 class NotVulnerableGate(NotVulnerable):
-    """No affected version is in the resolved tree (where there is none: in what is declared)."""
+    """No affected version is installed, or listed by a lock, or declared.
+
+    The installed files decide (ADR-0095). A lock that says otherwise fails the patch that made it say so.
+    """
 
     ecosystem = ECOSYSTEM
 
     def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
-        committed = f"node_modules/{package}/package.json"
-        if any(path == committed or path.endswith(f"/{committed}") for path in repo.tracked_files):
-            why = f"{package} is committed below node_modules, which hides what the lock installs"
+        if (committed := _committed(repo, package)) is not None:
+            why = f"{package} is committed as {committed}, which hides what the lock installs"
             return gating.unread(self.name, why)
         here, beside = surveyed(package, context.repo, repo, survey, left_out)
         if here is None:
             return gating.unread(self.name, beside)
-        held, levels, unknown = _all_held(context, repo, here, package)
-        bad = _affected(context, package, held)
+        now = _Holding.of(context, repo, package, here)
+        bad = _affected(context, package, now.copies)
+        messages = [
+            f"{place}{now.contradictions.get(place, f' is {version}')}"
+            for place, version in bad.items()
+        ]
+        about = context.advisory, context.application, ECOSYSTEM, package
+        if bad and not is_planned(*about, bad.values()):
+            return self._still_affected(package, messages)
+        before = _Holding(context, context.repo, package)
+        if bad or now.contradictions:
+            before = _Holding.of(context, context.repo, package, survey(context.repo, package))
         if bad:
-            messages = [f"{place} is {version}" for place, version in bad.items()]
-            before, _, _ = _all_held(context, context.repo, survey(context.repo, package), package)
-            copies = [*bad.values()], [*_affected(context, package, before).values()]
-            if not may_stay(context.advisory, context.application, ECOSYSTEM, package, *copies):
+            earlier = _affected(context, package, before.copies)
+            if not may_stay(*about, [*bad.values()], [*earlier.values()]):
                 return self._still_affected(package, messages)
             beside += f"; stays affected, as was planned: {', '.join(messages)}"
-            held = {place: version for place, version in held.items() if place not in bad}
-            if not held:
-                return gating.skipped(self.name, f"{package} is not fixed{beside}")
-        if unknown:
-            return gating.unread(self.name, unknown)
+        made = sorted(now.contradictions.items() - before.contradictions.items())
+        if made:
+            messages = [f"{place}{clause}" for place, clause in made]
+            what = f"the patched lock is not what it installs: {gating.some_of(messages, _NAMED)}"
+            if before.is_by_text:
+                what += "; the base commit is not installed, so that it may be the same there"
+                return gating.undecided(self.name, what)
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, what)
+        if now.unknown:
+            return gating.unread(self.name, now.unknown)
+        beside += now.clauses
+        held = {version for place, version in now.copies.items() if place not in bad}
         if held:
-            level = "pins" if "pins" in levels else "resolved tree"
-            return gating.passed(
-                self.name,
-                f"{level}: {package} {', '.join(sorted(set(held.values())))}{beside}",
-                proof_level=_LEVELS[level],
-            )
-        if survey(context.repo, package):
-            what = f"resolved tree: {package} is no longer in it{beside}"
-            return gating.passed(self.name, what, proof_level=ProofLevel.RESOLVED_TREE)
+            what = f"{now.level}: {package} {', '.join(sorted(held))}{beside}"
+            return gating.passed(self.name, what, proof_level=_LEVELS[now.level])
+        if bad:
+            return gating.skipped(self.name, f"{package} is not fixed{beside}")
+        if _folders_at_base(context, package):
+            what = f"{now.level}: {package} is no longer in it{beside}"
+            return gating.passed(self.name, what, proof_level=_LEVELS[now.level])
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
@@ -114,21 +140,193 @@ class NotVulnerableGate(NotVulnerable):
         }
 
 
-def _all_held(
-    context: GateContext, repo: RepoContext, projects: Iterable[Project], package: str
-) -> tuple[dict[str, str], set[str], str]:
-    """What is held of a package, by place; how well that is known; and what could not be told."""
-    held: dict[str, str] = {}
-    levels = set()
-    unknown = ""
-    for project in projects:
-        level, versions = _held(context, repo, project, package)
-        if level is None:
-            unknown = unknown or f"{package}: {project.unread or 'not resolved'}"
+@dataclass
+class _Holding:
+    """The copies of a package in one tree, and how they are known.
+
+    ``copies``: place → version of what is installed; of what a lock lists or a manifest declares too, if no
+    installed file shows it. ``contradictions``: place → clause on a lock that says otherwise. ``unknown``:
+    why the copies of some project can't be known; empty if they can.
+    """
+
+    context: GateContext
+    repo: RepoContext
+    package: str
+    copies: dict[str, str] = field(default_factory=dict)
+    contradictions: dict[str, str] = field(default_factory=dict)
+    unknown: str = ""
+    _levels: set[str] = field(default_factory=set)
+    _by_text: set[str] = field(default_factory=set)
+    _samples: set[str] = field(default_factory=set)
+    _installs: int = 0
+
+    @classmethod
+    def of(
+        cls, context: GateContext, repo: RepoContext, package: str, projects: Sequence[Project]
+    ) -> "_Holding":
+        """Look at projects whose files name the package, at those that did at the base commit, and at those
+        that the patch touches. Raises OSError, ToolFailedError: what was installed can't be read."""
+        held = cls(context, repo, package)
+        for project in projects:
+            held._add(project)
+        named = {project.folder for project in projects}
+        gone = _folders_at_base(context, package) - named
+        for folder in sorted(gone | {*touched(context)} - named):
+            if repo.has(in_folder(folder, MANIFEST)):
+                held._add_unnamed(folder, counts=folder in gone)
+        return held
+
+    @property
+    def level(self) -> str:
+        """Return ``resolved tree`` if each project that has the package was installed as its client reads
+        it, otherwise ``pins``. Test data that is not installed does not count beside a project that is."""
+        is_seen = "pins" not in self._levels and self._levels != {_ASIDE}
+        return "resolved tree" if is_seen else "pins"
+
+    @property
+    def is_by_text(self) -> bool:
+        """Return whether some project is known by its lock's text alone."""
+        return bool(self._by_text)
+
+    @property
+    def clauses(self) -> str:
+        """Return what a verdict's sentence adds: contradictions, and what was not read."""
+        found = [f"; {place}{clause}" for place, clause in sorted(self.contradictions.items())]
+        for what, names in (
+            ("known by its text alone, for it is not installed here", self._by_text),
+            ("not counted, for it lies among a package's tests or examples", self._samples),
+        ):
+            if names:
+                found.append(f"; {what}: {gating.some_of(sorted(names), _NAMED)}")
+        return "".join(found)
+
+    def _add(self, project: Project) -> None:
+        """Add a project whose files name the package, or a copy of it."""
+        copies, is_whole = self._installed(project.folder)
+        self.copies |= project.local
+        if project.lock is not None:
+            unseen = self._held_against(project, copies)
+            is_installed = copies is not None
+            self._rate(project, is_seen=is_installed and not unseen, is_installed=is_installed)
+            doubt = project.unread or ("" if is_installed else project.doubt)
+            self.unknown = self.unknown or (f"{self.package}: {doubt}" if doubt else "")
+        elif copies is not None and is_whole and not project.unread:
+            self._take(copies)
+            self._levels.add("resolved tree")
+        else:
+            # Installed in part, it may be another version than users get: that proves nothing safe.
+            self._take([one for one in copies or () if self._is_affected(one.version)])
+            self._declared(project)
+
+    def _add_unnamed(self, folder: str, *, counts: bool) -> None:
+        """Add a project whose files do not name the package. ``counts``: at the base commit they did."""
+        copies, _ = self._installed(folder)
+        if self._take(copies or ()) or counts:
+            self._levels.add("pins" if copies is None else "resolved tree")
+
+    def _declared(self, project: Project) -> None:
+        if project.local and not project.declared:
+            self._levels.add("pins")
+            return
+        floors = {f"{it.section}.{it.key}": floor(it.spec) for it in project.declared}
+        known = {place: version for place, version in floors.items() if version is not None}
+        if project.unread or not floors or len(known) < len(floors):
+            doubt = project.unread or "not resolved"
+            self.unknown = self.unknown or f"{self.package}: {doubt}"
+            return
+        self.copies |= {in_folder(project.folder, place): it for place, it in known.items()}
+        self._levels.add("pins")
+
+    def _held_against(
+        self, project: Project, copies: Sequence[Package] | None
+    ) -> Mapping[str, str]:
+        """Take what is installed and what the lock lists, and note if they differ at one place. Return what
+        the lock lists and is not installed: all of it if nothing is."""
+        claims = {in_folder(project.folder, key): it for key, it in project.installed.items()}
+        listed = {plain_version(version) for version in claims.values()}
+        loaded = [one for one in copies or () if not one.is_sample]
+        seen = {plain_version(one.version) for one in loaded}
+        unseen = {place: it for place, it in claims.items() if plain_version(it) not in seen}
+        # The keys of npm's locks are places. Another's has no place for the version that nothing has.
+        by_place = PurePosixPath(project.lock or "").name in LOCKS
+        missing = None if by_place else next(iter(unseen.values()), None)
+        for one in loaded:
+            version = plain_version(one.version)
+            said = claims.get(one.place, None if version in listed else missing)
+            if one.own_name != self.package and said is None:
+                continue  # an alias of that name, which the lock lists as what it is
+            self.copies[one.place] = one.version
+            if said is not None and plain_version(said) != version:
+                name = "" if one.own_name == self.package else f"{one.own_name} "
+                what = f" is {name}{one.version}, and {project.lock} says {said}"
+                self.contradictions[one.place] = what
+                unseen[f"{one.place} of {project.lock}"] = said
+        self._take([one for one in copies or () if one.is_sample])
+        self.copies |= {place: it for place, it in unseen.items() if place not in self.copies}
+        return unseen
+
+    def _take(self, copies: Iterable[Package]) -> bool:
+        """Take copies that are the package by their own manifest. Return whether any counts."""
+        own = [one for one in copies if one.own_name == self.package]
+        self._samples |= {f"{one.place} {one.version}" for one in own if one.is_sample}
+        loaded = {one.place: one.version for one in own if not one.is_sample}
+        self.copies |= loaded
+        return bool(loaded)
+
+    def _rate(self, project: Project, *, is_seen: bool, is_installed: bool) -> None:
+        if is_seen:
+            self._levels.add("resolved tree")
+            return
+        self._by_text.add(project.lock or project.manifest)
+        is_aside = not is_installed and identity.is_aside(project.manifest)
+        self._levels.add(_ASIDE if is_aside else "pins")
+
+    def _is_affected(self, version: str) -> bool:
+        return is_affected(self.context.advisory, ECOSYSTEM, self.package, version)
+
+    def _installed(self, folder: str) -> tuple[tuple[Package, ...] | None, bool]:
+        """Install a project, if it is not yet. Return the copies of the package, None if no installed file
+        shows what users get; and whether everything is installed.
+
+        Test data is not installed: its names may be made up. Neither are more projects than MAX_INSTALLS
+        that the patch does not touch, nor one whose client fails.
+        """
+        manifest = in_folder(folder, MANIFEST)
+        if not self.repo.has(manifest):
+            return None, False
+        try:
+            target = Installation(self.context, self.repo, folder)
+            found = target.found()
+            if found is None and not identity.is_aside(manifest) and self._installs < MAX_INSTALLS:
+                self._installs += 1
+                with suppress(ToolError):
+                    found = target.install()
+            is_whole = found is not None and found.level is Level.EVERYTHING
+            return target.copies(self.package), is_whole
+        except (RecipeError, RepositoryError):
+            return None, False
+
+
+def _committed(repo: RepoContext, package: str) -> str | None:
+    """Return a tracked manifest below node_modules that is the package's, by its folder or its own name."""
+    own = f"/{MODULES}/{package}/{MANIFEST}"
+    for path in repo.tracked_files:
+        if f"/{MODULES}/" not in f"/{path}" or PurePosixPath(path).name != MANIFEST:
             continue
-        held |= {in_folder(project.folder, place): v for place, v in versions.items()}
-        levels.add(level)
-    return held, levels, unknown
+        if f"/{path}".endswith(own):
+            return path
+        with suppress(RepositoryError, RecipeError):
+            text = repo.read_text(path)
+            if may_name(text, package) and parse_manifest(path, text).get("name") == package:
+                return path
+    return None
+
+
+def _folders_at_base(context: GateContext, package: str) -> set[str]:
+    """Return the projects of the base commit that hold the package; none if its files can't be read."""
+    with suppress(RecipeError, RepositoryError):
+        return {project.folder for project in survey(context.repo, package)}
+    return set()
 
 
 def _affected(context: GateContext, package: str, held: Mapping[str, str]) -> dict[str, str]:
@@ -173,32 +371,3 @@ class TestsGate(NpmGate):
         base = Installation(context, context.repo, folder)
         ran = (self.name, context, folder, within(context), base.contents)
         return beside_base(project, base, lambda: judge_tests(*ran, within=within))
-
-
-def _held(
-    context: GateContext, repo: RepoContext, project: Project, package: str
-) -> tuple[str | None, dict[str, str]]:
-    """How well it is known what a project holds of the package, and what that is."""
-    if project.lock:
-        return "resolved tree", project.installed
-    if project.unread:
-        return None, {}
-    if (text := _resolved(context, repo, project)) is not None:
-        return "resolved tree", installed_versions(text, package)
-    floors = {f"{place.section}.{place.key}": floor(place.spec) for place in project.declared}
-    if not floors or None in floors.values():
-        return None, {}
-    return "pins", {place: version for place, version in floors.items() if version is not None}
-
-
-def _resolved(context: GateContext, repo: RepoContext, project: Project) -> str | None:
-    """npm's own word on what it installed, where that is all that is declared: what is installed in part
-    may be another version than users get."""
-    if not repo.has(project.manifest):
-        return None
-    target = Installation(context, repo, project.folder)
-    found = target.found()
-    if found is None or found.level is not Level.EVERYTHING:
-        return None
-    hidden = target.tree.find(in_folder(project.folder, _HIDDEN_LOCK))
-    return hidden.read_text(encoding="utf-8") if hidden and hidden.is_file() else None

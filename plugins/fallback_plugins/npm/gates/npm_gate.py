@@ -17,17 +17,22 @@ class NpmGate(ProjectGate):
     """A gate on each touched project of npm. One with a lock stands for its workspaces."""
 
     def _touched(self, context: GateContext) -> tuple[str, ...]:
-        has = context.repo.has
+        return touched(context)
 
-        def is_project(folder: str) -> bool:
-            return has(in_folder(folder, MANIFEST))
 
-        def is_locked(folder: str) -> bool:
-            return is_project(folder) and any(
-                has(in_folder(folder, lock)) for lock in (*LOCKS, *FOREIGN_LOCKS)
-            )
+def touched(context: GateContext) -> tuple[str, ...]:
+    """Return the folders of the projects that the patch touches: a member's is its workspace's."""
+    has = context.repo.has
 
-        return gating.project_folders(context, is_locked, is_project)
+    def is_project(folder: str) -> bool:
+        return has(in_folder(folder, MANIFEST))
+
+    def is_locked(folder: str) -> bool:
+        return is_project(folder) and any(
+            has(in_folder(folder, lock)) for lock in (*LOCKS, *FOREIGN_LOCKS)
+        )
+
+    return gating.project_folders(context, is_locked, is_project)
 
 
 def beside_base(

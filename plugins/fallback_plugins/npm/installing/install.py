@@ -48,7 +48,8 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
         why = _try(context, commands, step, inputs, entry)
         if why is None:
             missing = (*declined, *step.left_out)
-            return Installed(step.level, missing, step=step.name, of_day=not step.frozen)
+            by_lock, of_day = inputs.files.lock in step.texts, not step.frozen
+            return Installed(step.level, missing, step=step.name, of_day=of_day, by_lock=by_lock)
         declined.append((step.name, why))
     return Installed(Level.METADATA, tuple(declined), of_day=True)
 

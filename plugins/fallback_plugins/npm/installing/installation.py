@@ -7,7 +7,7 @@ is kept, and lies below the tree as a layer that nobody writes to; what runs in 
 import platform
 import sys
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from fallback_plugins.npm.clients.pnpm import PNPM
@@ -33,7 +33,7 @@ from fallback_tier.repo import RepoContext
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 4
+_FORMAT = 5
 
 
 class Installation:
@@ -93,7 +93,20 @@ class Installation:
     def packages(self) -> Iterator[Package]:
         """What is installed already, by itself and in each other."""
         place = self._found()
-        return iter(()) if place is None else packages_in(place)
+        return iter(()) if place is None else iter(_packages(place, self._store.digest(place)))
+
+    def copies(self, package: str) -> tuple[Package, ...] | None:
+        """Return what is installed as a package, or in a folder of its name.
+
+        None: no installed file shows what users get. Nothing is installed, or only without the lock that
+        the project has. Raises as ``found``, OSError.
+        """
+        found = self.found()
+        if found is None or found.level is Level.METADATA:
+            return None
+        if self.inputs.lock_name and not found.by_lock:
+            return None
+        return tuple(it for it in self.packages() if package in (it.own_name, it.name))
 
     def found(self) -> Installed | None:
         """What is installed already; None: nobody has tried."""
@@ -137,3 +150,9 @@ class Installation:
         asked = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
         here = [*asked, sys.platform, platform.machine()]
         return f"npm-{gating.content_key(_FORMAT, *self.inputs.identity, clients, *here)}"
+
+
+@lru_cache(maxsize=8)
+def _packages(entry: Path, digest: str) -> tuple[Package, ...]:  # noqa: ARG001 (of the entry's bytes)
+    """A tree is walked once, however many packages an advisory names."""
+    return tuple(packages_in(entry))

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from stat import S_ISREG
 from typing import Any
 
+from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import INSTALLED_SECTIONS, entries, parse_manifest
 from fallback_tier.errors import RecipeError
 from fallback_tier.files.tree import FileTree
@@ -32,6 +32,22 @@ _PACKAGE = re.compile(rf"/{MODULES}/(?P<name>(?:@[^/]+/)?[^/@]+)$")
 #: manifests of a project are alike by chance.
 _UNTOLD = "version not told, manifest"
 _DIGITS = 12
+
+#: Folders of a published package whose modules nothing that is installed loads.
+_SAMPLES = frozenset(
+    {
+        "test",
+        "tests",
+        "__tests__",
+        "testdata",
+        "spec",
+        "specs",
+        "fixture",
+        "fixtures",
+        "__fixtures__",
+    }
+    | {"bench", "benchmark", "benchmarks", "example", "examples", "demo", "demos", "doc", "docs"}
+)
 
 #: Specs by which a folder of the repository itself is asked for.
 _LOCAL = ("file:", "link:", "portal:")
@@ -69,35 +85,67 @@ def layered(tree: FileTree, entry: Path) -> FileTree:
 
 @dataclass(frozen=True)
 class Package:
-    """One that was installed. ``asks``: names of those that it asks for."""
+    """An installed package.
 
+    ``place``: its folder, as a path in the repository. ``name``: the folder's name, by which others ask for
+    it; ``own_name``: the name in its manifest, which differs for an alias. ``asks``: names of those that it
+    asks for.
+    """
+
+    place: str
     name: str
+    own_name: str
     version: str
     asks: frozenset[str]
 
+    @property
+    def is_sample(self) -> bool:
+        """Return whether it lies among the tests, examples or documents of another package."""
+        inner = f"/{self.place}".split(f"/{MODULES}/")[1:-1]
+        below = (part.lower().split("/")[2 if part.startswith("@") else 1 :] for part in inner)
+        return any(not _SAMPLES.isdisjoint(folders) for folders in below)
+
 
 def packages_in(entry: Path) -> Iterator[Package]:
-    """What was installed in an entry of the store, whatever client did it; links are not followed.
+    """Yield what a client installed in an entry of the store, in one walk; links are not followed.
 
-    Where a manifest of at most MAX_FILE_BYTES does not tell the version, a digest of so much of it stands
-    for one: two trees have the same there only where they have the same file. Raises OSError.
+    Of a manifest at most MAX_FILE_BYTES are read. If it does not state its version, the version is a digest
+    of these bytes: two trees have the same one only if they have the same file. Raises OSError.
     """
-    for folder, _, files in os.walk(entry / _LAYER):
-        found = _PACKAGE.search(folder)
-        path = Path(folder, "package.json")
-        if found is None or path.name not in files or not S_ISREG(path.lstat().st_mode):
-            continue
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        facts: Mapping[str, Any] = {}
-        if len(content) <= MAX_FILE_BYTES:
-            with suppress(RecipeError, UnicodeDecodeError):
-                facts = parse_manifest(path.name, content.decode())
-        asks = (name for section in INSTALLED_SECTIONS for name, _ in entries(facts.get(section)))
-        version = facts.get("version")
-        if not isinstance(version, str):  # it is told apart by what is there
-            version = f"{_UNTOLD} {hashlib.sha256(content).hexdigest()[:_DIGITS]}"
-        yield Package(found["name"], version, frozenset(asks))
+    top = entry / _LAYER
+    waiting = [str(top)] if top.is_dir() else []
+    while waiting:
+        folder = waiting.pop()
+        manifest = None
+        with os.scandir(folder) as found:
+            for each in sorted(found, key=lambda it: it.name, reverse=True):
+                if each.is_dir(follow_symlinks=False):
+                    waiting.append(each.path)
+                elif each.name == MANIFEST and each.is_file(follow_symlinks=False):
+                    manifest = Path(each.path)
+        if manifest is not None and (match := _PACKAGE.search(folder)) is not None:
+            yield _package(folder.removeprefix(f"{top}/"), match["name"], manifest)
+
+
+def _package(place: str, name: str, manifest: Path) -> Package:
+    with manifest.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    facts: Mapping[str, Any] = {}
+    if len(content) <= MAX_FILE_BYTES:
+        with suppress(RecipeError, UnicodeDecodeError):
+            facts = parse_manifest(manifest.name, content.decode())
+    asks = (asked for section in INSTALLED_SECTIONS for asked, _ in entries(facts.get(section)))
+    own_name, version = facts.get("name"), facts.get("version")
+    if not (isinstance(own_name, str) and own_name):
+        own_name = name
+    if not isinstance(version, str):
+        version = f"{_UNTOLD} {hashlib.sha256(content).hexdigest()[:_DIGITS]}"
+    return Package(_text(place), _text(name), own_name, version, frozenset(asks))
+
+
+def _text(path: str) -> str:
+    """A name on the disk as text that can be recorded."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _module_folders(top: Path) -> Iterator[Path]:

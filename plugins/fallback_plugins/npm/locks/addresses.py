@@ -7,12 +7,73 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 #: Where a registry keeps tarballs: what stands before the package's name is the registry's address.
 _TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
 #: Where a yarn.lock says that a package came from.
 _ADDRESS = re.compile(r'^  resolved "([^"]+)"', re.MULTILINE)
+
+
+#: The path of a tarball at a registry: ``…/@scope/name/-/name-1.0.0.tgz``.
+_AT_REGISTRY = re.compile(
+    r"(?:.*?/)??(?P<name>(?:@[^/]+/)?[^/@]+)/-/(?:@[^/]+/)?(?P<file>[^/]+)\.(?:tgz|tar\.gz)"
+)
+
+#: The name of any tarball that states a version.
+_ARCHIVE = re.compile(r"(?P<stem>.+?)-v?(?P<version>\d+\.\d+\.\d+.*)\.(?:tgz|tar\.gz|tar)")
+
+#: Whose repository an address names: git's own, a host's archive of one, or npm's short forms.
+_REPOSITORY = re.compile(
+    r"(?:git\b.*|(?:git\+)?ssh:.*|https?://codeload\.github\.com/[^/]+/(?P<code>[^/]+)/.*"
+    r"|https?://[^/]+/.*\.git(?:#.*)?|https?://github\.com/[^/]+/(?P<hub>[^/#]+)(?:/(?:tarball|archive)/.*)?"
+    r"|(?:github|gitlab|bitbucket):.*|[\w.-]+/[\w.-]+(?:#.*)?)"
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The package at the end of an address, as far as the address says.
+
+    ``name``: of a registry's package. ``stem``: of a file or a git repository, which need not be called as
+    their package. ``version``: None if none is stated.
+    """
+
+    name: str | None = None
+    stem: str | None = None
+    version: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return name and version, for messages."""
+        return " ".join(filter(None, (self.name or self.stem, self.version)))
+
+    def may_be(self, package: str) -> bool:
+        """Return whether it can be a package of this name; ``npm pack`` writes a scope before the name."""
+        if self.name is not None:
+            return self.name == package
+        scopeless = package.rpartition("/")[2]
+        return self.stem in {scopeless, package.removeprefix("@").replace("/", "-")}
+
+
+def origin_of(address: str) -> Origin:
+    """Read an address of a lock."""
+    plain = unquote(address)
+    path = urlsplit(plain).path if "://" in plain else plain.partition("#")[0].partition("?")[0]
+    if (match := _AT_REGISTRY.fullmatch(path)) and "://" in plain:
+        name, file = match["name"], match["file"]
+        start = f"{name.rpartition('/')[2]}-"
+        if file.startswith(start):
+            return Origin(name, version=file.removeprefix(start))
+        return Origin(stem=file)
+    if match := _ARCHIVE.fullmatch(PurePosixPath(path).name):
+        return Origin(stem=match["stem"], version=match["version"])
+    if match := _REPOSITORY.fullmatch(plain):
+        last = plain.partition("#")[0].rstrip("/").rpartition("/")[2].rpartition(":")[2]
+        return Origin(stem=(match["code"] or match["hub"] or last).removesuffix(".git"))
+    return Origin()
 
 
 @dataclass(frozen=True)

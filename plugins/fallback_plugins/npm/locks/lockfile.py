@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fallback_plugins.npm.locks.addresses import origin_of
+from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
@@ -18,6 +20,8 @@ _ANEW = "npm install --package-lock-only"
 #: npm writes an alias of lockfile version 1 as ``"version": "npm:real-name@1.2.3"``.
 _ALIAS = "npm:"
 
+#: What a path has before the name of an installed package.
+MODULES = "node_modules/"
 
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
 MAX_DEPTH = 200
@@ -38,13 +42,11 @@ def all_versions(lock_text: str, source: str = _UNNAMED) -> dict[str, dict[str, 
     """As ``installed_versions``, for every package of the lock: ``{name: {path: version}}``."""
     lock = parse_lock(lock_text, source)
     found: dict[str, dict[str, str]] = {}
-    for path, name, version in _packages(lock):
-        found.setdefault(name, {})[path] = version
-    for path, entry in _tree(lock, "", 0):
-        name, held = _name_and_version(path, entry)
+    for path, entry in entries_of(lock):
+        name, version = identity(path, entry)
         places = found.setdefault(name, {})
-        if held is not None and places.get(path) != held:
-            places[path if path not in places else f"dependencies:{path}"] = held
+        if version is not None and places.get(path) != version:
+            places[path if path not in places else f"dependencies:{path}"] = version
     return found
 
 
@@ -76,14 +78,40 @@ def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
     return lock
 
 
-def _packages(lock: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Versions 2 and 3: one flat object, keyed by path."""
+def entries_of(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (npm's path, entry) of the flat object and of the tree, of which version 2 has both; not of the
+    project itself."""
     for path, entry in objects(lock.get("packages")):
-        version = entry.get("version")
-        if path and isinstance(version, str):
-            # An alias or a workspace member carries its real name; else the path ends with it.
-            name = entry.get("name") or path.rpartition("node_modules/")[2]
-            yield path, str(name), version
+        if path:
+            yield path, entry
+    yield from _tree(lock, "", 0)
+
+
+def identity(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the name of an entry's package, and its version; None for a folder of the repository.
+
+    An alias states its name, or has the archive of another package than its path names.
+    """
+    name, version = path.rpartition(MODULES)[2].strip("/"), entry.get("version")
+    if isinstance(version, str) and version.startswith(_ALIAS):
+        real, number = split_alias(version)
+        return real.removeprefix(_ALIAS).removesuffix("@"), number
+    stated = entry.get("name")
+    if isinstance(stated, str) and stated:
+        name = stated
+    elif MODULES in path and not entry.get("link"):
+        name = origin_of(address_of(entry)).name or name
+    if not isinstance(version, str) or version.startswith("file:"):
+        return name, None
+    return name, version
+
+
+def address_of(entry: Mapping[str, Any]) -> str:
+    """Return where an entry's package comes from; empty if it does not say. A lock of version 1 has what is
+    not of a registry in the version's place."""
+    found = (entry.get(key) for key in ("resolved", "version"))
+    addresses = (one for one in found if isinstance(one, str) and ("/" in one or ":" in one))
+    return next((one for one in addresses if not one.startswith(_ALIAS)), "")
 
 
 def _tree(
@@ -93,19 +121,9 @@ def _tree(
     if depth > MAX_DEPTH:
         raise _unreadable(f"is nested deeper than {MAX_DEPTH}")
     for name, entry in objects(parent.get("dependencies")):
-        path = f"{place}node_modules/{name}"
+        path = f"{place}{MODULES}{name}"
         yield path, entry
         yield from _tree(entry, f"{path}/", depth + 1)
-
-
-def _name_and_version(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
-    name, version = path.rpartition("node_modules/")[2], entry.get("version")
-    if not isinstance(version, str) or version.startswith("file:"):
-        return name, None
-    if version.startswith(_ALIAS):
-        real, _, number = version.removeprefix(_ALIAS).rpartition("@")
-        return real, number
-    return name, version
 
 
 def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:

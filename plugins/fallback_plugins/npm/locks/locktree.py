@@ -4,9 +4,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.locks.lockfile import MAX_DEPTH, objects, parse_lock, version_of
+from fallback_plugins.npm.locks.lockfile import (
+    MAX_DEPTH,
+    identity,
+    objects,
+    parse_lock,
+    version_of,
+)
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
-from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
 _INSTALLED = "node_modules/"
@@ -93,13 +98,14 @@ def _flat(
             continue
         inside = _INSTALLED in key
         sections = _ASKED if inside else MEMBER_SECTIONS
-        name = _name(key, entry)
+        name, version = identity(key, entry) if inside else (_name(key, entry), None)
         asks: tuple[DependencyEdge, ...] = ()
         if wanted is None or _asks_any(entry, sections, wanted):
             asks = tuple(_asks(key, entry, sections, find, wanted))
         if inside and names is not None and not asks and name not in names:
             continue
-        version, bundled = _text(entry.get("version")), entry.get("inBundle") is True
+        version = version or _text(entry.get("version"))
+        bundled = entry.get("inBundle") is True
         node = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
         if not inside:
             roots.append(node)
@@ -116,11 +122,8 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> DependencyTree:
 
     nodes = {}
     for key, entry in entries.items():
-        name, version = _tail(key), _text(entry.get("version"))
-        if version.startswith("npm:"):
-            alias, version = split_alias(version)
-            name = alias.removeprefix("npm:").removesuffix("@")
-        if version and not version.startswith("file:"):
+        name, version = identity(key, entry)
+        if version:
             requires = {"dependencies": entry.get("requires")}
             asks = tuple(_asks(key, requires, ("dependencies",), find))
             bundled = entry.get("bundled") is True
@@ -136,8 +139,8 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> DependencyTree:
 
 def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
     """The names under which these packages are asked for: their own, and their aliases."""
-    aliases = (_tail(key) for key, entry in entries.items() if _text(entry.get("name")) in names)
-    return names.union(aliases)
+    inside = (item for item in entries.items() if _INSTALLED in item[0])
+    return names.union(_tail(key) for key, entry in inside if identity(key, entry)[0] in names)
 
 
 def _asks(

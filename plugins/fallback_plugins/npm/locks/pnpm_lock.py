@@ -46,9 +46,14 @@ class PnpmLock:
         return _objects(self.content.get("importers")) or {".": self.content}
 
     @cached_property
+    def facts(self) -> Mapping[str, Entry]:
+        """What the lock says of each package but its dependencies."""
+        return _objects(self.content.get("packages"))
+
+    @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """Installed packages by the lock's own keys."""
-        facts = _objects(self.content.get("packages"))
+        facts = self.facts
         entries = _objects(self.content.get("snapshots")) if self.format == "9.0" else facts
         keys = frozenset(entries)
         return {

@@ -27,5 +27,11 @@ def in_folder(folder: str, name: str) -> str:
 
 
 def may_name(text: str, package: str) -> bool:
-    """Can a JSON or lock text name the package? Letters can be written as escapes, too."""
-    return package in text or "\\u" in text
+    """Can a JSON or lock text name the package? Letters can be written as escapes, too, and a scope's slash
+    as one of JSON or of an address."""
+    if package in text or "\\u" in text:
+        return True
+    return "/" in package and (
+        package.replace("/", "\\/") in text
+        or package.replace("/", "%2f") in text.replace("%2F", "%2f")
+    )

@@ -28,6 +28,9 @@ _REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SEC
 
 _BOM = "\ufeff"
 
+#: An alias; a range after ``npm:`` is none.
+_ALIAS = re.compile(r"npm:[@A-Za-z_]")
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -50,12 +53,16 @@ def parse_manifest(path: str, text: str) -> Mapping[str, Any]:
 
 
 def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
-    """Where the package is declared, by its own name or through an alias, peers included."""
+    """Where the package is declared, by its own name or through an alias, peers included.
+
+    Its name for another package (``"a": "npm:b@1"``) declares that one.
+    """
     return tuple(
         Declared(section, key, spec)
         for section in MEMBER_SECTIONS
         for key, spec in entries(manifest.get(section))
-        if key == package or re.match(rf"npm:{re.escape(package)}(@|$)", spec)
+        if re.match(rf"npm:{re.escape(package)}(@|$)", spec)
+        or (key == package and not _ALIAS.match(spec))
     )
 
 

@@ -28,6 +28,9 @@ _TAG = re.compile(r"(?![vV]\d|[xX]$)[A-Za-z][A-Za-z0-9_-]*")
 
 _ALIAS = "npm:"
 
+#: A version as npm cleans one: ``v1.2.3``, ``=1.2.3``, ``1.2.3beta``, and what a build adds.
+_LOOSE = re.compile(r"[v=\s]*0*(\d+)\.0*(\d+)\.0*(\d+)-?([0-9A-Za-z.-]*)(?:\+.*)?\s*")
+
 #: Spec prefixes that name something else than a version of this package.
 _FOREIGN = (
     (_ALIAS, "an alias"),
@@ -48,6 +51,15 @@ def split_alias(spec: str) -> tuple[str, str]:
         return "", spec
     at = spec.find("@", len(_ALIAS) + 1)
     return (spec + "@", "") if at < 0 else (spec[: at + 1], spec[at + 1 :])
+
+
+def plain_version(version: str) -> str:
+    """Return a version as a registry has it, without build metadata; any other text as it is."""
+    match = _LOOSE.fullmatch(version)
+    if match is None:
+        return version
+    release, pre = ".".join(match.groups()[:3]), match[4]
+    return f"{release}-{pre}" if pre else release
 
 
 def foreign(spec: str) -> str | None:

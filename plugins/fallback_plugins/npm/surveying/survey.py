@@ -1,6 +1,7 @@
 """Where npm projects hold a package, as the gates see it: declared, and installed."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.locks.lockfile import installed_versions
@@ -13,7 +14,9 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_manifest
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
+from fallback_plugins.npm.surveying.origins import contradiction, local_copies
 from fallback_plugins.npm.surveying.out_of_step import ANSWERED
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
@@ -27,8 +30,9 @@ from fallback_tier.repo import RepoContext
 class Project:
     """One folder with a package.json or a lock, where the package is declared or installed.
 
-    ``installed`` is the lock's word: its own key (npm: the path) → version. ``unread``, a clause: another
-    client's lock says more, and can't be read.
+    ``installed`` is the word of its locks: the lock's own key (npm: the path) → version. ``unread``, a
+    clause: a lock says more, and can't be read. ``doubt``, a sentence: a lock contradicts itself on the
+    package. ``local``: path → version of copies in folders and archives of the repository.
     """
 
     folder: str
@@ -36,6 +40,8 @@ class Project:
     declared: tuple[Declared, ...]
     installed: dict[str, str]
     unread: str | None = None
+    doubt: str | None = None
+    local: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def manifest(self) -> str:
@@ -83,22 +89,35 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     for lock in locks:
         lock_text = _naming(repo, lock, package)
         installed |= installed_versions(lock_text, package, lock) if lock_text else {}
-    unread = _unread_lock(repo, folder, package, declared=bool(places))
     asked = [place for place in places if place.section in ANSWERED]
-    if locks and asked and not installed and not is_aside(manifest):
+    local = _local(repo, manifest, package, site)
+    if locks and asked and not installed and not local and not is_aside(manifest):
         # Whoever installs it gets a version that no file here tells.
-        unread = f"{locks[0]} holds none of {asked[0].key}, which {manifest} asks for"
-        return Project(folder, None, places, {}, unread)
-    foreign = site.lock if site and unread and not locks and not site.others else None
-    if site and foreign and PurePosixPath(foreign).name in READABLE:
+        missing = f"{locks[0]} holds none of {asked[0].key}, which {manifest} asks for"
+        return Project(folder, None, places, {}, missing)
+    unread: str | None = None
+    for lock in _foreign_locks(repo, folder, package, declared=bool(places)):
         try:
-            installed, unread = foreign_versions(site.files(repo), package), None
-            locks = [foreign]
+            if site is None or PurePosixPath(lock).name not in READABLE:
+                raise unsupported(f"{lock} says what is installed, and can't be read.")
+            files = replace(site, lock=lock, others=()).files(repo)
+            installed |= foreign_versions(files, package)
+            locks.append(lock)
         except RecipeError as error:
-            unread = error.problem.rstrip(".")
-    if not (places or installed or unread):
+            unread = unread or error.problem.rstrip(".")
+    if not (places or installed or unread or local):
         return None
-    return Project(folder, locks[0] if locks else None, places, installed, unread)
+    texts = ((lock, _naming(repo, lock, package)) for lock in locks)
+    found = (contradiction(lock, text, (package,)) for lock, text in texts if text)
+    doubt = next((one.problem for one in found if one is not None), None)
+    return Project(folder, next(iter(locks), None), places, installed, unread, doubt, local)
+
+
+def _local(repo: RepoContext, manifest: str, package: str, site: Site | None) -> Mapping[str, str]:
+    manifests = site.manifests if site else (manifest,) if repo.has(manifest) else ()
+    locks = [path for path in (site.lock, *site.others) if path] if site else []
+    copies = local_copies(repo, manifests, locks, (package,))
+    return {copy.path: copy.version or "no version" for copy in copies}
 
 
 def _naming(repo: RepoContext, path: str, package: str) -> str | None:
@@ -107,9 +126,10 @@ def _naming(repo: RepoContext, path: str, package: str) -> str | None:
     return text if may_name(text, package) else None
 
 
-def _unread_lock(repo: RepoContext, folder: str, package: str, *, declared: bool) -> str | None:
+def _foreign_locks(
+    repo: RepoContext, folder: str, package: str, *, declared: bool
+) -> Iterator[str]:
     for name in FOREIGN_LOCKS:
         path = in_folder(folder, name)
         if repo.has(path) and (declared or name in BINARY_LOCKS or _naming(repo, path, package)):
-            return f"{path} says what is installed, and can't be read"
-    return None
+            yield path

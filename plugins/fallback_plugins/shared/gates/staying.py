@@ -1,7 +1,7 @@
 """Copies that stay affected, as a run over several advisories planned it (ADR-0051)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.outcome import Applied
@@ -22,10 +22,7 @@ def may_stay(
     it raised.
     """
     remediation = made.remediation
-    covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
-    if remediation is None or not all(
-        lets_stay(advisory, ecosystem, package, it) for it in covering
-    ):
+    if remediation is None or not is_planned(advisory, made, ecosystem, package, now):
         return False
     raised = {
         version
@@ -35,3 +32,13 @@ def may_stay(
     }
     copies, earlier = Counter(now), Counter(before)
     return all(copies[version] < earlier[version] + (version not in raised) for version in copies)
+
+
+def is_planned(
+    advisory: Advisory, made: Applied, ecosystem: str, package: str, now: Iterable[str]
+) -> bool:
+    """Return whether every advisory that covers one of these versions lets it stay."""
+    covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
+    return made.remediation is not None and all(
+        lets_stay(advisory, ecosystem, package, ids) for ids in covering
+    )

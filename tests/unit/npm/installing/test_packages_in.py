@@ -12,6 +12,7 @@ import pytest
 from fallback_plugins.npm.gates.drift import drifted
 from fallback_plugins.npm.installing import modules_layer
 from fallback_plugins.npm.installing.modules_layer import packages_in
+from fallback_tier.files.folders import remove_tree
 from fallback_tier.limits import MAX_FILE_BYTES
 
 ASKS = {"tape": "^5.0.0"}
@@ -107,3 +108,45 @@ def test_what_is_no_file_is_no_manifest(tmp_path: Path) -> None:
     linked.parent.mkdir()
     linked.symlink_to("/dev/zero")
     assert [*packages_in(tmp_path)] == []
+
+
+def test_every_layout_of_a_client_is_read_once_with_its_place_and_own_name(tmp_path: Path) -> None:
+    top = tmp_path / "tree"
+    for place, name in {
+        "node_modules/foo": "left",
+        "node_modules/@acme/left": "@acme/left",
+        "node_modules/a/node_modules/left": "left",
+        "node_modules/a/lib/node_modules/left": "left",
+        "node_modules/.pnpm/left@1.0.0/node_modules/left": "left",
+        "packages/b/node_modules/left": "left",
+        "node_modules/@acme/test/node_modules/left": "left",
+        "node_modules/a/test/node_modules/left": "left",
+        "node_modules/@acme/b/Fixtures/x/node_modules/left": "left",
+        "node_modules/unnamed": "",
+    }.items():
+        manifest = top / place / "package.json"
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"name": name, "version": "1.0.0"}))
+    (top / "node_modules" / "loop").symlink_to("..")
+    (top / "node_modules" / "out").symlink_to(tmp_path.parent)
+    found = {one.place: one for one in packages_in(tmp_path)}
+    assert len(found) == 10
+    assert found["node_modules/foo"].own_name == "left"
+    assert found["node_modules/unnamed"].own_name == "unnamed"
+    assert {place for place, one in found.items() if one.is_sample} == {
+        "node_modules/a/test/node_modules/left",
+        "node_modules/@acme/b/Fixtures/x/node_modules/left",
+    }
+
+
+def test_package_that_nests_folders_deeper_than_python_recurses_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "tree" / "node_modules" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "package.json").write_text('{"name": "deep", "version": "1.0.0"}')
+    deep = folder
+    for _ in range(1_500):
+        deep /= "a"
+        deep.mkdir()
+    found = [one.name for one in packages_in(tmp_path)]
+    remove_tree(folder)  # which pytest could not
+    assert found == ["deep"]
