@@ -36,7 +36,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 16
+_FORMAT = 17
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
