@@ -26,7 +26,7 @@ VARIABLE = "FALLBACK_TIER_WITNESS"
 NESTED = "nested"
 
 #: Test runners' own packages: what the patched code changes of them may change their verdict.
-RUNNERS = frozenset({"unittest", "_pytest", "pluggy"})
+RUNNERS = frozenset({"unittest", "_pytest", "pytest", "pluggy"})
 
 #: What else ends a process, or says how it ended.
 ENDINGS = ((sys, "exit"), (sys, "excepthook"), (threading, "excepthook"), (os, "_exit"))

