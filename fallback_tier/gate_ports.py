@@ -55,14 +55,14 @@ class GateContext:
 
 
 class Witnessed(Frozen):
-    """How a command's tests ended, as reported from inside its processes; and reasons not to believe its exit
-    code and its output.
+    """How a command's tests ended, as reported from inside its processes; and reasons not to believe its
+    exit code and its output.
 
     ``passed``, ``failed``: tests by name, none if no test runner reported. A skipped test, and one that is
     expected to fail, is in neither. ``failures``: tests that summaries in the output count as failed.
     ``changed``: what a process changed that test runners rely on; ``ended_by``: files whose code ended a
-    process. Code of the base commit may do both, so only what is new with the patch counts. ``doubts``: what
-    no sound run does.
+    process. Code of the base commit may do both, so only what is new with the patch counts. ``doubts``:
+    what no sound run does.
     """
 
     passed: tuple[str, ...] = ()
@@ -96,8 +96,8 @@ class TargetRun:
     the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
     for their ends to be compared, of which that sentence may say only the beginning. ``drifted``: what else
     is installed than at the base commit though the patch does not move it, in words. It may install the
-    base commit, so only who compares the two asks (``beside_base``). ``witnessed``: if the context says that
-    it is a proof; None: this ecosystem has no witness, so that the output alone tells.
+    base commit, so only who compares the two asks (``beside_base``). ``witnessed``: if the context says
+    that it is a proof; None: this ecosystem has no witness, so that the output alone tells.
     """
 
     result: CommandResult | None

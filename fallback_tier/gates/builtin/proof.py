@@ -177,9 +177,7 @@ class ProofGate:
         if here.failures:
             yield f"a summary in its output counts {here.failures} failed test(s)"
         ended = {*here.ended_by} - {*there.ended_by, *self.proof.files}
-        yield from (
-            f"{path} ends a process, as it does not at the base commit" for path in sorted(ended)
-        )
+        yield from (f"{path} ends a process, and not at the base commit" for path in sorted(ended))
         changed = sorted({*here.changed} - {*there.changed})
         yield from (f"{name} is changed while it runs" for name in changed)
         if here.passed:
@@ -188,12 +186,13 @@ class ProofGate:
 
     def _ran(self, output: str, witnessed: Witnessed | None) -> int | None:
         """Return how many tests ran, by the output and by the runners themselves: the lesser."""
-        counts = (self.plugin.tests_ran(output), witnessed and witnessed.ran)
+        reported = None if witnessed is None else witnessed.ran
+        counts = (self.plugin.tests_ran(output), reported)
         return min((count for count in counts if count is not None), default=None)
 
     def at_base(self, context: GateContext) -> "_AtBase":
-        """Return the run at the base commit, which fails as it should. It is made once for a commit, a proof
-        and what it runs on, and kept.
+        """Return the run at the base commit, which fails as it should. It is made once for a commit, a
+        proof and what it runs on, and kept.
 
         Raises ProofError if that failure shows nothing; SandboxError, ToolError.
         """

@@ -211,8 +211,8 @@ class Names:
         return frozenset({self.member(holder)}) & self._table.carried
 
     def holders(self, node: "Node | None") -> Paths:
-        """The modules, classes and objects of the language's own that an expression may be. Of what it calls
-        to make a namespace of its own (``globals()``), none."""
+        """The modules, classes and objects of the language's own that an expression may be; none for a
+        namespace of the file's own (``globals()``)."""
         if node is None:
             return _NOTHING
         node = self.bare(node)

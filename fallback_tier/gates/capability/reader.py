@@ -30,6 +30,9 @@ _PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
 
 _NONE: dict[int, int] = {}
 
+#: Types in a type: ``dict[str, list[Path]]`` has five nodes.
+_MAX_DEPTH = 20
+
 
 @dataclass(frozen=True)
 class CapabilityUses:
@@ -194,9 +197,9 @@ class _Reader:
                 self.unknown.unbound(name, node)
             if role == _PLAIN:
                 self._look_at_mention(node, name)
-        if role == _TARGET and (kind in shape.members or kind in shape.indexes):
-            holder = node.child_by_field_name((shape.members | shape.indexes)[kind][0])
-            self.unknown.written(holder, self._names.named_member(node), node)
+        is_member = kind in shape.members or kind in shape.indexes
+        if role == _TARGET and is_member and not _is_annotation(node):
+            self.unknown.written(self._holder(node), self._names.named_member(node), node)
         if node.id in self._excused or (role == _SPINE and kind not in shape.calls):
             return
         for path in self._names.resolve(node, called=role == _CALLEE):
@@ -249,6 +252,11 @@ class _Reader:
             if any(self._names.text(argument).endswith(word) for argument in arguments[1:]):
                 self._excused.add(callee.id)
 
+    def _holder(self, member: "Node") -> "Node | None":
+        """What a member is of."""
+        fields = self._shape.members.get(member.type) or self._shape.indexes[member.type]
+        return member.child_by_field_name(fields[0])
+
     def _is_compared(self, node: "Node") -> bool:
         """``require.main === module``, ``typeof module``: it is not handed on."""
         around = node.parent.type if node.parent is not None else ""
@@ -258,9 +266,10 @@ class _Reader:
         """``setattr(json, "loads", x)``, ``Object.assign(process.env, x)``, ``os.environ.update(x)``."""
         name, holder = self._names.named_member(callee), None
         if name:
-            holder = callee.child_by_field_name((self._shape.members | self._shape.indexes)[callee.type][0])
+            holder = self._holder(callee)
         if self._names.text(callee) in shapes.SETTERS or (
-            name in shapes.MEMBER_SETTERS and self._names.text(holder or callee) in shapes.SETTERS_OF
+            name in shapes.MEMBER_SETTERS
+            and self._names.text(holder or callee) in shapes.SETTERS_OF
         ):
             holder, *values = arguments
             names = [self._names.literal(values[0]) or ""] if values else [""]
@@ -358,3 +367,15 @@ class _Reader:
 
     def _add(self, kind: Capability, callee: str, node: "Node") -> None:
         self.found[CapabilityUse(kind, callee)].append(node.start_point.row + 1)
+
+
+def _is_annotation(node: "Node") -> bool:
+    """Return whether a node is in the type of a parameter, next to the names that parameters bind."""
+    around: Node | None = node
+    for _ in range(_MAX_DEPTH):
+        around = around.parent if around is not None else None
+        if around is None or around.type in {"parameters", "lambda_parameters", "block"}:
+            return False
+        if around.type == "type":
+            return True
+    return False

@@ -25,7 +25,14 @@ SETTERS = frozenset({"setattr", "delattr"})
 SETTERS_OF = frozenset({"Object", "Reflect", "object", "type"})
 MEMBER_SETTERS = frozenset(
     {
-        *("assign", "defineProperty", "defineProperties", "setPrototypeOf", "set", "deleteProperty"),
+        *(
+            "assign",
+            "defineProperty",
+            "defineProperties",
+            "setPrototypeOf",
+            "set",
+            "deleteProperty",
+        ),
         *("__setattr__", "__delattr__"),
     }
 )

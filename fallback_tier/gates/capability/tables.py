@@ -134,7 +134,9 @@ class Table:
         ``name``: empty if it is computed."""
         if path in self.environments:
             return not name or name == "PATH" or name in STEERING
-        if path in self.outer and not self.harmless.carries:  # there, names of one's own are kept too
+        if (
+            path in self.outer and not self.harmless.carries
+        ):  # there, names of one's own are kept too
             listed = (self.harmless.roots, self.roots, _RUNNERS_GLOBALS)
             return any(name in one for one in listed) if name else path != "window"
         if {path, f"{path}.{name}"} & self.settable:

@@ -1,18 +1,19 @@
-"""Reports, from inside a Python of a proof, how each test ended and whether the process reached its own end.
+"""Reports, from inside a Python of a proof, how each test ended and whether the process reached its end.
 
-Runs before anything of the target's, in each Python of the environment (``observed.add_to``). It writes to the
-record that ``observe_probe`` guards: ``began PID``, ``ended PID``, ``test OUTCOME NAME``, ``changed NAME``.
-``observed.read_witness`` reads them. Programs that a test starts are not its witness's business: the variable
-is gone as soon as a test runner starts.
+Runs before anything of the target's, in each Python of the environment (``observed.add_to``). It writes
+to the record that ``observe_probe`` guards: ``began PID``, ``ended PID``, ``test OUTCOME NAME``,
+``changed NAME``; ``observed.read_witness`` reads them. Programs that a test starts are not witnessed: the
+variable is gone as soon as a test runner starts. No module is imported here that a file of the target's
+could stand in for.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import builtins
 import os
 import sys
-import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is a file, which could be the target's
@@ -29,7 +30,7 @@ NESTED = "nested"
 RUNNERS = frozenset({"unittest", "_pytest", "pytest", "pluggy"})
 
 #: What else ends a process, or says how it ended.
-ENDINGS = ((sys, "exit"), (sys, "excepthook"), (threading, "excepthook"), (os, "_exit"))
+ENDINGS = ((sys, "exit"), (sys, "excepthook"), (os, "_exit"))
 
 _OUTCOMES = {
     "addSuccess": "passed",
@@ -70,7 +71,8 @@ class Originals:
         yield from self.changed_runners()
         yield from self._changed(self._of_process)
         now = (sys.stdout, sys.stderr, *map(_stream, (1, 2)))
-        if any(one is not other and one != other for one, other in zip(now, self._streams)):
+        pairs = zip(now, self._streams)  # noqa: B905 (of Python 3.8 too)
+        if any(one is not other and one != other for one, other in pairs):
             yield "the standard output"
 
     @staticmethod
@@ -109,7 +111,7 @@ class Witness:
         self._runner: Any = None
         self._told: set[str] = set()
         mine, pid, frame = os.getpid(), os.getpid, sys._getframe
-        thread, ident = threading.get_ident(), threading.get_ident
+        thread, ident = _thread.get_ident(), _thread.get_ident
 
         def say(line: str) -> None:
             if pid() == mine:  # a forked child's end is another's
@@ -122,12 +124,12 @@ class Witness:
                 say(f"ended {mine}")
 
         self._say = say
-        self._began = lambda: say(f"began {mine}")
+        self._began = f"began {mine}"
         self._is_first = os.environ.get(VARIABLE) != NESTED
         os.environ[VARIABLE] = NESTED
         atexit.register(ended)  # the first is run last
         if self._is_first:
-            self._began()
+            say(self._began)
 
     def starts(self, runner: object) -> bool:
         """Is this the runner whose tests count? A runner that its tests start is not."""
@@ -135,7 +137,7 @@ class Witness:
             self._runner = runner
             os.environ.pop(VARIABLE, None)
             if not self._is_first:
-                self._began()
+                self._say(self._began)
         return self._runner is runner
 
     def write(self, name: str, was: str) -> None:
@@ -152,14 +154,15 @@ class Witness:
     def report_names(self) -> dict[str, Any]:
         """``report_probe``, which knows what tests are called."""
         space: dict[str, Any] = {"__name__": "fallback_tier_report"}
-        exec(compile(self._reporter, "<report>", "exec", dont_inherit=True), space)
+        exec(compile(self._reporter, "<report>", "exec", dont_inherit=True), space)  # noqa: S102 (ours)
         return space
 
     def unittest_loaded(self, _: Any) -> None:
         """Have each result of unittest's report its tests."""
-        result = sys.modules["unittest.result"].TestResult
+        result: Any = sys.modules["unittest.result"].TestResult
         probe = self.report_names()
-        names, running = probe["Names"](), [None, ""]
+        names = probe["Names"]()
+        running: list[Any] = [None, ""]
 
         def wrapped(call: str, report: Callable[..., None]) -> None:
             own = getattr(result, call)
@@ -173,7 +176,7 @@ class Witness:
             reporting.__name__ = reporting.__qualname__ = call
             setattr(result, call, reporting)
 
-        def started(test: Any) -> None:
+        def started(test: Any, *_: Any) -> None:
             running[:] = test, names.next(str(test))
 
         def ended(was: str) -> Callable[..., None]:
@@ -182,7 +185,7 @@ class Witness:
 
             return report
 
-        def subtest(test: Any, part: Any, error: Any) -> None:
+        def subtest(_: Any, part: Any, error: Any) -> None:
             if error is not None:
                 write(names.next(probe["_named"](part)), "failed")
 
@@ -232,7 +235,8 @@ class Loading:
             run(module)
             after(module)
 
-        found.loader.exec_module = exec_module  # type: ignore[method-assign]
+        loader: Any = found.loader
+        loader.exec_module = exec_module
         return found
 
 
@@ -240,4 +244,4 @@ def witness(put: Put, reporter: str) -> None:
     """Begin, in this process."""
     here = Witness(put, reporter)
     after = {"unittest.main": here.unittest_loaded, "_pytest.config": here.pytest_loaded}
-    sys.meta_path.insert(0, Loading(after))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Loading(after))

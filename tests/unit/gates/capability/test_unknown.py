@@ -405,7 +405,7 @@ def test_what_steers_later_code_must_be_declared(path: str, code: str) -> None:
         (SCRIPT, "class A {}\nA.prototype.b = 1\nA.c = 1"),
         (SCRIPT, "const e = new Error('x'); e.code = 'x'"),
         (SCRIPT, "const fs = require('fs'); const s = fs.createReadStream('x'); s.left = 1"),
-        (SCRIPT, "const util = require('util'); function B() {}\nutil.inherits(B, Object); B.prototype.x = 1"),
+        (SCRIPT, "const u = require('util'); function B() {}\nu.inherits(B, Object); B.prototype.x = 1"),
         (SCRIPT, "this.constructor.name"),
         (SCRIPT, "const a = {}; a.constructor === Object"),
         (SCRIPT, "const options = {}; Object.assign(options, {a: 1})"),
