@@ -314,3 +314,116 @@ def test_no_forgery_passes_a_script_of_node(tmp_path: Path, text: str) -> None:
 def test_a_right_patch_of_node_passes(tmp_path: Path, proof: Proof) -> None:
     verdict = judge(tmp_path, proof, JS_RIGHT)
     assert verdict.status in PASSED, verdict
+
+
+#: Proofs that patch, skip, repeat and start programs, as honest ones do.
+HONEST = {
+    "mocks, subtests, a set-up": (
+        UNITTEST.command,
+        (
+            b"import subprocess, sys, unittest\nfrom unittest import mock\nfrom app import answer\n\n\n"
+            b"class ProofTest(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n"
+            b"        cls.wanted = 42\n    def test_parts(self):\n        for part in range(3):\n"
+            b"            with self.subTest(part=part):\n"
+            b"                self.assertEqual(answer(), self.wanted)\n"
+            b"    @unittest.skip('later')\n    def test_later(self):\n        pass\n"
+            b"    def test_mocked(self):\n"
+            b"        with mock.patch('builtins.print'), mock.patch('sys.exit'):\n"
+            b"            self.assertEqual(answer(), 42)\n"
+            b"    def test_a_program(self):\n"
+            b"        ends = 'import os, app; os._exit(app.answer())'\n"
+            b"        done = subprocess.run([sys.executable, '-c', ends])\n"
+            b"        self.assertEqual(done.returncode, 42)\n"
+        ),
+    ),
+    "a main of its own": (
+        ("python", "proof/test_proof.py"),
+        (
+            b"import sys, unittest\nsys.path.insert(0, '.')\nfrom app import answer\n\n\n"
+            b"class ProofTest(unittest.TestCase):\n    def test_it(self):\n"
+            b"        self.assertEqual(answer(), 42)\n\n\nunittest.main()\n"
+        ),
+    ),
+    "isolated, through a shell": (
+        ("sh", "-c", "python -B -m unittest discover -s proof -t . && echo done"),
+        UNITTEST.files["proof/test_proof.py"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "text"), HONEST.values(), ids=HONEST)
+def test_an_honest_proof_passes(tmp_path: Path, command: tuple[str, ...], text: bytes) -> None:
+    files = {"proof/test_proof.py": text, "proof/__init__.py": b""}
+    verdict = judge(tmp_path, Proof(command, files), PY_RIGHT)
+    assert verdict.status in PASSED, verdict
+
+
+PY_TESTS = b"""\
+import pytest
+from app import answer
+
+@pytest.fixture
+def wanted():
+    return 42
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_it(number, wanted, monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lambda *_: "x")
+    assert answer() == wanted
+
+@pytest.mark.skip
+def test_later():
+    pass
+
+class TestMore:
+    def test_it(self, tmp_path):
+        assert answer() == 42
+"""
+
+
+def test_an_honest_proof_by_pytest_passes(tmp_path: Path) -> None:
+    proof = Proof(PY_TEST.command, {**PYTEST, "proof/test_it.py": PY_TESTS})
+    verdict = judge(tmp_path, proof, PY_RIGHT)
+    assert verdict.status in PASSED, verdict
+
+
+def test_what_the_base_commit_does_too_is_held_against_no_patch(tmp_path: Path) -> None:
+    """A library may change what test runners use, and a program may end its process."""
+    compat = (
+        "import unittest\nunittest.TestCase.assertItemsEqual = unittest.TestCase.assertCountEqual\n"
+    )
+    changes = f"{compat}unittest.TestCase.shortDescription = lambda self: None\n"
+    before = {"app.py": changes + FILES["app.py"], "lib.js": FILES["lib.js"]}
+    with patched(
+        tmp_path / "py", before, {"app.py": changes + PY_RIGHT}, about=advisory()
+    ) as found:
+        verdict = ProofGate(UNITTEST, PyPIEcosystem(SubprocessClients())).judge(found.context)
+    assert verdict.status in PASSED, verdict
+    ends = "if (process.argv[2] === 'end') process.exit(0);\n"
+    program = Proof(
+        NODE_TEST.command,
+        {
+            "proof/p.test.js": NODE_TEST.files["proof/p.test.js"]
+            + b"require('child_process').execFileSync(process.execPath, ['lib.js', 'end']);\n"
+        },
+    )
+    before = {**FILES, "lib.js": ends + FILES["lib.js"]}
+    after = {"lib.js": ends + JS_RIGHT}
+    with patched(tmp_path / "js", before, after, about=advisory()) as found:
+        verdict = ProofGate(program, NpmEcosystem(SubprocessClients())).judge(found.context)
+    assert verdict.status in PASSED, verdict
+
+
+def test_a_proof_whose_record_is_removed_is_a_persons_question(tmp_path: Path) -> None:
+    text = (
+        "const fs = require('fs');\n"
+        "for (const name of fs.readdirSync('.')) {\n"
+        "  if (name.startsWith('.fallback-tier-')) fs.writeFileSync(name, '');\n"
+        f"}}\n{JS_RIGHT}"
+    )
+    assert judge(tmp_path, NODE_TAP, text).status is GateStatus.UNDECIDED
+    remove = (
+        "import os\nfor name in os.listdir('.'):\n    if name.startswith('.fallback-tier-'):\n"
+        f"        try:\n            os.remove(name)\n        except OSError:\n            pass\n{PY_RIGHT}"
+    )
+    assert judge(tmp_path / "py", UNITTEST, remove).status is GateStatus.UNDECIDED
