@@ -37,7 +37,10 @@ class Worktree(Protocol):
 
 @dataclass(frozen=True)
 class GateContext:
-    """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why."""
+    """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why.
+
+    ``is_proof``: a command's tests decide, so that they are witnessed (``TargetRun.witnessed``).
+    """
 
     advisory: Advisory
     repo: RepoContext
@@ -48,6 +51,37 @@ class GateContext:
     clients: ClientRunner
     timeout_s: float
     report: Callable[[str], None] = say_nothing
+    is_proof: bool = False
+
+
+class Witnessed(Frozen):
+    """How a command's tests ended, as reported from inside its processes; and reasons not to believe its
+    exit code and its output.
+
+    ``passed``, ``failed``: tests by name, none if no test runner reported. A skipped test, and one that is
+    expected to fail, is in neither. ``failures``: tests that summaries in the output count as failed.
+    ``changed``: what a process changed that test runners rely on; ``ended_by``: files whose code ended a
+    process. Code of the base commit may do both, so only what is new with the patch counts. ``doubts``:
+    what no sound run does.
+    """
+
+    passed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    failures: int = 0
+    changed: tuple[str, ...] = ()
+    ended_by: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def ran(self) -> int | None:
+        """Tests that ran; None if no test runner reported."""
+        return len(self.passed) + len(self.failed) or None
+
+    def passes(self, test: str) -> bool:
+        """Return whether it passed. Of a subtest only a failure is reported: its test must have passed."""
+        return test not in self.failed and any(
+            test == one or test.startswith((f"{one} (", f"{one} [")) for one in self.passed
+        )
 
 
 def _nothing() -> str:
@@ -62,13 +96,15 @@ class TargetRun:
     the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
     for their ends to be compared, of which that sentence may say only the beginning. ``drifted``: what else
     is installed than at the base commit though the patch does not move it, in words. It may install the
-    base commit, so only who compares the two asks (``beside_base``).
+    base commit, so only who compares the two asks (``beside_base``). ``witnessed``: if the context says
+    that it is a proof; None: this ecosystem has no witness, so that the output alone tells.
     """
 
     result: CommandResult | None
     installed: str = ""
     compared: str = ""
     drifted: Callable[[], str] = field(default=_nothing, compare=False, repr=False)
+    witnessed: Witnessed | None = None
 
     def beside_base(self) -> "TargetRun":
         """The run as one that is compared with the base commit's: on other dependencies where any drifted.

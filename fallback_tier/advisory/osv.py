@@ -16,6 +16,7 @@ from fallback_tier.advisory.osv_affected import Affected, OsvModel
 from fallback_tier.advisory.versions import canonical_name
 from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import AdvisoryError, WithdrawnError
+from fallback_tier.files.inputs import DuplicateKeyError, check_keys, open_named
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 
 _GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
@@ -154,7 +155,7 @@ class Advisory(OsvModel):
 def load_advisory(path: Path) -> Advisory:
     """Read one OSV record from a file. Raises AdvisoryError, naming the file."""
     try:
-        with path.open("rb") as stream:
+        with open_named(path) as stream:
             data = stream.read(MAX_ADVISORY_BYTES + 1)
     except OSError as error:
         unreadable = AdvisoryError(
@@ -168,14 +169,20 @@ def load_advisory(path: Path) -> Advisory:
 def parse_advisory(data: bytes, source: str) -> Advisory:
     """One OSV record from its bytes. ``source`` names them in messages.
 
-    Raises AdvisoryError: larger than MAX_ADVISORY_BYTES, not JSON, not OSV, withdrawn, or without
-    an affected package.
+    Raises AdvisoryError: larger than MAX_ADVISORY_BYTES, not JSON, a key twice, not OSV, withdrawn, or
+    without an affected package.
     """
     if len(data) > MAX_ADVISORY_BYTES:
         raise AdvisoryError(
             f"The advisory {source!r} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
             next_step=_GET_OSV,
         )
+    try:
+        check_keys(data)
+    except DuplicateKeyError as error:
+        raise AdvisoryError(
+            f"The advisory {source!r} is ambiguous: {error}.", next_step=_GET_OSV
+        ) from error
     try:
         advisory = Advisory.model_validate_json(data)
     except ValidationError as error:

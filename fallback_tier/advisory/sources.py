@@ -16,6 +16,7 @@ from fallback_tier.advisory.bundles import by_flaw, merged
 from fallback_tier.advisory.found import CodeFinding, Found, Record, Skipped, mapping, text
 from fallback_tier.advisory.osv import Advisory, advisory_from
 from fallback_tier.errors import AdvisoryError, FallbackError
+from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
 
 #: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
 #: takes about eight times as much memory.
@@ -158,7 +159,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with open_named(path) as stream:
             data = stream.read(MAX_REPORT_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -228,13 +229,18 @@ def _parsed(data: bytes, source: str) -> object:
     try:
         words = data.decode(json.detect_encoding(data))
         try:
-            return json.loads(words)
+            return parse_json(words)
         except json.JSONDecodeError as error:
             # Not splitlines(): JSON strings may hold what Python calls line ends (U+2028).
             lines = [line for line in words.split("\n") if line.strip()]
             if len(lines) < 2 or not error.msg.startswith("Extra data"):
                 raise
             return _lines(lines)
+    except DuplicateKeyError as error:
+        raise AdvisoryError(
+            f"The input {source!r} is ambiguous: {error}.",
+            next_step="Give a record or a report in which each object has each key once.",
+        ) from error
     except (ValueError, RecursionError) as error:
         raise AdvisoryError(
             f"The input {source!r} is not JSON: {_short(error)}.",
@@ -243,7 +249,7 @@ def _parsed(data: bytes, source: str) -> object:
 
 
 def _lines(lines: Iterable[str]) -> list[Any]:
-    return [json.loads(line) for line in lines]
+    return [parse_json(line) for line in lines]
 
 
 def _short(error: Exception) -> str:

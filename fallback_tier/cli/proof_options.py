@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fallback_audit.disk_errors import blamed
 from fallback_tier.errors import ConfigurationError
+from fallback_tier.files.inputs import open_named
 from fallback_tier.gates.builtin.configured import GateSettings, of_file
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.limits import MAX_FILE_BYTES
@@ -59,7 +60,7 @@ def _placed(given: str) -> tuple[Path, str]:
 
 def _content(source: Path) -> bytes:
     try:
-        with source.open("rb") as file:
+        with open_named(source) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         unreadable = ConfigurationError(

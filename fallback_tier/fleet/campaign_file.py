@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fallback_tier.errors import first_fault
+from fallback_tier.files.inputs import open_named
 from fallback_tier.fleet.campaign import Campaign
 from fallback_tier.fleet.refusals import CampaignError
 
@@ -17,7 +18,7 @@ MAX_FILE_BYTES = 8 * 1024 * 1024
 def read_campaign(path: Path) -> Campaign:
     """Raises CampaignError naming the file, the key, the reason and the next step."""
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:

@@ -6,7 +6,6 @@ The feeds are files that somebody else has fetched; nothing is asked over the ne
 import csv
 import gzip
 import io
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_tier.advisory import Advisory
+from fallback_tier.files.inputs import open_named, parse_json
 from fallback_tier.fleet.model import Risk
 from fallback_tier.fleet.refusals import CampaignError
 
@@ -88,7 +88,7 @@ def _epss(path: Path) -> Iterator[tuple[str, float]]:
 
 def _kev(path: Path) -> Iterator[str]:
     try:
-        document: Any = json.loads(_text(path, _GET_KEV))
+        document: Any = parse_json(_text(path, _GET_KEV))
         for entry in document["vulnerabilities"]:
             yield str(entry["cveID"]).upper()
     except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -98,10 +98,10 @@ def _kev(path: Path) -> Iterator[str]:
 
 
 def _text(path: Path, next_step: str) -> str:
-    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
-            data: bytes = file.read(MAX_FEED_BYTES + 1)
+        with open_named(path) as raw:
+            file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+            data = file.read(MAX_FEED_BYTES + 1)
         if len(data) <= MAX_FEED_BYTES:
             return data.decode("utf-8-sig")
         reason = f"it is larger than {MAX_FEED_BYTES:,} bytes"

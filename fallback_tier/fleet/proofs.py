@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, StringConstraints
 
+from fallback_tier.files.inputs import open_named
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.workers.repositories import RepositoryName
@@ -55,7 +56,7 @@ class ProofTable(BaseModel):
 
     def _content(self, source: Path, left: int) -> bytes:
         try:
-            with source.open("rb") as file:
+            with open_named(source) as file:
                 content = file.read(left + 1)
         except OSError as error:
             raise CampaignError(

@@ -94,11 +94,11 @@ def more_code_shown(draft: Draft, snippets: Sequence[Snippet], task: AttemptTask
 def unless_too_much(
     asking: Generator[TierEvent, None, Draft], declined: Refuse
 ) -> Generator[TierEvent, None, Draft]:
-    """The answer of a model that was shown more code. What nothing has room for was our own idea: then it
-    has declined. Raises Refusal."""
+    """Return the answer of a model that was shown more code. If its window has no room for that, the model
+    has declined. Raises Refusal; OverBudget if a cap has no room, since a person may raise a cap."""
     try:
         return (yield from asking)
-    except (OverBudget, ModelError) as error:
+    except ModelError as error:
         if not is_too_much(error):
             raise
         raise declining(declined) from error

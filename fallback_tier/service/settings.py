@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
+from fallback_tier.files.inputs import open_named
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
 from fallback_tier.workers.model_table import ModelTable
@@ -217,7 +218,7 @@ def parse_settings(text: str, source: str) -> ServiceSettings:
 
 def _content(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             return file.read(_MAX_CONFIG_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"

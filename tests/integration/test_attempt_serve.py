@@ -74,6 +74,17 @@ def request(repo: Path, **more: Any) -> dict[str, Any]:
     return {"advisory": advisory, "repository": str(repo), **more}
 
 
+def test_a_line_with_a_key_twice_is_refused(tmp_path: Path, repo: Path) -> None:
+    with serving(tmp_path / "state") as served:
+        text = json.dumps(request(repo, id="b")).encode()
+        answer = served.ask(b'{"id": "a", ' + text[1:])
+        assert answer["id"] is None
+        assert "the key 'id' twice" in answer["error"]["problem"]
+        answer = served.ask(text.replace(b'"affected"', b'"affected": [], "affected"', 1))
+        assert answer["id"] is None
+        assert "the key 'affected' twice" in answer["error"]["problem"]
+
+
 def test_each_line_is_answered_as_a_process_of_its_own_would(tmp_path: Path, repo: Path) -> None:
     other = repository(tmp_path / "other", {"requirements.txt": "left==1.5.0\nright==1.0\n"})
     before = snapshot(repo)

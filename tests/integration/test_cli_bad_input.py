@@ -1,6 +1,7 @@
 """Bad input: one clear message (input, reason, next step), the documented exit code, nothing touched."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,6 +302,29 @@ def test_a_request_that_is_not_json(scenario: Scenario, text: str) -> None:
     assert "on standard input is not valid" in as_error(
         scenario("attempt", stdin=text), code="input"
     )
+
+
+@pytest.mark.parametrize(
+    "twice", ['"repository": "elsewhere", ', '"advisory": {}, ', '"prior_attempts": [], ']
+)
+def test_a_request_with_a_key_twice(scenario: Scenario, twice: str) -> None:
+    text = "{" + twice + request(scenario.repo, prior_attempts=[])[1:]
+    problem = as_error(scenario("attempt", stdin=text), code="input")
+    key = twice.split('"')[1]
+    assert f"is ambiguous: an object has the key {key!r} twice" in problem
+
+
+def test_an_advisory_that_is_a_named_pipe_is_not_waited_for(scenario: Scenario) -> None:
+    os.mkfifo(scenario.place / "pipe")
+    command = ["fix", scenario.repo, "--advisory", scenario.place / "pipe", "--json"]
+    problem = as_error(scenario(*command), code="advisory")
+    assert problem.endswith("can't be read: it is a named pipe, not a regular file.")
+
+
+def test_an_advisory_on_standard_input_is_read(scenario: Scenario) -> None:
+    command = ["plan", scenario.repo, "--advisory", "/dev/stdin", "--no-resolve", "--json"]
+    ended = scenario(*command, stdin=osv("left"))
+    assert ended.code == 0, ended
 
 
 def test_an_attempt_on_bad_input(scenario: Scenario) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.events import AuditEvent, ModelAnswered, PlanRejected
@@ -90,6 +90,7 @@ def test_whoever_leaves_and_comes_back_pays_nothing_twice(
 
 
 @QUICK
+@example(case=Case(author=("ask",), judge=None), caps=[10692])
 @given(case=cases, caps=st.lists(st.integers(0, 90_000), min_size=1, max_size=4))
 def test_a_raised_budget_goes_on_to_the_same_end(
     tmp_path: Path, case: Case, caps: list[int]

@@ -53,13 +53,17 @@ def test_else_it_has_declined(
     assert len(made.audit.of(ModelCalled)) >= len(words)
 
 
-def test_a_cap_that_has_no_room_for_more_code_leaves_the_models_word(tmp_path: Path) -> None:
+def test_a_cap_without_room_for_more_code_stops_and_a_raised_one_goes_on(tmp_path: Path) -> None:
     made = LeafScenario(tmp_path, Case(("ask", "plan 0"), None, ()), tokens_per_fix=13_000)
     application = made.run()
     made.check()
     assert isinstance(application, Refused)
-    assert application.reason is RefusalReason.MODEL_REFUSED
-    assert len(made.author.heard) == 1
+    assert application.reason is RefusalReason.BUDGET_EXHAUSTED
+    assert made.author.heard == ["ask"]
+    made.tokens_per_fix = 10**9
+    assert isinstance(made.run(), Applied)
+    made.check()
+    assert made.author.heard == ["ask", "plan 0"]
 
 
 def test_an_answer_that_was_paid_for_is_found_again(tmp_path: Path) -> None:

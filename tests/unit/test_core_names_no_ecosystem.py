@@ -46,6 +46,7 @@ KNOWN = {
     "fallback_tier/gates/builtin/manifests/sources.py": _FORMAT,
     "fallback_tier/gates/builtin/proof.py": _HELP,
     "fallback_tier/gates/capability/harmless_python.py": "a module of Python's library",
+    "fallback_tier/gates/capability/tables.py": "a variable by which npm starts a program",
     "fallback_tier/sandbox/refusing.py": _HELP,
     "fallback_tier/patch/judging.py": _DENIED,
     "fallback_tier/patch/named_here.py": "where programs are named that nothing imports",

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "LenientJsonError": "ValueError",
     "UnreadableError": "ValueError",
+    "DuplicateKeyError": "ValueError",
     "AnswerTooLargeError": "OSError",
     "StatusError": "OSError",
     "AddressError": "OSError",

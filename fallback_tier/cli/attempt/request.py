@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError, first_fault
+from fallback_tier.files.inputs import DuplicateKeyError, check_keys
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 from fallback_tier.outcome import AttemptSummary, RecipeApplication
 from fallback_tier.wiring import Configuration, open_services
@@ -49,6 +50,13 @@ class ServedRequest(AttemptRequest):
 def read_request(data: bytes, kind: type[AttemptRequest] = AttemptRequest) -> AttemptRequest:
     """Parse and validate. Raises InputError naming the first thing that is wrong."""
     check_size(data)
+    try:
+        check_keys(data)
+    except DuplicateKeyError as error:
+        raise InputError(
+            f"The request on standard input is ambiguous: {error}.",
+            next_step="Send each key of an object once.",
+        ) from error
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:

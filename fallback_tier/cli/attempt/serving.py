@@ -14,7 +14,6 @@ from types import FrameType
 from typing import IO
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json
 
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.attempt.forked import in_a_child
@@ -31,6 +30,7 @@ from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import as_object
 from fallback_tier.cli.unexplained import explained
 from fallback_tier.errors import FallbackError
+from fallback_tier.files.inputs import parse_json
 from fallback_tier.wiring import Configuration
 
 #: What one attempt may take, where nobody says: a model's three answers and its judge's, each slow.
@@ -90,9 +90,13 @@ def _error(error: Exception) -> bytes:
 def _identifier(line: bytes) -> Identifier:
     """The request's own id; None where it has none, or none that can be given back."""
     try:
-        document = from_json(line)
+        document = parse_json(line)
         return _identifiers.validate_python(document.get("id"))
-    except (ValueError, AttributeError):  # no JSON, no object, no id that can be given back
+    except (
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ):  # no object with an id that can be given back
         return None
 
 

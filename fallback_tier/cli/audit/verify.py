@@ -27,6 +27,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.results import print_shown
 from fallback_tier.errors import ConfigurationError, FallbackError, InputError
+from fallback_tier.files.inputs import open_named
 from fallback_tier.wiring.trail import (
     TrailReader,
     evidence_dir,
@@ -89,7 +90,7 @@ def opened(name: str) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        file = Path(name).open("rb")  # noqa: SIM115 - closed below
+        file = open_named(Path(name))
     except OSError as error:
         raise _unreadable(name, error, "Check the path.") from error
     with file:
@@ -211,7 +212,8 @@ def _is_export(path: Path) -> bool:
 def read_file(option: str, name: str | Path) -> bytes:
     """What an option names, called as it was typed. Raises InputError, or what a disk failed with."""
     try:
-        return Path(name).read_bytes()
+        with open_named(Path(name)) as file:
+            return file.read()
     except OSError as error:
         raise _unreadable(f"{option} {name}", error, "Check the path.") from error
 

@@ -25,6 +25,7 @@ from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.errors import ConfigurationError, RepositoryError, first_fault
 from fallback_tier.execution import ClientRunner
+from fallback_tier.files.inputs import open_named
 from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.repo import RepoContext
@@ -70,7 +71,7 @@ class _Settings(Frozen):
 def of_file(path: Path) -> tuple[GateSettings, ...]:
     """The gates that a person's own file describes. Raises ConfigurationError."""
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise _unfit(str(path), "the file", f"larger than {MAX_FILE_BYTES:,} bytes")

@@ -7,9 +7,9 @@ patched index for the run only, so that no other gate, and no diff, ever sees th
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -20,7 +20,16 @@ from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.tree import FileTree
 from fallback_tier.files.whole import write_whole
-from fallback_tier.gate_ports import GateContext, GateVerdict, TargetRun, failed, passed, skipped
+from fallback_tier.gate_ports import (
+    GateContext,
+    GateVerdict,
+    TargetRun,
+    Witnessed,
+    failed,
+    passed,
+    skipped,
+    undecided,
+)
 from fallback_tier.gates.builtin.proof_faults import fault, may_start_elsewhere
 from fallback_tier.gates.builtin.proof_given import PROOF, Proof, ProofError
 from fallback_tier.gates.distilling.diagnosis import MAX_TESTS, diagnose
@@ -37,7 +46,7 @@ INSTALL_TIMEOUT_S = 600.0
 #: How many tests a runner says that it skipped.
 _SKIPS = re.compile(r"(?:\bskipped[=:]? ?|# skip(?:ped)? )(\d+)|(?<!\d)(\d+) (?:skipped|pending)\b")
 
-#: Tests of a proof that pass now and are named.
+#: Tests of a proof, and reasons to doubt a run of it, that a sentence names.
 _NAMED_TESTS = 3
 
 #: How much of the log an error about the proof itself quotes.
@@ -50,7 +59,7 @@ _UNSHOWN_END = (
 )
 
 #: Changed with what a kept run at the base commit tells.
-_FORMAT = "4"
+_FORMAT = "5"
 
 #: What stands for the patch where there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
@@ -72,6 +81,9 @@ class _AtBase(Frozen):
     output: str
     installed: str
     compared: str = ""
+    #: Tests that ran; None: not told.
+    ran: int | None = None
+    witnessed: Witnessed | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class ProofGate:
         Raises SandboxError, ToolError.
         """
         try:
-            base = self._base(context)
+            base = self.at_base(context)
         except ProofError as error:  # ``check_proof`` would have said so before anything was spent
             return skipped(self.name, error.problem)
         try:
@@ -108,19 +120,10 @@ class ProofGate:
             return failed(self.name, FailureKind.GATE_TIMEOUT, message, result.output)
         if not result.ok:
             message = "the proof fails: the vulnerability is still there, or what it needs is gone"
-            message += self._with_patch(base.output, result.output)
+            message += self._with_patch(base, ran, result)
             return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
-        # A patched module that ends the process ends the proof too, and well.
-        before, now = self.plugin.tests_ran(base.output), self.plugin.tests_ran(result.output) or 0
-        if before is not None and now < before:
-            message = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
-            return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
-        if self.proof.end and not self.proof.ended(result.output):
-            message = "the proof ends well, and before its end: it did not print its last line"
-            return failed(self.name, FailureKind.PROOF_FAILED, message, result.output)
-        if not before and not self.proof.end:
-            message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
-            return skipped(self.name, message, result.output)
+        if (unproved := self._judge_tests(base, ran, result)) is not None:
+            return unproved
         message = "the proof fails at the base commit and passes with the patch"
         # At midnight, say, it may have become another that nobody has run the proof on.
         is_same = self._place(context).exists()
@@ -132,19 +135,77 @@ class ProofGate:
         detail = f"{message}; installed: {ran.installed}" if ran.installed else message
         return passed(self.name, detail, result.output, proof_level=ProofLevel.PROOF_TEST)
 
-    def fails_at_base(self, context: GateContext) -> str:
-        """The proof's output at the base commit, where it fails as it should.
+    def _judge_tests(
+        self, base: "_AtBase", ran: TargetRun, result: CommandResult
+    ) -> GateVerdict | None:
+        """Did the tests of the proof bring about its exit code 0? None: they did.
 
-        Raises ProofError where that failure shows nothing; SandboxError, ToolError.
+        Patched code runs in their process: it can end that with 0, print what a runner prints, and change
+        the runner.
         """
-        return self._base(context).output
+        output = result.output
+        there, here = base.witnessed or Witnessed(), ran.witnessed or Witnessed()
+        before, now = base.ran, self._ran(output, ran.witnessed) or 0
+        if there.ran is not None and here.ran is None:
+            now = 0  # its runner did not come to report them, whatever is printed
+        if before is not None and now < before:
+            message = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        lost = here.failed or tuple(one for one in there.passed if not here.passes(one))
+        if lost:
+            message = f"the proof exits with 0, but these tests of it do not pass: {_some(lost)}"
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        if here.failures and not here.passed:
+            message = (
+                f"the proof exits with 0, but its output counts {here.failures} failed test(s)"
+            )
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        if self.proof.end and not self.proof.ended(output):
+            message = "the proof exited with 0 without its end line: it may have stopped early"
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        if not before and not self.proof.end:
+            message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
+            return skipped(self.name, message, output)
+        if doubts := [*self._doubts(there, here)]:
+            message = f"the proof exits with 0, but it can't be relied on: {_some(doubts, '; ')}"
+            return undecided(self.name, message, output)
+        return None
 
-    def _base(self, context: GateContext) -> "_AtBase":
-        """Asked once for a commit, a proof and what it runs on: what outlives attempts keeps the answer."""
+    def _doubts(self, there: Witnessed, here: Witnessed) -> Iterator[str]:
+        """Yield why the exit code and the output with the patch may not be those of the proof's tests."""
+        yield from here.doubts
+        if here.failures:
+            yield f"a summary in its output counts {here.failures} failed test(s)"
+        ended = {*here.ended_by} - {*there.ended_by, *self.proof.files}
+        yield from (f"{path} ends a process, and not at the base commit" for path in sorted(ended))
+        changed = sorted({*here.changed} - {*there.changed})
+        yield from (f"{name} is changed while it runs" for name in changed)
+        if here.passed:
+            other = [test for test in there.failed if not here.passes(test)]
+            yield from (f"{test!r} failed at the base commit and is not run" for test in other)
+
+    def _ran(self, output: str, witnessed: Witnessed | None) -> int | None:
+        """Return how many tests ran, by the output and by the runners themselves: the lesser."""
+        reported = None if witnessed is None else witnessed.ran
+        counts = (self.plugin.tests_ran(output), reported)
+        return min((count for count in counts if count is not None), default=None)
+
+    def at_base(self, context: GateContext) -> "_AtBase":
+        """Return the run at the base commit, which fails as it should. It is made once for a commit, a
+        proof and what it runs on, and kept.
+
+        Raises ProofError if that failure shows nothing; SandboxError, ToolError.
+        """
         if not (place := self._place(context)).exists():
             ran, place = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
-            base = _AtBase(output=output, installed=ran.installed, compared=ran.compared)
+            base = _AtBase(
+                output=output,
+                installed=ran.installed,
+                compared=ran.compared,
+                ran=self._ran(output, ran.witnessed),
+                witnessed=ran.witnessed,
+            )
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, base.model_dump_json().encode())
         return _AtBase.model_validate_json(place.read_bytes())
@@ -185,29 +246,35 @@ class ProofGate:
     def _moved(self, context: GateContext, number: int) -> bool:
         return self.plugin.run_on_another(context, context.repo, self.proof.command, number)
 
-    def _with_patch(self, base: str, now: str) -> str:
+    def _with_patch(self, base: "_AtBase", run: TargetRun, result: CommandResult) -> str:
         """Tests of the proof that fail at the base commit and pass now: the patch is on its way.
 
         Known by their names alone, where no fewer ran than before.
         """
-        ran, runs = self.plugin.tests_ran(base), self.plugin.tests_ran(now)
-        if not ran or not runs or runs < ran or _SKIPS.findall(now) != _SKIPS.findall(base):
+        there, here = base.output, result.output
+        ran, runs = base.ran, self._ran(here, run.witnessed)
+        if not ran or not runs or runs < ran or _SKIPS.findall(here) != _SKIPS.findall(there):
             return ""
-        failed, failing = diagnose(base).tests, diagnose(now).tests
+        failed, failing = diagnose(there).tests, diagnose(here).tests
         fixed = [test for test in failed if test not in failing]
         # None that fails is named, or not every one: nothing is told apart.
         if not failing or MAX_TESTS in {len(failed), len(failing)} or not fixed:
             return ""
-        more = f" and {len(fixed) - _NAMED_TESTS} more" if len(fixed) > _NAMED_TESTS else ""
-        return f"; of its tests these pass now: {', '.join(fixed[:_NAMED_TESTS])}{more}"
+        return f"; of its tests these pass now: {_some(fixed)}"
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         """Over fresh files, the proof's own laid over them."""
         with fresh_files(context, patched=patched) as files:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
-            ran = self.plugin.run(context, files, self.proof.command, self.proof.timeout_s)
+            watched = replace(context, is_proof=True)
+            ran = self.plugin.run(watched, files, self.proof.command, self.proof.timeout_s)
             return ran.beside_base()
+
+
+def _some(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
+    return between.join(names[:_NAMED_TESTS]) + more
 
 
 @contextmanager
@@ -247,10 +314,10 @@ def check_proof(
             timeout_s=timeout_s,
             report=report,
         )
-        output = gate.fails_at_base(context)
-    if not gate.proof.end and not gate.plugin.tests_ran(output):
+        base = gate.at_base(context)
+    if not gate.proof.end and not base.ran:
         report(f"The proof will prove nothing: {_UNSHOWN_END} (--proof-end, or use a test runner).")
-    return output
+    return base.output
 
 
 def _checked(proof: Proof, ran: TargetRun) -> CommandResult:

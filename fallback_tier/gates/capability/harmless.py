@@ -52,6 +52,13 @@ class Harmless:
     def _packages(self) -> frozenset[str]:
         return frozenset(path.rpartition(".")[0] for path in self.modules if "." in path)
 
+    @cached_property
+    def natives(self) -> frozenset[str]:
+        """Objects of JavaScript's own: what is changed of one, all code sees."""
+        if self.carries:
+            return frozenset()
+        return frozenset({"console", *(name for name in self.roots if name[0].isupper())})
+
     def led_to(self, path: str) -> str:
         """``os.system`` for ``random._os.system``: what a module imports is a member of it."""
         if not self.carries or not self.is_own(path):

@@ -26,7 +26,7 @@ process: features get*id getgroups hrtime listenerCount memoryUsage nextTick off
 process: platform ppid release removeListener removeAllListeners resourceUsage
 process: setUncaughtExceptionCaptureCallback stderr stdin stdout title umask uptime version versions
 process: addListener prependListener listeners maxTickDepth throwDeprecation noDeprecation domain
-module: exports id filename loaded parent hot
+module: exports id filename loaded parent hot path require
 v8: serialize deserialize getHeapStatistics getHeapSpaceStatistics
 WebAssembly: validate CompileError LinkError RuntimeError
 Reflect: defineProperty deleteProperty getOwnPropertyDescriptor has isExtensible ownKeys

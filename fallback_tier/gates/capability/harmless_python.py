@@ -70,6 +70,8 @@ gettext: gettext ngettext pgettext npgettext dgettext translation install find b
 gettext: textdomain
 http: HTTPStatus HTTPMethod
 importlib: metadata resources
+importlib.machinery: *_SUFFIXES all_suffixes
+importlib.util: find_spec resolve_name cache_from_source source_from_cache MAGIC_NUMBER
 importlib.metadata: PackageNotFoundError version metadata
 importlib.resources: files as_file read_text read_binary open_text open_binary path
 inspect: is* cleandoc getdoc getfile getfullargspec getargspec getmembers getmro getsource*
@@ -81,7 +83,7 @@ logging: critical debug disable error exception fatal getLevelName getLevelNames
 logging: getLoggerClass getLogRecordFactory info lastResort log root setLoggerClass
 logging: setLogRecordFactory shutdown warn warning
 operator: * attrgetter itemgetter
-os: DirEntry EX_* F_OK O_* P_* PathLike R_OK SEEK_* W_OK X_OK WEXITSTATUS WIF* abort _exit access
+os: DirEntry EX_* F_OK O_* P_* PathLike R_OK SEEK_* W_OK X_OK WEXITSTATUS WIF* access
 os: altsep chdir chmod chown chroot close closerange cpu_count ctermid curdir defpath devnull dup
 os: dup2 environ environb error errno extsep fchdir fchmod fchown fdatasync fdopen fsdecode fsencode
 os: fspath fstat fsync ftruncate fwalk get* initgroups isatty lchmod lchown linesep link

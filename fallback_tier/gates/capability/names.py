@@ -32,6 +32,10 @@ _AROUND = frozenset(
 )
 
 
+#: Calls that give a namespace of the file's own.
+_NAMESPACES = frozenset({"globals", "locals"})
+
+
 class Names:
     """The bindings of one file, and what its expressions may be."""
 
@@ -205,6 +209,29 @@ class Names:
     def _carried(self, holder: "Node | None") -> Paths:
         """``os`` of ``shutil.os``: what a module imports is a member of it."""
         return frozenset({self.member(holder)}) & self._table.carried
+
+    def holders(self, node: "Node | None") -> Paths:
+        """The modules, classes and objects of the language's own that an expression may be; none for a
+        namespace of the file's own (``globals()``)."""
+        if node is None:
+            return _NOTHING
+        node = self.bare(node)
+        if node.type in self._shape.calls and self.text(self.callee(node) or node) in _NAMESPACES:
+            return _NOTHING
+        return self.resolve(node) or self._native(node)
+
+    def _native(self, node: "Node") -> Paths:
+        """``Array.prototype``: an object of JavaScript's own, which no import brings."""
+        parts: list[str] = []
+        while node.type in self._shape.members or node.type in self._shape.indexes:
+            parts.append(self.named_member(node) or ANY)
+            inner = node.child_by_field_name("object")
+            if inner is None:
+                return _NOTHING
+            node = self.bare(inner)
+        name = self.text(node) if node.type in self._shape.names else ""
+        is_native = name in self._table.harmless.natives and name not in self.bound
+        return frozenset({".".join([name, *reversed(parts)])}) if is_native else _NOTHING
 
     def carried(self, path: str) -> str:
         """``os`` for ``shutil.os``; any other path as it is."""

@@ -5,6 +5,7 @@ module in counts too. What is only written in a comment or a string is no use.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
 
 _NONE: dict[int, int] = {}
+
+#: Types in a type: ``dict[str, list[Path]]`` has five nodes.
+_MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class _Reader:
         while pending:
             node, role = pending.pop()
             kind = node.type
+            if kind in shapes.SPELLED:
+                self.unknown.spelled(self._spelled(node), node)
             if role == _LABEL or kind in self._shape.skipped:
                 continue
             if kind in self._shape.imports and self._brought_in(node):
@@ -111,6 +117,10 @@ class _Reader:
                 pending.extend(
                     (child, special.get(child.id, default)) for child in node.named_children
                 )
+
+    def _spelled(self, node: "Node") -> str | None:
+        is_name = node.type.endswith(("identifier", "identifier_pattern"))
+        return self._names.text(node) if is_name else self._names.literal(node)
 
     @cached_property
     def _binding(self) -> frozenset[str]:
@@ -179,18 +189,24 @@ class _Reader:
             self.unknown.inner(self._names.member(node), node)
             if role == _PLAIN:
                 self._look_at_mention(node, self._names.member(node))
+        elif kind in shape.indexes:
+            self.unknown.inner(self._names.named_member(node), node)
         elif kind in shape.names:
             name = self._names.text(node)
             if name not in self._names.bound:
                 self.unknown.unbound(name, node)
             if role == _PLAIN:
                 self._look_at_mention(node, name)
+        is_member = kind in shape.members or kind in shape.indexes
+        if role == _TARGET and is_member and not _is_annotation(node):
+            self.unknown.written(self._holder(node), self._names.named_member(node), node)
         if node.id in self._excused or (role == _SPINE and kind not in shape.calls):
             return
         for path in self._names.resolve(node, called=role == _CALLEE):
             if kind in shape.names and path in self._table.called and role != _CALLEE:
                 continue
-            if path in self._table.holders and role == _PLAIN and kind not in shape.calls:
+            is_whole = path in self._table.holders and role == _PLAIN and kind not in shape.calls
+            if is_whole and not self._is_compared(node):
                 # A whole module handed on: what is done with it there can't be seen.
                 self._add(self._table.holders[path], path, node)
             elif kind not in shape.calls or self._is_got(node):
@@ -218,6 +234,7 @@ class _Reader:
             self._bring(module, call)
         elif module is not None:
             self._add(Capability.DYNAMIC_CODE, "a module whose name is computed", call)
+        self._look_at_setter(call, callee, arguments)
         first = arguments[0]
         is_text = self._names.literal(first) is not None or first.type == "template_string"
         if is_text and paths & self._table.timers:
@@ -234,6 +251,58 @@ class _Reader:
             word = self._table.safe_with[path]
             if any(self._names.text(argument).endswith(word) for argument in arguments[1:]):
                 self._excused.add(callee.id)
+
+    def _holder(self, member: "Node") -> "Node | None":
+        """What a member is of."""
+        fields = self._shape.members.get(member.type) or self._shape.indexes[member.type]
+        return member.child_by_field_name(fields[0])
+
+    def _is_compared(self, node: "Node") -> bool:
+        """``require.main === module``, ``typeof module``: it is not handed on."""
+        around = node.parent.type if node.parent is not None else ""
+        return self._names.text(node) == "module" and around not in HANDED_ON
+
+    def _look_at_setter(self, call: "Node", callee: "Node", arguments: list["Node"]) -> None:
+        """``setattr(json, "loads", x)``, ``Object.assign(process.env, x)``, ``os.environ.update(x)``."""
+        name, holder = self._names.named_member(callee), None
+        if name:
+            holder = self._holder(callee)
+        if self._names.text(callee) in shapes.SETTERS or (
+            name in shapes.MEMBER_SETTERS
+            and self._names.text(holder or callee) in shapes.SETTERS_OF
+        ):
+            holder, *values = arguments
+            names = [self._names.literal(values[0]) or ""] if values else [""]
+            if name in shapes.MERGERS:
+                names = [one for value in values for one in self._keys(value)]
+        elif name in shapes.UPDATERS and (
+            self._names.member(holder) == "__dict__"
+            or self._names.holders(holder) & (self._table.environments | {"sys.modules"})
+        ):
+            names = [self._names.literal(arguments[0]) or ""]
+            if name in shapes.MERGERS:
+                names = [one for value in arguments for one in self._keys(value)]
+        else:
+            return
+        for one in names:
+            self.unknown.written(holder, one, call)
+
+    def _keys(self, value: "Node") -> Iterator[str]:
+        """The names that a value of names sets; an empty one stands for those that can't be told."""
+        if value.type == "keyword_argument":
+            yield self._names.text(value.child_by_field_name("name") or value)
+        elif value.type not in {"object", "dictionary"}:
+            yield ""
+        else:
+            for part in value.named_children:
+                key = part.child_by_field_name("key") or part
+                if key.type == "computed_property_name" and key.named_child_count == 1:
+                    key = key.named_children[0]
+                if part.type in {"pair", "method_definition", "shorthand_property_identifier"}:
+                    is_name = key.type.endswith("property_identifier")
+                    yield (self._names.text(key) if is_name else self._names.literal(key)) or ""
+                elif part.type != "comment":
+                    yield ""
 
     def _look_at_callee(self, callee: "Node") -> None:
         """Is what is called of nothing that is known here?"""
@@ -298,3 +367,15 @@ class _Reader:
 
     def _add(self, kind: Capability, callee: str, node: "Node") -> None:
         self.found[CapabilityUse(kind, callee)].append(node.start_point.row + 1)
+
+
+def _is_annotation(node: "Node") -> bool:
+    """Return whether a node is in the type of a parameter, next to the names that parameters bind."""
+    around: Node | None = node
+    for _ in range(_MAX_DEPTH):
+        around = around.parent if around is not None else None
+        if around is None or around.type in {"parameters", "lambda_parameters", "block"}:
+            return False
+        if around.type == "type":
+            return True
+    return False

@@ -11,6 +11,36 @@ FUNCTIONS = frozenset(
 #: What is written in one of these is handed on.
 HANDED_ON = frozenset({"arguments", "argument_list", "array", "list", "tuple", "class_heritage"})
 
+#: Nodes that spell a name or a text.
+SPELLED = frozenset(
+    {
+        *("identifier", "property_identifier", "shorthand_property_identifier", "string"),
+        *("shorthand_property_identifier_pattern", "template_string", "concatenated_string"),
+        *("binary_operator", "binary_expression"),
+    }
+)
+
+#: Calls that set members of their first argument, which the second names.
+SETTERS = frozenset({"setattr", "delattr"})
+SETTERS_OF = frozenset({"Object", "Reflect", "object", "type"})
+MEMBER_SETTERS = frozenset(
+    {
+        *(
+            "assign",
+            "defineProperty",
+            "defineProperties",
+            "setPrototypeOf",
+            "set",
+            "deleteProperty",
+        ),
+        *("__setattr__", "__delattr__"),
+    }
+)
+#: Methods that set members of what they are called on.
+UPDATERS = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
+#: Of both, those that take the members from other values.
+MERGERS = frozenset({"assign", "defineProperties", "setPrototypeOf", "update", "__ior__"})
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -51,6 +81,7 @@ PYTHON = Shape(
         "class_definition": ("name",),
         "for_statement": ("left",),
         "for_in_clause": ("left",),
+        "augmented_assignment": ("left",),
     },
     lists=frozenset({"parameters", "lambda_parameters", "as_pattern_target", "case_pattern"}),
     through=frozenset(
@@ -82,6 +113,8 @@ JAVASCRIPT = Shape(
         "arrow_function": ("parameter",),
         "catch_clause": ("parameter",),
         "for_in_statement": ("left",),
+        "augmented_assignment_expression": ("left",),
+        "update_expression": ("argument",),
     },
     lists=frozenset({"formal_parameters"}),
     through=frozenset(

@@ -13,6 +13,7 @@ from fallback_audit.vocabulary import Capability
 from fallback_tier.gates.capability.harmless import Harmless
 from fallback_tier.gates.capability.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
 from fallback_tier.gates.capability.harmless_python import PYTHON as _PYTHON
+from fallback_tier.gates.capability.words import words
 
 #: Constants and exceptions of a listed module: they do nothing.
 _HARMLESS = re.compile(
@@ -31,6 +32,27 @@ _CALLING = frozenset({"call", "apply", "bind", "constructor"})
 #: The member that a computed name may be: any.
 ANY = "[*]"
 
+#: Variables by which a program loads or runs what its own text does not say.
+STEERING = words(
+    """
+    NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED
+    npm_config_node_options npm_config_script_shell LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT
+    DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH PYTHONPATH PYTHONSTARTUP PYTHONHOME PYTHONBREAKPOINT
+    PYTHONINSPECT PYTHONUSERBASE PYTHONWARNINGS PYTHONPLATLIBDIR PYTEST_ADDOPTS PYTEST_PLUGINS BASH_ENV
+    PROMPT_COMMAND PERL5OPT PERL5LIB PERL5DB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS
+    JDK_JAVA_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXEC_PATH GIT_EXTERNAL_DIFF GIT_CONFIG_GLOBAL
+    GIT_CONFIG_COUNT
+    """
+)
+
+#: What test runners of JavaScript put into the namespace of all.
+_RUNNERS_GLOBALS = words(
+    """
+    QUnit after afterAll afterEach assert before beforeAll beforeEach chai context describe expect
+    it jasmine jest sinon specify spyOn suite t tap test vi vitest xdescribe xit
+    """
+)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -39,6 +61,8 @@ class Table:
     ``loaders`` return the module that their first argument names, ``getters`` the member of their first
     argument that the second one names; ``outer`` are spellings of the namespace that holds the roots, and
     ``ways`` what else leads to a module or a root.
+    ``environments``: variables that programs started later see; ``settable``: members of the library that a
+    program is meant to set.
     ``safe_with``: a call is harmless where an argument ends with this word. ``gives``: what a call of
     this returns, where that matters. ``carried``: modules that others import, and have as a member then.
     """
@@ -55,6 +79,8 @@ class Table:
     gives: Mapping[str, str] = field(default_factory=dict)
     ways: frozenset[str] = frozenset()
     carried: frozenset[str] = frozenset()
+    environments: frozenset[str] = frozenset()
+    settable: frozenset[str] = frozenset()
 
     @cached_property
     def holders(self) -> dict[str, Capability]:
@@ -102,6 +128,27 @@ class Table:
         if path in self._followed or path.removesuffix(f".{ANY}") in self._followed:
             return True
         return any(self.listed_in(path)) or self.harmless.allows(path)
+
+    def steers(self, path: str, name: str) -> bool:
+        """Return whether code that runs later, or judges, is another once this member of ``path`` is set.
+        ``name``: empty if it is computed."""
+        if path in self.environments:
+            return not name or name == "PATH" or name in STEERING
+        if (
+            path in self.outer and not self.harmless.carries
+        ):  # there, names of one's own are kept too
+            listed = (self.harmless.roots, self.roots, _RUNNERS_GLOBALS)
+            return any(name in one for one in listed) if name else path != "window"
+        if {path, f"{path}.{name}"} & self.settable:
+            return False
+        top = path.partition(".")[0]
+        is_library = self.harmless.is_own(path) or top in self.harmless.natives
+        return is_library or path in self.outer or path in self._caches
+
+    @cached_property
+    def _caches(self) -> frozenset[str]:
+        found = {path for path in self.ways if path.startswith("require.")}
+        return frozenset({*found, *(f"{path}.{ANY}" for path in found)})
 
     def listed_in(self, path: str) -> Iterator[str]:
         """The listed modules that a path lies in."""
@@ -164,6 +211,8 @@ def _python() -> Table:
                 _pickle dill cloudpickle jsonpickle.decode shelve.open marshal.load marshal.loads
                 joblib.load pandas.read_pickle yaml.load yaml.load_all yaml.unsafe_load
                 yaml.unsafe_load_all yaml.full_load yaml.UnsafeLoader yaml.Loader ctypes _ctypes cffi
+                threading.settrace threading.setprofile threading.settrace_all_threads
+                threading.setprofile_all_threads codecs.register
                 pkgutil.resolve_name timeit.timeit timeit.Timer cProfile.run pdb.run""",
         ),
         roots=frozenset(f"{eval_roots} {ways} __loader__ __builtins__".split()),
@@ -174,6 +223,7 @@ def _python() -> Table:
         carried=frozenset({"os", "sys", "builtins"}),
         harmless=_PYTHON,
         safe_with={"yaml.load": "SafeLoader", "yaml.load_all": "SafeLoader"},
+        environments=frozenset({"os.environ", "os.environb"}),
     )
 
 
@@ -199,17 +249,19 @@ def _javascript() -> Table:
         ),
         roots=frozenset(
             f"{code_roots} {network_roots} {timers} Worker SharedWorker process navigator Bun Deno"
-            " WebAssembly require Reflect".split()
+            " WebAssembly require Reflect module".split()
         )
         | outer,
         loaders=frozenset({"require", "import", "process.getBuiltinModule"}),
         getters=frozenset({"Reflect.get"}),
-        ways=frozenset({"Reflect"}),
+        ways=frozenset({"Reflect", "require.cache", "require.main"}),
         outer=outer,
         harmless=_JAVASCRIPT,
         called=frozenset({"Function"}),
         timers=frozenset(timers.split()),
         gives={"module.createRequire": "require"},
+        environments=frozenset({"process.env"}),
+        settable=frozenset({"module.exports", "process.exitCode", "process.title"}),
     )
 
 

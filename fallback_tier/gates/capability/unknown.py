@@ -13,8 +13,9 @@ from fallback_audit.vocabulary import Capability
 from fallback_tier.gates.capability.harmless import inner_names, plain_dunder
 from fallback_tier.gates.capability.names import Names
 from fallback_tier.gates.capability.project import About, Question, package_of
-from fallback_tier.gates.capability.tables import Table
+from fallback_tier.gates.capability.tables import ANY, STEERING, Table
 from fallback_tier.gates.capability.uses import CapabilityUse
+from fallback_tier.gates.capability.words import words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,6 +25,14 @@ _NATIVE = (".node", ".wasm")
 
 #: Members that lead from any value to what runs a text.
 _LEADING = frozenset({"constructor", "__proto__"})
+
+#: Members of node's modules that load code, whatever leads to them.
+_LOADING = words(
+    """
+    _load _resolveFilename _resolveLookupPaths _extensions _compile _findPath _nodeModulePaths _initPaths
+    _preloadModules runMain registerHooks
+    """
+)
 
 _NO_QUESTION = Question(About.NOTHING, "")
 
@@ -84,9 +93,24 @@ class Unknown:
             self._ask(name, Question(About.ROOT, name, False), node)
 
     def inner(self, name: str, node: "Node") -> None:
-        """An attribute, if it leads to code, frames or all classes."""
+        """An attribute, if it leads to code, frames or all classes; in JavaScript, to node's loader."""
         if not plain_dunder(name):
             self._ask(name, _NO_QUESTION, node)
+        elif not self._is_python and name in _LOADING and not self._names.is_own(node):
+            self._ask(f".{name}", _NO_QUESTION, node)
+
+    def spelled(self, message: str | None, node: "Node") -> None:
+        """A name or a text, if it is a variable that steers what programs load."""
+        name = (message or "").partition("=")[0]
+        if name in STEERING:
+            self._ask(f"the variable {name}", _NO_QUESTION, node)
+
+    def written(self, holder: "Node | None", name: str, node: "Node") -> None:
+        """A member that is set, if code that is not the project's own is another for it. ``name``: empty if
+        it is computed."""
+        for path in self._names.holders(holder):
+            if self._table.steers(path, name):
+                self._ask(f"a change of {path}.{name or ANY}", _NO_QUESTION, node)
 
     def text(self, message: str | None, node: "Node") -> None:
         """A text that names such an attribute: a formatter or a getter may follow it."""

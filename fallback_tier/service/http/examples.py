@@ -40,13 +40,14 @@ class ProblemDocument(Frozen):
 
 
 _WORDS = {
-    400: "the body is no JSON",
+    400: "the body is not JSON, or an object of it has a key twice",
     401: "nobody has signed in",
     403: "the caller does not have the role",
     404: "there is no such thing",
     409: "it stands against what is there",
     410: "evidence that is named is gone",
     413: "the body is too large",
+    415: "the body is not application/json",
     422: "the request is not valid, or not served",
     429: "more requests than this caller may make",
     503: "nothing can be taken now",
@@ -56,7 +57,7 @@ _WORDS = {
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer besides success, with those that every route may."""
-    every = {400, 401, 403, 413, 422, 429, 503, 504, *statuses}
+    every = {400, 401, 403, 413, 415, 422, 429, 503, 504, *statuses}
     return {
         status: {
             "description": _WORDS[status],

@@ -60,6 +60,7 @@ _CODES = {
     404: ("not_found", "/v1/openapi.json lists what there is."),
     405: ("method", "/v1/openapi.json lists the methods of each path."),
     413: ("too_large", "Send less: limits.body_bytes of the service's configuration is the limit."),
+    415: ("content_type", "Send JSON with the header `Content-Type: application/json`."),
     504: ("time_limit", "Try again; limits.request_s of the service's configuration is the limit."),
 }
 

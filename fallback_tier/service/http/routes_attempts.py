@@ -15,12 +15,12 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.service.http import problems
 from fallback_tier.service.http.examples import ATTEMPT
 from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import IdempotencyKey, TheService
+from fallback_tier.service.http.given import IdempotencyKey, JsonRoute, TheService
 from fallback_tier.service.http.security import Submitter
 from fallback_tier.service.operations.attempts import AttemptAnswer, AttemptOrder
 from fallback_tier.service.queue.tokens import Token
 
-router = APIRouter(prefix="/v1", tags=["attempts"])
+router = APIRouter(prefix="/v1", tags=["attempts"], route_class=JsonRoute)
 
 
 @router.post("/attempts", responses=may_answer(409))

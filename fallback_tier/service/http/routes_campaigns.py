@@ -8,7 +8,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.fleet.model import FixState
 from fallback_tier.service.http.examples import BECAUSE
 from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import CampaignPath, TheService
+from fallback_tier.service.http.given import CampaignPath, JsonRoute, TheService
 from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
 from fallback_tier.service.http.security import Decider, Reader
 from fallback_tier.service.operations.campaigns import (
@@ -19,7 +19,7 @@ from fallback_tier.service.operations.campaigns import (
     CampaignView,
 )
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], route_class=JsonRoute)
 
 _Because = Annotated[Because, Body(examples=[BECAUSE])]
 

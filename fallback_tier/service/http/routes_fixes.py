@@ -12,7 +12,13 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.service.http import problems
 from fallback_tier.service.http.examples import SUBMISSION
 from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import DigestPath, FixId, IdempotencyKey, TheService
+from fallback_tier.service.http.given import (
+    DigestPath,
+    FixId,
+    IdempotencyKey,
+    JsonRoute,
+    TheService,
+)
 from fallback_tier.service.http.paging import Cursor, cursor_of, number_in
 from fallback_tier.service.http.security import AccessControl, Reader, Submitter
 from fallback_tier.service.operations.fixes import MAX_PAGE, EvidenceItem, Fix, Repository
@@ -25,7 +31,7 @@ from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.roles import Role
 from fallback_tier.workers.repositories import RepositoryName
 
-router = APIRouter(prefix="/v1", tags=["fixes"])
+router = APIRouter(prefix="/v1", tags=["fixes"], route_class=JsonRoute)
 
 
 class Repositories(Frozen):

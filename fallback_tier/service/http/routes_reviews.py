@@ -8,11 +8,11 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.gates.journal.questions import Question, Review
 from fallback_tier.service.http.examples import DECISION
 from fallback_tier.service.http.examples import problems as may_answer
-from fallback_tier.service.http.given import FixId, TheService
+from fallback_tier.service.http.given import FixId, JsonRoute, TheService
 from fallback_tier.service.http.security import Decider, Reader
 from fallback_tier.service.operations.reviews import Decided, Decision
 
-router = APIRouter(prefix="/v1", tags=["reviews"])
+router = APIRouter(prefix="/v1", tags=["reviews"], route_class=JsonRoute)
 
 
 class Questions(Frozen):

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.service.http.examples import problems as may_answer
+from fallback_tier.service.http.given import JsonRoute
 from fallback_tier.service.http.oidc import CALLBACK, Oidc
 from fallback_tier.service.http.security import AccessControl, api_key, check_same_origin
 from fallback_tier.service.http.sessions import Sessions
@@ -16,7 +17,7 @@ from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD, People
 from fallback_tier.service.refusals import NotServedError, NotSignedInError
 from fallback_tier.service.roles import Role
 
-router = APIRouter(prefix="/v1/session", tags=["session"])
+router = APIRouter(prefix="/v1/session", tags=["session"], route_class=JsonRoute)
 
 #: Where a browser goes once somebody has signed in, unless it said something else.
 _AFTER = "/v1/session"

@@ -78,10 +78,9 @@ class NpmEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with ``node_modules/.bin`` first on the path."""
-        from fallback_plugins.npm.gates.drift import drifted
-        from fallback_plugins.npm.installing import running
+        from fallback_plugins.npm.gates import running
 
-        return running.run(context, tree, argv, timeout_s, drifted)
+        return running.run(context, tree, argv, timeout_s)
 
     def runs_on(
         self,
@@ -90,7 +89,7 @@ class NpmEcosystem(RecipeEcosystem):
         argv: Sequence[str],  # noqa: ARG002 (nothing more is installed for a command)
     ) -> str:
         """What is installed, to the byte."""
-        from fallback_plugins.npm.installing import running
+        from fallback_plugins.npm.gates import running
 
         return running.runs_on(context, tree)
 

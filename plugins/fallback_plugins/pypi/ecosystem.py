@@ -88,14 +88,13 @@ class PyPIEcosystem(RecipeEcosystem):
         timeout_s: float | None = None,
     ) -> TargetRun:
         """Run a command in the root, with the environment's programs first on the path."""
-        from fallback_plugins.pypi.gates.drift import drifted
-        from fallback_plugins.pypi.installing import running
+        from fallback_plugins.pypi.gates import running
 
-        return running.run(context, tree, argv, timeout_s, drifted)
+        return running.run(context, tree, argv, timeout_s)
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
         """Its environment, to the byte."""
-        from fallback_plugins.pypi.installing import running
+        from fallback_plugins.pypi.gates import running
 
         return running.runs_on(context, tree, argv)
 
@@ -103,7 +102,7 @@ class PyPIEcosystem(RecipeEcosystem):
         self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
     ) -> bool:
         """Another Python that is installed here."""
-        from fallback_plugins.pypi.installing import running
+        from fallback_plugins.pypi.gates import running
 
         return running.run_on_another(context, tree, argv, number)
 

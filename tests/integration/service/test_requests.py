@@ -102,6 +102,58 @@ def test_a_body_that_is_no_json(service: ServiceScenario, content: bytes) -> Non
     assert answer.status_code in (400, 422)
 
 
+ANY = json.dumps(FIX).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [
+        ("/v1/fixes", Role.SUBMIT),
+        ("/v1/attempts", Role.SUBMIT),
+        ("/v1/attempts/stream", Role.SUBMIT),
+        ("/v1/reviews/fix-0/decisions", Role.DECIDE),
+        ("/v1/campaigns/spring/pause", Role.ADMIN),
+        ("/v1/session", Role.READ),
+    ],
+)
+@pytest.mark.parametrize(
+    "given", ["text/plain", "application/x-www-form-urlencoded", "application/xml", "json", None]
+)
+def test_a_body_of_another_type(
+    service: ServiceScenario, path: str, role: Role, given: str | None
+) -> None:
+    headers = {} if given is None else {"Content-Type": given}
+    reported = problem(service.client(role).post(path, content=ANY, headers=headers), 415)
+    assert reported["code"] == "content_type"
+    assert (given or "no content type") in reported["detail"]
+    assert "application/json" in reported["next_step"]
+
+
+@pytest.mark.parametrize(
+    "given", ["application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"]
+)
+def test_every_spelling_of_json_is_read(service: ServiceScenario, given: str) -> None:
+    client = service.client(Role.SUBMIT)
+    answer = client.post("/v1/fixes", content=ANY, headers={"Content-Type": given})
+    assert answer.status_code == 202, answer.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"repository": "app", ' + ANY[1:],
+        ANY.replace(b'"id":', b'"id": "GHSA-0000-0000-0000", "id":', 1),
+    ],
+    ids=["its own", "the advisory's"],
+)
+def test_a_body_with_a_key_twice(service: ServiceScenario, content: bytes) -> None:
+    client = service.client(Role.SUBMIT)
+    answer = client.post("/v1/fixes", content=content, headers={"Content-Type": "application/json"})
+    reported = problem(answer, 400)
+    assert "twice" in reported["detail"]
+    assert service.service.queue.page(limit=1) == ()
+
+
 def test_a_body_that_says_it_is_too_large_is_not_read(service: ServiceScenario) -> None:
     answer = service.client(Role.SUBMIT).post("/v1/fixes", content=b"x" * 20_001)
     assert "20,000 bytes" in problem(answer, 413)["detail"]

@@ -36,6 +36,33 @@ def ids(found: AdvisorySet) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "OSV-0", ' + json.dumps(osv("OSV-1"))[1:],
+        json.dumps([osv("OSV-1")]).replace('"affected"', '"affected": [], "affected"', 1),
+        json.dumps(osv("OSV-1")) + '\n{"id": "a", "id": "b"}\n',
+        '{"version": "2.1.0", "version": "2.1.0", "runs": []}',
+    ],
+)
+def test_a_key_twice_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    """One reader takes the first, another the last: a review may have seen another range."""
+    place = write(tmp_path / "a.json", text)
+    with pytest.raises(
+        AdvisoryError, match=r"a\.json' is ambiguous: an object has the key '\w+' twice"
+    ):
+        load_advisories([place])
+    assert "twice" in load_advisories([tmp_path]).skipped[0].reason
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(
+        AdvisoryError, match="can't be read: it is a named pipe, not a regular file"
+    ):
+        load_advisories([tmp_path / "pipe.json"])
+
+
+@pytest.mark.parametrize(
     "document",
     [
         osv("OSV-1"),

@@ -74,7 +74,7 @@ def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
     if runner == "vitest":
         options = ["--reporter=default", "--reporter=json", f"--outputFile.json={place}"]
         return Reporting([*options, "--bail=0"], read=read_jest)
-    reporter = _laid_out(cache, "mocha.cjs")
+    reporter = laid_out(cache, "mocha.cjs")
     env = {"FALLBACK_TIER_REPORT": place}
     return Reporting(["--reporter", str(reporter)], env, [reporter.parent])
 
@@ -151,7 +151,7 @@ def _source(name: str) -> str:
     return files(_REPORTERS).joinpath("reporters", name).read_text("utf-8")
 
 
-def _laid_out(cache: Path, name: str) -> Path:
+def laid_out(cache: Path, name: str) -> Path:
     """A reporter's file where a sandbox can be shown it: an installed package may lie anywhere."""
     text = _source(name)
     digest = sha256(text.encode()).hexdigest()[:16]

@@ -55,3 +55,10 @@ def unittest_summary(log: str) -> Summary | None:
         failed=sum(map(int, _UNITTEST_FAILED.findall(ending))),
         names=numbered(iter(_UNITTEST_NAME.findall(log))),
     )
+
+
+def failures(log: str) -> int:
+    """Return how many tests failed by any summary in a log: the last may be forged, one above it not."""
+    endings = [_PYTEST_FAILED.findall(one) for one in _PYTEST_ENDING.findall(log)]
+    endings += [_UNITTEST_FAILED.findall(one) for one in _UNITTEST_ENDING.findall(log)]
+    return max((sum(map(int, numbers)) for numbers in endings), default=0)

@@ -174,14 +174,15 @@ def files(report: Report, here: Callable[[], str] = posix.getcwd) -> dict[str, C
     return {"open": writes, "os.putenv": steer, **{f"os.{how}": report.guard for how in TAKING}}
 
 
-def observe(path: str) -> None:
-    """Install the hook, where this Python has any (3.8). ``path``: the report.
+def observe(path: str) -> Callable[[str], None] | None:
+    """Install the hook, where this Python has any (3.8). ``path``: the report. Return what writes a line to
+    it; None if there is no hook, or one already.
 
     Once: a path file is read twice where ``lib64`` is ``lib``, and each hook would guard its report from
     the other.
     """
     if not hasattr(sys, "addaudithook") or hasattr(sys, MARK):
-        return
+        return None
     setattr(sys, MARK, True)
     report = Report(path)
     find = {**processes(report), **connections(report), **files(report)}.get
@@ -199,3 +200,4 @@ def observe(path: str) -> None:
 
     sys.addaudithook(hook)
     report.put("here")
+    return report.put

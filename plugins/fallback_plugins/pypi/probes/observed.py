@@ -1,17 +1,23 @@
-"""Reads what ``observe_probe`` told of a run, without what differs between two runs that do the same."""
+"""Reads what the probes in an environment's Pythons report of a run: what they do beyond their process
+(``observe_probe``), without what differs between two runs that do the same; and how the tests of a proof
+ended (``witness_probe``).
+"""
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
+from fallback_plugins.pypi.probes import witness_probe
 from fallback_plugins.pypi.probes.observe_probe import MAX_CHARS
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.observing import DAMAGED
-from fallback_plugins.shared.gates.reports import OURS
+from fallback_plugins.shared.gates.reports import OURS, Report
 from fallback_plugins.shared.gates.suite_run import Act
+from fallback_tier.gate_ports import Witnessed
 
 #: Names the report to a Python that a test starts. Without it nothing is told.
 VARIABLE = "FALLBACK_TIER_OBSERVED"
@@ -22,8 +28,19 @@ _HOOK, _PATH_FILE = "fallback-tier-observe.py", "fallback-tier-observe.pth"
 _LOAD = (
     f"import os, sys; _at = os.environ.get({VARIABLE!r}); _hook = os.path.join(sys.prefix, {_HOOK!r}); "
     "_at and os.path.exists(_hook) and (_in := {}, exec(compile("
-    f"open(_hook).read(), {_HOOK!r}, 'exec'), _in), _in['observe'](_at))\n"
+    f"open(_hook).read(), {_HOOK!r}, 'exec'), _in), _in['start'](_at))\n"
 )
+
+#: The end of the hook's text: the record is begun, and where a proof runs its witness is called.
+_START = f"""
+
+def start(at):
+    put = observe(at)
+    if put is not None and {witness_probe.VARIABLE!r} in sys.modules["os"].environ:
+        space = {{}}
+        exec(compile(WITNESS, "<witness>", "exec", dont_inherit=True), space)
+        space["witness"](put, REPORTER)
+"""
 
 #: Runs the hook's text, sets it up, then runs the runner's own; each is an argument.
 START = (
@@ -71,7 +88,9 @@ def hook_text() -> str:
 
 def add_to(environment: Path) -> None:
     """Let every Python of an environment in the making load the hook where it is asked to."""
-    (environment / _HOOK).write_text(hook_text(), encoding="utf-8")
+    witness, reporter = source_of("witness_probe"), source_of("report_probe")
+    text = f"{hook_text()}\n\nWITNESS = {witness!r}\nREPORTER = {reporter!r}\n{_START}"
+    (environment / _HOOK).write_text(text, encoding="utf-8")
     for place in environment.glob("lib/python*/site-packages"):
         (place / _PATH_FILE).write_text(_LOAD, encoding="utf-8")
 
@@ -92,6 +111,42 @@ def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act
     if lines[-1] or len(found) > MAX_ACTS:
         found[DAMAGED] = None
     return frozenset(list(found)[-MAX_ACTS:]) if len(lines) > 1 else None
+
+
+def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:
+    """Return how the tests of a run ended, as its own processes report it, and what casts doubt on its end.
+
+    ``ran``, ``failures``: tests that its output counts, and counts as failed.
+    """
+    first, _, rest = (text or "").partition("\n")
+    *lines, cut = rest.split("\n")
+    tests: list[tuple[str, str]] = []
+    processes: dict[str, Counter[str]] = {"began": Counter(), "ended": Counter()}
+    changed: set[str] = set()
+    is_damaged = first != header or bool(cut)
+    for line in map(_decoded, lines):
+        kind, _, what = line.partition(" ")
+        if kind == "test":
+            was, _, name = what.partition(" ")
+            tests.append((name, was))
+        elif kind in processes:
+            processes[kind][what] += 1
+        elif kind == "changed":
+            changed.add(what)
+        is_damaged |= kind == "tamper"
+    doubts = ["the record of its tests was damaged"] if is_damaged else []
+    if processes["began"] - processes["ended"]:
+        doubts.append("a Python process was ended before its own end")
+    if ran and not tests:
+        doubts.append("no test runner in the project's own Python reported its tests")
+    report = Report.of(tests)
+    return Witnessed(
+        passed=tuple(sorted(report.passed)),
+        failed=report.failed,
+        failures=failures,
+        changed=tuple(sorted(changed)),
+        doubts=tuple(doubts),
+    )
 
 
 def _decoded(line: str) -> str:

@@ -123,7 +123,9 @@ class PytestReporter:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """One phase of one test, or of one of its subtests; of a process of pytest-xdist too."""
         found = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
-        was, part = _PYTEST.get(found[0]), _part_of(report)
+        # Without its terminal (``-p no:terminal``) pytest has no category for a test that passes or fails.
+        category = found[0] if found else report.outcome if report.when == "call" else ""
+        was, part = _PYTEST.get(category), _part_of(report)
         if was is None and not (part and _is_nameless(*part)):
             return
         names = self._names.setdefault(report.when, Names())

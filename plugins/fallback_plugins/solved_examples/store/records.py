@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from fallback_audit.disk_errors import blamed
 from fallback_audit.events import Digest
 from fallback_tier.errors import InputError, first_fault
+from fallback_tier.files.inputs import open_named
 from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.retrieval import SolvedExample
 
@@ -49,7 +50,7 @@ def lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """(place, line) of each line that isn't empty; the place names file and line. Raises InputError."""
     number = 0
     try:
-        with path.open("rb") as raw, _unpacked(raw) as stream:
+        with open_named(path) as raw, _unpacked(raw) as stream:
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 place = f"{str(path)!r}, line {number}"

@@ -196,3 +196,237 @@ def test_the_gate_asks_the_repository_and_the_plan(tmp_path: Path) -> None:
             assert verdict.failure_kind is FailureKind.UNDECLARED_CAPABILITY
             assert "new unknown use of right (src/app.py line 1)" in verdict.log
             assert '"capabilities": ["unknown"]' in verdict.log
+
+
+#: Writes, and ways to a loader, that steer what runs later or what judges.
+STEERING = {
+    SCRIPT: """
+        process.env.NODE_OPTIONS = '--require /tmp/x'
+        process.env['NODE_OPTIONS'] += ' --require /tmp/x'
+        process.env["NODE_" + "OPTIONS"] = x
+        process.env[`NODE_PATH`] = x
+        process.env['NODE\\x5fPATH'] = x
+        process.env.NODE_OPTIONS ||= x
+        process['env']['NODE_PATH'] = x
+        globalThis.process.env.NODE_PATH = x
+        global['process'].env.NODE_PATH = x
+        require('process').env.NODE_OPTIONS = x
+        require('node:process').env.NODE_OPTIONS = x
+        import process from 'node:process'; process.env.NODE_OPTIONS = x
+        import * as p from 'process'; p.default.env.NODE_OPTIONS = x
+        import { env } from 'node:process'; env.NODE_OPTIONS = x
+        const { env } = process; env.NODE_OPTIONS = x
+        const { env: { ...e } } = process; e.NODE_OPTIONS = x
+        const e = process.env; e['NODE_OPTIONS'] = x
+        const e = process.env; e[x] = y
+        process.env[x] = y
+        const p = process; p.env[x()] = y
+        for (const k of x) process.env[k] = y
+        delete process.env.NODE_OPTIONS
+        process.env = x
+        process.env.PATH = '/tmp:' + process.env.PATH
+        Object.assign(process.env, { NODE_OPTIONS: x })
+        Object.assign(process.env, { ['NODE_' + 'OPTIONS']: x })
+        Object.assign(process.env, x)
+        Object.assign(process.env, { ...x })
+        Object.defineProperty(process.env, 'NODE_OPTIONS', { value: x })
+        Object.defineProperty(process.env, x, y)
+        Reflect.set(process.env, 'NODE_OPTIONS', x)
+        Reflect.set(process.env, x, y)
+        const env = { ...process.env, NODE_OPTIONS: x }; left(env)
+        const NODE_OPTIONS = x; left({ NODE_OPTIONS })
+        left({ LD_PRELOAD: x })
+        [process.env.NODE_OPTIONS] = x;
+        ({ a: process.env.NODE_OPTIONS } = x);
+        process.loadEnvFile(x)
+        module.constructor._load('child_process')
+        module.constructor._load = x
+        module['constructor']._load('fs')
+        module.constructor.prototype.require = x
+        module.constructor._extensions['.js'] = x
+        module.constructor.createRequire('/')
+        const { constructor: M } = module; M._load('x')
+        const M = module.constructor; M._resolveFilename = x
+        const m = module; m.constructor._load('x')
+        Reflect.get(module, 'constructor')._load('x')
+        module[x]._load('y')
+        module.parent.constructor._load('x')
+        module.children[0].constructor._load('x')
+        require.main.constructor._load('x')
+        require.main.require('child_process')
+        require('module')._load('x')
+        require('module')._cache[x] = y
+        require('module').prototype.require = x
+        require('node:module').Module._extensions['.js'] = x
+        require('module').wrap = x
+        require.cache[x] = y
+        require.cache[require.resolve('assert')].exports = x
+        require.extensions['.js'] = x
+        require.main.exports = x
+        process.mainModule.constructor._load('x')
+        process.mainModule.require('x')
+        process.binding('x')
+        process['binding']('x')
+        process[x]('y')
+        process.dlopen(x, y)
+        process.reallyExit(0)
+        Reflect.get(process, 'binding')('fs')
+        Reflect.get(process, x)('fs')
+        Reflect.apply(process.binding, process, ['fs'])
+        require('assert').strictEqual = x
+        const assert = require('assert'); assert.ok = x
+        const assert = require('assert'); assert['ok'] = x
+        const assert = require('assert'); assert[y] = x
+        import assert from 'node:assert'; assert.ok = x
+        const assert = require('assert'); Object.assign(assert, x)
+        const assert = require('assert'); Object.defineProperty(assert, 'ok', x)
+        const assert = require('assert'); assert.__defineGetter__('ok', x)
+        const fs = require('fs'); fs.promises.readFile = x
+        require('events').prototype.emit = x
+        process.exit = x
+        process.stdout.write = x
+        process.emit = x
+        globalThis.process = x
+        global.it = x
+        globalThis['expect'] = x
+        expect.extend(x)
+        JSON.parse = x
+        Array.prototype.push = x
+        Promise.prototype.then = x
+        Error.prepareStackTrace = x
+        Object.prototype.toJSON = x
+        Object.defineProperty(Array.prototype, 'push', x)
+    """,
+    PYTHON: """
+        import os; os.environ["PYTHONPATH"] = x
+        import os; os.environ["LD_PRELOAD"] = x
+        import os; os.environ["PYTHON" + "STARTUP"] = x
+        import os; os.environ[x] = y
+        import os; os.environ |= x
+        import os; os.environ = x
+        import os; os.environ["PATH"] = x
+        import os; os.environ.update(x)
+        import os; os.environ.update(PYTHONPATH=x)
+        import os; os.environ.update({"PYTHONSTARTUP": x})
+        import os; os.environ.setdefault("PYTHONPATH", x)
+        import os; os.environ.setdefault(x, y)
+        import os; os.environ.__setitem__("PYTHONPATH", x)
+        import os; os.environb[b"LD_PRELOAD"] = x
+        import os; os.putenv("LD_PRELOAD", x)
+        import os; os.putenv(x, y)
+        from os import environ; environ["PYTHONPATH"] = x
+        from os import environ as e; e[x] = y
+        import os; e = os.environ; e["PYTHONPATH"] = x
+        import os; left(env={**os.environ, "PYTHONPATH": x})
+        import os; left(env=dict(os.environ, PYTHONPATH=x))
+        import os; del os.environ["PYTHONPATH"]
+        import sys; sys.modules["json"] = x
+        import sys; sys.modules[x] = y
+        import sys; sys.modules.update(x)
+        import sys; sys.modules.setdefault("a", x)
+        from sys import modules; modules["json"] = x
+        import sys; sys.meta_path.insert(0, x)
+        import sys; sys.meta_path[:] = x
+        import sys; sys.path_hooks.append(x)
+        import sys; sys.path_importer_cache.clear()
+        import sys; sys.path.insert(0, x)
+        import sys; sys.path = x
+        import sys; sys.path[0] = x
+        import sys; sys.path += [x]
+        import sys; sys.exit = x
+        import sys; sys.excepthook = x
+        import sys; sys.stdout = x
+        import sys; sys._getframe(1).f_globals
+        import sys; sys.settrace(x)
+        import sys; sys.setprofile(x)
+        import threading; threading.settrace(x)
+        import threading; threading.setprofile(x)
+        import importlib; importlib.invalidate_caches()
+        import importlib.util; importlib.util.LazyLoader(x)
+        import importlib.machinery; importlib.machinery.PathFinder.find_spec(x)
+        import builtins; builtins.len = x
+        import builtins; setattr(builtins, "len", x)
+        __builtins__.len = x
+        __builtins__["len"] = x
+        import builtins; vars(builtins)["len"] = x
+        import builtins; builtins.__dict__["len"] = x
+        import builtins; builtins.__dict__.update(x)
+        import gc; gc.get_objects()
+        import gc; gc.get_referrers(x)
+        import inspect; inspect.currentframe()
+        import inspect; inspect.stack()
+        import json; json.loads = x
+        import json; json.decoder.JSONDecoder.decode = x
+        import json as j; j.loads = x
+        from json import decoder; decoder.JSONDecoder.decode = x
+        import json; setattr(json, "loads", x)
+        import json; setattr(json, y, x)
+        import json; delattr(json, "loads")
+        import json; json.__dict__["loads"] = x
+        import os; os.path.join = x
+        import os; os._exit(0)
+        import os; os.abort()
+        import atexit; atexit.register(x)
+        import codecs; codecs.register(x)
+        import unittest; unittest.TestCase.assertEqual = x
+        from unittest import TestCase; TestCase.run = x
+        import unittest; unittest.TestResult.wasSuccessful = x
+        (lambda: 0).__code__ = x
+        import json; (json.loads, json.dumps) = x
+        import json; json.loads: object = x
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [(path, line.strip()) for path, text in STEERING.items() for line in text.strip().splitlines()],
+)
+def test_what_steers_later_code_must_be_declared(path: str, code: str) -> None:
+    """That another file of the project does it is no excuse."""
+    module = "" if code.startswith("import ") and path == SCRIPT else "x = y = left = 1\n"
+    text = module + code.replace("; ", "\n")
+    files = {f"src/b{path[-3:]}": "import pytest\nimport atexit\nx._load(y)\n"}
+    assert not passes(path, f"{text}\n", files=files)
+    assert passes(path, f"\n{text}\n", before=text, files=files)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        (SCRIPT, "process.env.APP_MODE = 'x'"),
+        (SCRIPT, "Object.assign(process.env, { APP_MODE: 'x', ['APP_' + 'B']: 'y' })"),
+        (SCRIPT, "const a = { ...process.env, APP_MODE: 'x' }"),
+        (SCRIPT, "delete process.env.APP_MODE"),
+        (SCRIPT, "process.exitCode = 1"),
+        (SCRIPT, "module.exports = { a: 1 }"),
+        (SCRIPT, "module.exports.a = 1; exports.b = 2"),
+        (SCRIPT, "exports.__esModule = true"),
+        (SCRIPT, "class A {}\nA.prototype.b = 1\nA.c = 1"),
+        (SCRIPT, "const e = new Error('x'); e.code = 'x'"),
+        (SCRIPT, "const fs = require('fs'); const s = fs.createReadStream('x'); s.left = 1"),
+        (SCRIPT, "const u = require('util'); function B() {}\nu.inherits(B, Object); B.prototype.x = 1"),
+        (SCRIPT, "this.constructor.name"),
+        (SCRIPT, "const a = {}; a.constructor === Object"),
+        (SCRIPT, "const options = {}; Object.assign(options, {a: 1})"),
+        (SCRIPT, "const map = Object.create(null); map[process.argv[2]] = 1"),
+        (SCRIPT, "Object.freeze(Object.prototype)"),
+        (SCRIPT, "const url = require('url'); const u = new url.URL('x:'); u.hash = ''"),
+        (SCRIPT, "if (Object.prototype.hasOwnProperty.call({}, 'x')) {}"),
+        (PYTHON, "import os\nos.environ['APP_MODE'] = 'x'"),
+        (PYTHON, "import os\nos.environ.setdefault('APP_MODE', 'x')"),
+        (PYTHON, "import os\nos.environ.update(APP_MODE='x')"),
+        (PYTHON, "import os\nenv = dict(os.environ, LANG='C')"),
+        (PYTHON, "import os\nos.environ.get('HOME')\nos.environ.pop('APP_MODE', None)"),
+        (PYTHON, "import json\nclass A(json.JSONEncoder):\n    pass\nA.x = 1"),
+        (PYTHON, "import threading\nt = threading.Thread()\nt.daemon = True"),
+        (PYTHON, "import datetime\nx = datetime.datetime.now()\nx.left = 1"),
+        (PYTHON, "globals()['x'] = 1"),
+        (PYTHON, "class A:\n    def f(self):\n        self.x = 1\n        self.y['z'] = 2"),
+        (PYTHON, "import logging\nlog = logging.getLogger()\nlog.propagate = False"),
+        (PYTHON, "'see PYTHONPATH in the documentation'"),
+        (PYTHON, "import sys\nsys.stdout.write('x')\nsys.exit(1)"),
+    ],
+)  # fmt: skip
+def test_an_ordinary_write_steers_nothing(path: str, code: str) -> None:
+    assert passes(path, f"{code}\n"), judged(path, f"{code}\n").log

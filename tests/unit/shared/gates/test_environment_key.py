@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallback_plugins.npm.installing import running as npm_running
+from fallback_plugins.npm.gates import running as npm_running
 from fallback_plugins.pypi.installing import environment
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.store import MARK

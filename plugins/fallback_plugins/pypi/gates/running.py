@@ -1,14 +1,19 @@
 """Runs a command of somebody's in the root of a tree, in the environment of its dependencies."""
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from fallback_plugins.pypi.gates.drift import drifted
+from fallback_plugins.pypi.gates.summaries import failures, pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
-from fallback_plugins.pypi.probes.counting import counting
+from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.shared.gates.commands import run_as_given
 from fallback_plugins.shared.gates.drifting import in_words
+from fallback_plugins.shared.gates.reports import report_in
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, TargetRun
 from fallback_tier.repo import RepoContext
 
@@ -29,34 +34,46 @@ def run(
     tree: RepoContext,
     argv: Sequence[str],
     timeout_s: float | None = None,
-    drifted: Callable[[Environment, Environment], Sequence[str]] = lambda *_: (),
 ) -> TargetRun:
-    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared.
-
-    ``drifted``: which releases differ from the base commit's though the patch does not move them.
-    """
+    """``EcosystemPlugin.run``: ``python`` is the environment's, also where nothing is declared."""
     try:
         project = Environment(context, tree, _folder(tree), _runner(argv))
         found = project.install()
     except (RecipeError, RepositoryError) as error:
         return TargetRun(None, error.problem)
     project.write_versions()
-    message = "" if found.is_as_declared else found.in_words
-    with counting(context.cache, project.variables()) as (env, plugin):
+
+    def run_with(env: Mapping[str, str]) -> CommandResult:
         result = run_as_given(
             context,
             tree,
             argv,
             programs=project.place / "bin",
             timeout_s=timeout_s,
-            env=env,
-            readable=[*project.readable, plugin],
+            env={**project.variables(), **env},
+            readable=project.readable,
         )
+        return project.placeless(result)
+
+    witnessed = None
+    if context.is_proof:
+        header = secrets.token_hex(16)
+        with report_in(tree.tree) as record:
+            record.begin(header)
+            result = run_with({observed.VARIABLE: record.path, witness_probe.VARIABLE: "first"})
+            told = record.read()
+        output = result.output
+        counted = pytest_summary(output) or unittest_summary(output)
+        ran = 0 if counted is None else counted.ran
+        witnessed = observed.read_witness(told, header, ran, failures(output))
+    else:
+        result = run_with({})
     return TargetRun(
-        project.placeless(result),
-        message,
+        result,
+        "" if found.is_as_declared else found.in_words,
         found.compared,
         lambda: in_words(drifted(project, project.base)),
+        witnessed,
     )
 
 

@@ -1,0 +1,75 @@
+"""Input from outside, as a file that a person names or as JSON: reading it ends, and it has one meaning."""
+
+import errno
+import json
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any, BinaryIO
+
+#: Descriptors of this process, by whatever name: standard input, and the pipes of a shell's ``<(…)``.
+_OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class DuplicateKeyError(ValueError):
+    """An object of a JSON text has a key twice: of two readers each may take another value."""
+
+
+def open_named(path: Path) -> BinaryIO:
+    """Open a file that a person named, to be read.
+
+    Raises OSError, also for a named pipe, a socket or a device: it may never end, and a named pipe without
+    a writer is not even opened. A descriptor of this process (``/dev/stdin``) and ``/dev/null`` are read.
+    """
+    if str(path).startswith(_OWN):
+        return path.open("rb")
+    _check_kind(path, path.stat())
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(descriptor, "rb")
+    try:
+        _check_kind(path, os.fstat(descriptor))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _check_kind(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev
+    if not stat.S_ISREG(found.st_mode) and not is_null:
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text says. Raises ValueError: not JSON, DuplicateKeyError; RecursionError."""
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def check_keys(text: str | bytes) -> None:
+    """Raise DuplicateKeyError for a key that an object has twice. A text that is not JSON is for its reader
+    to refuse."""
+    try:
+        parse_json(text)
+    except DuplicateKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (key, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise DuplicateKeyError(f"an object has the key {key[:100]!r} twice")
+    return found
