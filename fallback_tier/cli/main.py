@@ -234,7 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all is told in one form)
         from fallback_tier.cli.ending import ended
 
-        return ended(error, as_json=getattr(arguments, "json", False))
+        resumes = arguments.command == "resume" or bool(getattr(arguments, "resume", None))
+        return ended(error, as_json=getattr(arguments, "json", False), resumes=resumes)
     return code
 
 

@@ -215,12 +215,13 @@ def test_without_a_patch_that_is_meant_nothing_is_reopened(
     assert "approve" in scenario.review("show", FIX).out  # nobody has answered
 
 
-def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(scenario: Scenario) -> None:
+def test_a_fix_at_its_budget_is_neither_approved_nor_reopened(scenario: Scenario) -> None:
     scenario.record.write(m.stopped_at_budget())
-    for verb in ("approve", "reject", "reopen"):
+    for verb in ("approve", "reopen"):
         ended = scenario.review(verb, FIX, *WHO)
         assert ended.code == exit_codes.BAD_INPUT
         assert f"review raise-budget {FIX}" in ended.next_step
+        assert f"review reject {FIX}" in ended.next_step
     raised = scenario.review("raise-budget", FIX, *WHO, "--max-usd", "2")
     assert f"fallback-tier resume {FIX}" in raised.out
 

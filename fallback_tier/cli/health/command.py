@@ -5,7 +5,7 @@ import sys
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.cli.options import NO_SANDBOX, keys, record, state_dir
 from fallback_tier.cli.results import print_shown
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
@@ -52,7 +52,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         base_url=arguments.base_url,
         judge_model=arguments.judge_model,
         judge_base_url=arguments.judge_base_url,
-        sandbox_waiver="--no-sandbox was given" if arguments.no_sandbox else None,
+        sandbox_waiver=NO_SANDBOX if arguments.no_sandbox else None,
     )
     return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
 

@@ -25,9 +25,9 @@ from fallback_audit.ports import AuditReader, EvidenceStore, StoredEvent
 from fallback_audit.showing.describe import AttemptLine, FixSummary, summarise
 from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, PromptShape
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.budget_raise import how_to_go_on
+from fallback_tier.gates.journal.budget_raise import raising_command
 from fallback_tier.gates.journal.history import Transition, read_history
-from fallback_tier.gates.journal.review import answer_to, asked_about, carries_failure
+from fallback_tier.gates.journal.review import answer_to, asked_about, can_be_tried_again
 
 #: What a list of questions is read from.
 _KINDS = frozenset(
@@ -148,7 +148,7 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
         next_steps=_next_steps(
             current,
             fix_id,
-            may_reopen=carries_failure(history, current),
+            may_reopen=can_be_tried_again(history, current),
             may_judge=bool(history.patches),
         ),
     )
@@ -265,10 +265,10 @@ def _next_steps(
         return (f"fallback-tier resume {fix_id}",)
     if answer_to(current) is not None:
         return ()
-    if is_budget_stop(current.end):
-        return (how_to_go_on(current.stopped, fix_id),) if current.stopped else ()
     signed = f"{fix_id} --by NAME --because TEXT"
     steps = [f"fallback-tier review reject {signed}"]
+    if is_budget_stop(current.end):
+        return (*([raising_command(current.stopped, fix_id)] if current.stopped else []), *steps)
     if current.of(PatchProposed):
         steps.insert(0, f"fallback-tier review approve {signed} --output FILE")
     if may_reopen:

@@ -16,7 +16,7 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, GateStatus
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
-from fallback_tier.gates.journal.review import asked_about, carries_failure
+from fallback_tier.gates.journal.review import asked_about, can_be_tried_again, carries_failure
 from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.explanations import not_proved, why_escalated
@@ -126,20 +126,24 @@ def triage(review: Review, history: History) -> Triage:
 def choices(history: History) -> tuple[Choice, ...]:
     """What can be decided now; the record refuses everything else."""
     current = history.current
+    rejecting = Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final.")
     if is_budget_stop(current.end):
+        comes = "The attempt that was stopped continues under the new cap."
         return (
-            Choice(
-                Verdict.RAISE_BUDGET, "b", "Raise budget", "The attempt that was stopped goes on."
-            ),
+            Choice(Verdict.RAISE_BUDGET, "b", "Try again with more budget", comes),
+            rejecting,
         )
     found = []
     if current.of(PatchProposed):
         message = "The patch is taken as it is: approved by you, not proved."
         found.append(Choice(Verdict.APPROVE, "a", "Approve", message))
-    found.append(Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final."))
+    found.append(rejecting)
     if carries_failure(history, current):
-        message = "Tried again, three attempts at most, from the last failure; without examples."
-        found.append(Choice(Verdict.REOPEN, "o", "Open new transition", message))
+        message = "New gate transition: three attempts at most, from the last failure; without examples."
+        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
+    elif can_be_tried_again(history, current):
+        message = "New gate transition: a first attempt, and three retries at most."
+        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
     if history.patches:
         message = "The patch stays as it is; all of its gates judge it again."
         found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", message))
