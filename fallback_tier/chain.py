@@ -258,9 +258,9 @@ def model_missing(fix_id: str) -> SettingMissingError:
     """Return the error of a fix on record that can't continue without a model."""
     return SettingMissingError(
         f"Fix {fix_id} needs a model to continue, and no model is configured.",
-        next_step=f"Name one: `fallback-tier resume {fix_id} --model NAME`, with its key in the environment "
-        "(--base-url URL for a server of yours, --script FILE for scripted answers). A service or a campaign "
-        "has it in the table [model] of its configuration.",
+        next_step=f"Name one: `fallback-tier resume {fix_id} --model NAME`, with its key in the "
+        "environment (--base-url URL for a server of yours, --script FILE for scripted answers). A service "
+        "or a campaign has it in the table [model] of its configuration.",
     )
 
 

@@ -56,8 +56,8 @@ RESUME_RULE = "The attempt counts; start the next one with the same prior attemp
 class ChainParts:
     """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
 
-    ``is_resumed``: of a fix on record, which a missing client stops and does not end; ``needs_model``: nor does
-    a missing model.
+    ``is_resumed``: of a fix on record, which a missing client stops and does not end; ``needs_model``: nor
+    does a missing model.
     """
 
     retriever: SolvedExampleRetriever | None

@@ -17,8 +17,8 @@ INTERRUPTED = 130
 def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
     """Print the error, and return the exit code. Raises it again if it is none of ours and no exception.
 
-    ``resumes``: the command was to continue a fix on record. A missing setting is then the environment's: the
-    fix stays as it is, and can be resumed.
+    ``resumes``: the command was to continue a fix on record. A missing setting is then the environment's:
+    the fix stays as it is, and can be resumed.
     """
     if isinstance(error, BrokenPipeError):
         _let_go_of_output()  # the reader (head, less) has gone: stop quietly

@@ -131,8 +131,8 @@ class FixSteps:
     def resume(self, taken: ResumedFix) -> FixState:
         """Put on record that the fix continues from where the trail says that it is.
 
-        What it needs and is missing, now or in a later step, raises SettingMissingError or ToolMissingError:
-        the fix stays as it is, and can be resumed. A batch asks no model.
+        What it needs and is missing, now or in a later step, raises SettingMissingError or
+        ToolMissingError: the fix stays as it is, and can be resumed. A batch asks no model.
         """
         needs_model = taken.needs_model and not self._parts.setup.several
         following, state = self.next(taken.state), taken.state
@@ -153,7 +153,7 @@ class FixSteps:
         return next_step(state, self._parts.gate_names)
 
     def _check_model(self) -> None:
-        """Before anything is on record: the attempt that follows asks a model. Raises SettingMissingError."""
+        """Before anything is on record: raises SettingMissingError if there is no model to ask."""
         if self._tier.parts.leaf is None:
             raise model_missing(self._repo.fix_id)
 
@@ -176,8 +176,8 @@ class FixSteps:
         self._worktrees.remove_leftovers()
 
     def step(self, key: StepKey, state: FixState) -> FixState:
-        """Do the keyed step. A client that can't do its work is a person's question, not a verdict; a client
-        that is missing, of a resumed fix, raises ToolMissingError."""
+        """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
+        it is missing, a resumed fix raises ToolMissingError."""
         self._parts.observe(key)
         try:
             if key.name == "attempt":

@@ -194,7 +194,9 @@ class TestMissing:
             def apply(self, *_: Any) -> Any:
                 raise ToolMissingError("npm is not on PATH.", next_step="Install npm.")
 
-        recipe = Selected(recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"})
+        recipe = Selected(
+            recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"}
+        )
         steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, recipe)
         steps.begin(FixState())
         steps.close()

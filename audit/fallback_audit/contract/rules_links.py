@@ -16,8 +16,8 @@ from fallback_audit.events import (
 
 
 @fix_rule(
-    "A further gate transition is opened by a person, once, and starts with the last failure; if no attempt "
-    "of the fix has failed, with a first attempt.",
+    "A further gate transition is opened by a person, once, and starts with the last failure; if no "
+    "attempt of the fix has failed, with a first attempt.",
     "ADR-0098",
     breaches=(
         Removed(TransitionReopened),

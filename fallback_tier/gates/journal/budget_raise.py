@@ -40,8 +40,8 @@ def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> Budget
     """Record that a person raised a cap; returns what had been reached.
 
     Raises InputError, and records nothing: no such fix, one that did not stop at its budget or was rejected
-    there, no name or reason, a cap that is not higher. After a cap per day no number is needed: that one is an option of
-    ``fix``, and the record says who let the fix go on.
+    there, no name or reason, a cap that is not higher. After a cap per day no number is needed: that one is
+    an option of ``fix``, and the record says who let the fix continue.
     """
     transition = read_history(audit, fix_id).current
     if (decision := transition.last_of(ReviewDecided)) is not None:

@@ -48,8 +48,8 @@ class ResumedFix:
     ``after``: kind of the last event on record. ``raised``: everything that was raised for it, in order.
     ``unprotected``: that no sandbox was used is on record. ``linked``: the gate transition that a person
     reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
-    that it set out with; empty where an older version did. ``needs_model``: it began with one, asked one, or
-    was reopened for attempts; ``asked_model``: it asked one. ``result``: how it has ended; None: it goes
+    that it set out with; empty where an older version did. ``needs_model``: it began with one, asked one,
+    or was reopened for attempts; ``asked_model``: it asked one. ``result``: how it has ended; None: it goes
     on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
     about, as it began; None: an older version did not say. ``seen``: number of the last event that was
     read.
@@ -129,7 +129,9 @@ def resume_from_trail(
         gates=start.gates,
         affected=_affected(start),
         configuration=configuration,
-        needs_model=asked_model or any(map(configuration.get, _MODELS)) or bool(start.linked_transition),
+        needs_model=asked_model
+        or any(map(configuration.get, _MODELS))
+        or bool(start.linked_transition),
         asked_model=asked_model,
         seen=history.last_seq,
         result=result,

@@ -199,7 +199,8 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
         how = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
         raise InputError(
             f"Fix {fix_id} stopped at its budget: it can be tried again with a higher cap, or rejected.",
-            next_step=f"{how} Or reject it: `fallback-tier review reject {fix_id} --by NAME --because TEXT`.",
+            next_step=f"{how} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
+            "--because TEXT`.",
         )
     if not isinstance(end, FixEscalated):
         how = _WITH_PATCH[isinstance(end, FixVerified)]

@@ -19,7 +19,7 @@ from fallback_tier.gates.journal.questions import Review
 from fallback_tier.gates.journal.review import asked_about, can_be_tried_again, carries_failure
 from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
-from fallback_tier.portal.views.explanations import not_proved, why_escalated
+from fallback_tier.portal.views.explanations import not_proved
 from fallback_tier.portal.views.spending import Spent, Use, by_cost, total
 from fallback_tier.service.operations.reviews import Verdict
 
@@ -82,7 +82,6 @@ class Triage:
     """The whole screen. ``judged_attempt``: whose gates are shown, the one asked about."""
 
     review: Review
-    why: str
     open_points: str
     judged_attempt: int | None
     gates: tuple[GateLine, ...]
@@ -107,7 +106,6 @@ def triage(review: Review, history: History) -> Triage:
     code = current.start.affected_code if current.start else None
     return Triage(
         review=review,
-        why=why_escalated(review.question.reason),
         open_points=not_proved(
             {line.gate: line.status for line in gates},
             shows=SHOWING_GATES.get(code, frozenset({"proof"})) if code else frozenset({"proof"}),
@@ -139,7 +137,9 @@ def choices(history: History) -> tuple[Choice, ...]:
         found.append(Choice(Verdict.APPROVE, "a", "Approve", message))
     found.append(rejecting)
     if carries_failure(history, current):
-        message = "New gate transition: three attempts at most, from the last failure; without examples."
+        message = (
+            "New gate transition: three attempts at most, from the last failure; without examples."
+        )
         found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
     elif can_be_tried_again(history, current):
         message = "New gate transition: a first attempt, and three retries at most."

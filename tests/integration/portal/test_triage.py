@@ -50,7 +50,7 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
         "Gates on attempt 4 tests failed",
         "unsigned no checkpoint covers this fix yet",
         "author 4",
-        "a Approve r Reject o Open new transition g Run the gates again",
+        "a Approve r Reject o Try again g Run the gates again",
     ):
         assert words in message, words
     assert message.index("Gates on attempt 4 tests failed") < message.index("applies passed")
@@ -62,8 +62,8 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
         ("fix-cap", "arog"),
         ("fix-same", "arog"),
         ("fix-gates", "arg"),
-        ("fix-model", "r"),
-        ("fix-budget", "b"),
+        ("fix-model", "ro"),
+        ("fix-budget", "br"),
     ],
 )
 def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, keys: str) -> None:
@@ -79,7 +79,9 @@ def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, key
         ("fix-cap", "reject", {}, ReviewDecided),
         ("fix-cap", "reopen", {}, TransitionReopened),
         ("fix-same", "gates_again", {}, TransitionReopened),
+        ("fix-model", "reopen", {}, TransitionReopened),
         ("fix-budget", "raise_budget", {"usd_per_fix": "0.50"}, BudgetRaised),
+        ("fix-budget", "reject", {"usd_per_fix": "0.10"}, ReviewDecided),
     ],
 )
 def test_a_decision_is_one_event_in_the_keys_name(

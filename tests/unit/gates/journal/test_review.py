@@ -1,6 +1,7 @@
 """A person's answers: recorded once, signed, and only where somebody was asked."""
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -10,10 +11,10 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import BudgetRaised, PatchProposed, ReviewDecided, TransitionReopened
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import Scope
-from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_audit.vocabulary import EscalationReason, RefusalReason, ReviewVerdict, Tier
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.questions import questions, review
+from fallback_tier.gates.journal.questions import questions, review, why_asked
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -22,6 +23,7 @@ from fallback_tier.gates.journal.review import (
     run_gates_again,
 )
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
+from tests.service.portal import ADVISORY
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
@@ -206,12 +208,12 @@ UNASKED: dict[str, tuple[Callable[[], Events], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("unasked", UNASKED)
+@pytest.mark.parametrize(
+    ("unasked", "answer"),
+    [pair for pair in product(UNASKED, ANSWERS) if pair != ("at its budget", "reject")],
+)
 def test_nobody_answers_what_nobody_asked(unasked: str, answer: str) -> None:
     make, problem, step = UNASKED[unasked]
-    if (unasked, answer) == ("at its budget", "reject"):
-        pytest.skip("it can be rejected")
     kept = record(make())
     before = kinds(kept)
     with pytest.raises(InputError, match=problem) as refused:
@@ -320,6 +322,53 @@ def test_what_follows_of_an_answer_is_told() -> None:
     assert rejected.next_steps == ()
 
 
+@pytest.mark.parametrize("reason", EscalationReason)
+@pytest.mark.parametrize("cause", [None, *RefusalReason])
+def test_every_reason_is_one_sentence_and_has_a_next_step(
+    reason: EscalationReason, cause: RefusalReason | None
+) -> None:
+    why, next_step = why_asked(reason, cause)
+    assert why.endswith(".")
+    assert ". " not in why
+    assert next_step.endswith(".")
+
+
+def test_a_retry_without_a_model_is_asked_about_by_its_cause() -> None:
+    kept = record(retry_without_a_model())
+    (question,) = questions(kept.audit)
+    assert question.reason is EscalationReason.RETRY_REFUSED
+    assert question.cause is RefusalReason.MODEL_NOT_CONFIGURED
+    assert question.why == "A retry needs a model, and no model is configured."
+    assert question.next_step.startswith("Configure a model, then try again")
+    assert sound(kept)
+
+
+def test_a_question_says_what_the_vulnerability_is() -> None:
+    kept = Record(advisory=ADVISORY)
+    kept.write(t.cap_reached())
+    (found,) = review(*_stores(kept), FIX).vulnerabilities
+    assert found.summary == "shop evaluates the text of a setting"
+    assert found.severity is not None
+    assert (found.severity.level, found.severity.score) == ("critical", 9.8)
+    assert [(it.cwe, it.name) for it in found.weaknesses] == [("CWE-95", "eval injection")]
+    (affected,) = found.affected
+    assert affected.ranges == ("< 1.2.4", "≥ 2.0.0, < 2.0.3")
+    assert affected.fixed == ("1.2.4", "2.0.3")
+    assert [link.url for link in found.links] == [
+        "https://example.org/advisories/GHSA-xxxx-yyyy-zzzz"
+    ]
+
+
+@pytest.mark.parametrize("evidence", ["not recorded", "gone"])
+def test_a_question_without_its_advisory_is_shown_without_it(evidence: str) -> None:
+    unread = ADVISORY.model_copy(update={"summary": f"never read, {evidence}"})
+    kept = Record(advisory=None if evidence == "not recorded" else unread)
+    kept.write(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    kept.evidence.contents.clear()
+    assert review(*_stores(kept), FIX).vulnerabilities == ()
+
+
 def test_evidence_that_is_gone_is_said_to_be() -> None:
     kept = record(t.cap_reached())
     assert isinstance(kept.evidence, MemoryEvidence)
@@ -338,6 +387,20 @@ def test_a_fix_that_asks_nothing_is_not_shown() -> None:
 
 def _with_examples() -> Events:
     return t.first_by_model("e1", "e2")
+
+
+def retry_without_a_model() -> Events:
+    """A recipe's patch failed, and no model is configured."""
+    refused = t.refused(2, RefusalReason.MODEL_NOT_CONFIGURED, asked=False)
+    return [
+        t.fix_started(),
+        *t.first_by_recipe(),
+        *t.failing_gates(1, tier=Tier.RECIPE),
+        t.started(2, 1),
+        t.skipped(2, 1),
+        refused,
+        t.escalated(2, EscalationReason.RETRY_REFUSED),
+    ]
 
 
 def _stores(kept: Record) -> tuple[MemoryAudit, MemoryEvidence]:
