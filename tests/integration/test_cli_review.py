@@ -19,7 +19,9 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.wiring import audit_db, evidence_dir
+from tests.browser.hostile import hostile_advisory
 from tests.e2e.command import Ended, repository
+from tests.service.portal import ADVISORY
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.gates.journal.review_record import FIX, Record, diff
@@ -96,6 +98,49 @@ def test_a_minute_of_triage(scenario: Scenario) -> None:
         f"review reopen {FIX}",
     ]
     assert lines[-1].endswith("--gates-again")
+
+
+def test_a_question_says_what_the_vulnerability_is(scenario: Scenario) -> None:
+    Record(scenario.record.audit, scenario.record.evidence, advisory=ADVISORY).write(
+        t.cap_reached()
+    )
+    lines = scenario.review("show", FIX).out.splitlines()
+    assert lines[1:6] == [
+        "  GHSA-xxxx-yyyy-zzzz: shop evaluates the text of a setting",
+        "    severity: critical 9.8 (CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H); "
+        "weakness: CWE-95 eval injection",
+        "    affected: shop (PyPI) < 1.2.4 or ≥ 2.0.0, < 2.0.3; fixed in 1.2.4, 2.0.3",
+        "    see: https://example.org/advisories/GHSA-xxxx-yyyy-zzzz",
+        "  What now?",
+    ]
+    (found,) = scenario.review("show", FIX, "--json").json["vulnerabilities"]
+    assert found["severity"]["level"] == "critical"
+    assert found["affected"][0]["fixed"] == ["1.2.4", "2.0.3"]
+
+
+def test_an_exported_fix_says_what_the_vulnerability_is(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Record(scenario.record.audit, scenario.record.evidence, advisory=ADVISORY).write(
+        t.cap_reached()
+    )
+    state, out = ("--state-dir", str(scenario.state)), scenario.root / "fix.export"
+    words = ["audit", "export", "--fix", FIX, "--out", str(out), *state]
+    assert main(words) == exit_codes.OK
+    assert "affected: shop (PyPI) < 1.2.4" in capsys.readouterr().out
+    out.unlink()
+    assert main([*words, "--json"]) == exit_codes.OK
+    (found,) = json.loads(capsys.readouterr().out)["vulnerabilities"]
+    assert found["summary"] == "shop evaluates the text of a setting"
+
+
+def test_a_hostile_advisory_is_neutralised(scenario: Scenario) -> None:
+    hostile = hostile_advisory((HOSTILE, "\x1b]8;;https://evil.example\x07a"))
+    Record(scenario.record.audit, scenario.record.evidence, advisory=hostile).write(t.cap_reached())
+    shown = scenario.review("show", FIX)
+    assert shown.code == exit_codes.OK
+    assert not {"\x1b", "\u202e", "\x07"} & set(shown.out)
+    assert "[bold red]markup[/]" in shown.out
 
 
 def test_evidence_is_named_by_files_that_are_there(scenario: Scenario) -> None:

@@ -11,6 +11,8 @@ from rich.markup import escape
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.showing.describe import visible
 from fallback_audit.showing.describe_model import grounded_words
+from fallback_audit.vocabulary import EscalationReason
+from fallback_tier.advisory.vulnerability import as_lines
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 
@@ -27,7 +29,7 @@ def report_questions(questions: Sequence[Question], console: Console) -> None:
         line(
             console,
             f"{safe(question.fix_id)}  {safe(question.advisory_id)}  {safe(question.repository)}  "
-            f"[bold yellow]{question.reason}[/]  {question.attempts} attempt(s)  {question.asked_at}"
+            f"[bold yellow]{_reason(question)}[/]  {question.attempts} attempt(s)  {question.asked_at}"
             + (f"  {safe(question.answer)}" if question.answer else ""),
         )
 
@@ -36,7 +38,10 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
     """The question first, the patch last, the commands under it."""
     question = review.question
     head = (question.fix_id, question.advisory_id, question.repository)
-    line(console, f"[bold yellow]{question.reason}[/]  {safe('  '.join(head))}")
+    line(console, f"[bold yellow]{_reason(question)}[/]  {safe('  '.join(head))}")
+    for one in review.vulnerabilities:
+        for number, text in enumerate(as_lines(one)):
+            line(console, f"  {'  ' if number else ''}{safe(text)}")
     line(console, f"  {safe(review.asks)}")
     if question.answer:
         line(console, f"  [bold cyan]{safe(question.answer)}[/]")
@@ -55,6 +60,13 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
         line(console, f"patch: {safe(review.patch_problem)}")
     for number, step in enumerate(review.next_steps):
         line(console, f"{'next:' if not number else '     '} {safe(step)}")
+
+
+def _reason(question: Question) -> str:
+    """The reason; of a retry that gave no patch with its cause."""
+    if question.reason is EscalationReason.RETRY_REFUSED and question.cause is not None:
+        return f"{question.reason} ({question.cause})"
+    return question.reason
 
 
 def _report_attempt(attempt: AttemptReview, console: Console) -> None:
