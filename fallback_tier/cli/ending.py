@@ -7,6 +7,7 @@ from contextlib import suppress
 from fallback_audit.errors import AuditIntegrityError, RequestError
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, OK, TRAIL_BROKEN
 from fallback_tier.cli.output import notes_of, print_error, print_error_json
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.cli.unexplained import explained
 from fallback_tier.errors import FallbackError, InputError, SettingMissingError
 
@@ -25,7 +26,7 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
         return OK
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write("\ninterrupted; the repository is as it was\n")
-        sys.stderr.writelines(f"  next: {note}\n" for note in notes_of(error))
+        sys.stderr.writelines(f"  next: {completed(note)}\n" for note in notes_of(error))
         return INTERRUPTED
     if not isinstance(error, Exception):
         raise error

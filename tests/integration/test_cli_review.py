@@ -26,6 +26,7 @@ from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.gates.journal.review_record import FIX, Record, diff
 
+VECTOR = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"
 HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"
 WHO = ("--by", "Ada", "--because", "read it")
 
@@ -107,8 +108,7 @@ def test_a_question_says_what_the_vulnerability_is(scenario: Scenario) -> None:
     lines = scenario.review("show", FIX).out.splitlines()
     assert lines[1:6] == [
         "  GHSA-xxxx-yyyy-zzzz: shop evaluates the text of a setting",
-        "    severity: critical 9.8 (CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H); "
-        "weakness: CWE-95 eval injection",
+        f"    severity: critical 9.8 ({VECTOR}); weakness: CWE-95 eval injection",
         "    affected: shop (PyPI) < 1.2.4 or ≥ 2.0.0, < 2.0.3; fixed in 1.2.4, 2.0.3",
         "    see: https://example.org/advisories/GHSA-xxxx-yyyy-zzzz",
         "  What now?",

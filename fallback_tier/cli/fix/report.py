@@ -6,6 +6,7 @@ from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReaso
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import line, safe, show_remediation
+from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import proof_status
@@ -124,4 +125,5 @@ def report_patch(application: Applied, console: Console, outcome: DeliveryOutcom
 
 def report_record(result: FixResult, console: Console) -> None:
     """Where the record is."""
-    line(console, f"  [dim]record: fallback-tier audit show {safe(result.fix_id)}[/]")
+    shown = command(f"fallback-tier audit show {result.fix_id}")
+    line(console, f"  [dim]record: {safe(shown)}[/]")

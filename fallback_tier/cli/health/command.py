@@ -7,6 +7,7 @@ from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import NO_SANDBOX, keys, record, state_dir
 from fallback_tier.cli.results import print_shown
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
@@ -63,6 +64,6 @@ def as_text(health: Health) -> str:
     for one in health.checks:
         lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
         if one.next_step:
-            lines.append(f"{'':<23}next: {visible(one.next_step)}")
+            lines.append(f"{'':<23}next: {visible(completed(one.next_step))}")
     lines.append("ready" if health.ready else "not ready")
     return "\n".join(lines) + "\n"

@@ -14,6 +14,7 @@ from fallback_audit.showing.describe_model import grounded_words
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory.vulnerability import as_lines
 from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.suggesting import command
 from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 
 #: Lines of the last failure and of the patch that are shown; the evidence has all of them.
@@ -59,7 +60,7 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
     elif review.patch_problem:
         line(console, f"patch: {safe(review.patch_problem)}")
     for number, step in enumerate(review.next_steps):
-        line(console, f"{'next:' if not number else '     '} {safe(step)}")
+        line(console, f"{'next:' if not number else '     '} {safe(command(step))}")
 
 
 def _reason(question: Question) -> str:
@@ -131,6 +132,6 @@ def _report_block(title: str, text: str, most: int, console: Console) -> None:
     lines = visible(text, lines=True).rstrip("\n").split("\n")
     line(console, f"{safe(title)}:")
     for one in lines[:most]:
-        line(console, f"  │ {escape(one)}")
+        line(console, f"  │ {escape(one)}", verbatim=True)
     if len(lines) > most:
         line(console, f"  │ … and {len(lines) - most:,} more lines")

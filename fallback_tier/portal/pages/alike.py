@@ -85,7 +85,8 @@ def decide(
         except FallbackError as error:
             results.append(Told(chosen, False, error.problem))
         else:
-            goes = {"queued": " It goes on.", "waits": f" fallback-tier resume {chosen} goes on."}
+            resume = service.record.command(f"fallback-tier resume {chosen}")
+            goes = {"queued": " It goes on.", "waits": f" {resume} goes on."}
             says = "Recorded." + goes.get(gone_on(service, who, decided), "")
             results.append(Told(chosen, True, says))
     return visit.page(

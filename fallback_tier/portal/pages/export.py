@@ -52,7 +52,7 @@ def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Res
         proof_bytes=len(proof),
         proof_sha256=hashlib.sha256(proof).hexdigest(),
         proof_missing=f"The proof has more than {MAX_PROOF_BYTES:,} bytes: "
-        f"fallback-tier audit export --fix {fix_id} makes it as a file.",
+        f"{service.record.command(f'fallback-tier audit export --fix {fix_id}')} makes it as a file.",
         diff=_patch(service.record, events),
         groups=timeline(events[:MAX_EVENTS]),
         more=max(0, len(events) - MAX_EVENTS),

@@ -25,5 +25,5 @@ def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
         lines=waiting[:ROWS],
         total=len(waiting),
         about=lambda line: recorded_vulnerabilities(line.inputs_sha256, evidence),
-        told=decision_message(done),
+        told=decision_message(done, visit.service.record.command),
     )
