@@ -98,7 +98,7 @@ def test_a_minute_of_triage(scenario: Scenario) -> None:
         f"review reopen {FIX}",
         f"review reopen {FIX}",
     ]
-    assert lines[-1].endswith("--gates-again")
+    assert lines[-1].endswith(f"--gates-again --state-dir {scenario.state}")
 
 
 def test_a_question_says_what_the_vulnerability_is(scenario: Scenario) -> None:
@@ -146,7 +146,7 @@ def test_a_hostile_advisory_is_neutralised(scenario: Scenario) -> None:
 def test_evidence_is_named_by_files_that_are_there(scenario: Scenario) -> None:
     scenario.record.write(t.cap_reached())
     lines = scenario.review("show", FIX).out.splitlines()
-    named = [line.split(": ", 1) for line in lines if str(scenario.state) in line]
+    named = [line.split(": ", 1) for line in lines if f": {scenario.state}" in line]
     assert [what.strip() for what, _ in named[-3:]] == [
         "attempt 4, patch",
         "attempt 4, log of tests",
@@ -218,7 +218,8 @@ def test_a_reopened_fix_names_its_new_transition_and_the_command(scenario: Scena
     out = scenario.review("reopen", FIX, *WHO).out
     opened, step = out.splitlines()
     assert opened.startswith(f"reopened  {FIX} as gate-")
-    assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX]
+    state = ["--state-dir", str(scenario.state)]
+    assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX, *state]
     assert "fallback-tier resume" in scenario.review("show", FIX).out.splitlines()[-1]
     assert "resume" in scenario.review("reopen", FIX, *WHO).next_step
 
@@ -240,7 +241,7 @@ def test_a_person_is_told_on_which_patch_the_gates_are_run(scenario: Scenario) -
     scenario.record.write(t.cap_reached())
     first, step = scenario.review("reopen", FIX, *WHO, "--gates-again").out.splitlines()
     assert first.endswith(f", for the gates alone, on patch {scenario.record.patch(4)[:12]}")
-    assert step.endswith(f"fallback-tier resume {FIX}")
+    assert step.endswith(f"fallback-tier resume {FIX} --state-dir {scenario.state}")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def exit_code(result: FixResult) -> int:
             return exit_codes.of_refusal(reason)
 
 
+def next_steps(result: FixResult) -> tuple[str, ...]:
+    """Return the commands that follow: an escalated fix asks a person."""
+    asks = isinstance(result, Escalated)
+    return (f"fallback-tier review show {result.fix_id}",) if asks else ()
+
+
 def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> None:
     """The end of the story, for a person."""
     report_end(result, console)
