@@ -25,6 +25,7 @@ from fallback_tier.errors import (
     PatchError,
     RecipeError,
     RepositoryError,
+    SettingMissingError,
     ToolError,
     ToolMissingError,
 )
@@ -118,6 +119,8 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
     except RecipeError as error:
         return NotApplicable(reason=error.reason, sentence=str(error))
     except ToolMissingError as error:
+        if task.is_resumed:
+            raise
         return NotApplicable(reason=RefusalReason.TOOL_MISSING, sentence=str(error))
     except ToolError as error:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
@@ -137,7 +140,9 @@ def ask_model(
     declined: NotApplicable | None,
     record: Recorder,
 ) -> Generator[TierEvent, None, Proposal]:
-    """The LLM tier, where one is configured."""
+    """The LLM tier, where one is configured. Raises SettingMissingError if a fix on record needs one."""
+    if leaf is None and task.needs_model:
+        raise model_missing(task.repo.fix_id)
     if leaf is None:
         raise _no_model(declined)
     return (yield from leaf.write(task, examples, record))
@@ -247,6 +252,16 @@ def refuse(
         )
     )
     return refused
+
+
+def model_missing(fix_id: str) -> SettingMissingError:
+    """Return the error of a fix on record that can't continue without a model."""
+    return SettingMissingError(
+        f"Fix {fix_id} needs a model to continue, and no model is configured.",
+        next_step=f"Name one: `fallback-tier resume {fix_id} --model NAME`, with its key in the "
+        "environment (--base-url URL for a server of yours, --script FILE for scripted answers). A service "
+        "or a campaign has it in the table [model] of its configuration.",
+    )
 
 
 def _no_model(declined: NotApplicable | None) -> Refusal:

@@ -11,6 +11,7 @@
     │   ├── RepositoryError          not a git repository, dirty, no such path
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
+    │   │   ├── SettingMissingError  a setting that is needed: a model, its key, a file
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
@@ -85,6 +86,7 @@ __all__ = [
     "RecipeError",
     "RepositoryError",
     "SandboxError",
+    "SettingMissingError",
     "StateFolderError",
     "ToolError",
     "ToolFailedError",
@@ -137,6 +139,13 @@ class ConfigurationError(InputError):
     """A setting or an option that can't be."""
 
     code = "configuration"
+
+
+class SettingMissingError(ConfigurationError):
+    """A setting that is needed and missing: a model, its key, a file.
+
+    It never ends a fix on record: `resume` exits with 6, and the fix can be resumed with the setting.
+    """
 
 
 class ToolError(FallbackError):

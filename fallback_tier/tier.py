@@ -19,7 +19,8 @@ before believing it (``fallback_tier.gates``), and distil a failure before askin
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fallback_audit.events import ConsumerLeft
@@ -53,12 +54,18 @@ RESUME_RULE = "The attempt counts; start the next one with the same prior attemp
 
 @dataclass(frozen=True)
 class ChainParts:
-    """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model."""
+    """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
+
+    ``is_resumed``: of a fix on record, which a missing client stops and does not end; ``needs_model``: nor
+    does a missing model.
+    """
 
     retriever: SolvedExampleRetriever | None
     leaf: "LlmLeaf | None"
     audit: AuditStore
     evidence: EvidenceStore
+    is_resumed: bool = False
+    needs_model: bool = False
 
 
 class FallbackTier:
@@ -76,6 +83,13 @@ class FallbackTier:
         self._plugins = plugins
         #: For an engine that takes the chain's links by itself (ADR-0088).
         self.parts = ChainParts(retriever, leaf, audit, evidence)
+
+    def resumed(self, *, needs_model: bool) -> "FallbackTier":
+        """Return the tier for a fix on record, in which what is missing raises SettingMissingError or
+        ToolMissingError and refuses no attempt."""
+        tier = copy(self)
+        tier.parts = replace(self.parts, is_resumed=True, needs_model=needs_model)
+        return tier
 
     def run(
         self,
@@ -133,7 +147,15 @@ class FallbackTier:
         """Step 1. Raises AttemptHistoryError, ConfigurationError; then nothing is on record."""
         prior = check_history(prior_attempts)
         plugin = self.plugin_for(advisory)
-        return AttemptTask(advisory, repo_ctx, recipe_selection, prior, plugin)
+        return AttemptTask(
+            advisory,
+            repo_ctx,
+            recipe_selection,
+            prior,
+            plugin,
+            is_resumed=self.parts.is_resumed,
+            needs_model=self.parts.needs_model,
+        )
 
     def _attempt(
         self, task: AttemptTask, record: Recorder

@@ -68,13 +68,19 @@ TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 
 @dataclass(frozen=True)
 class AttemptTask:
-    """The arguments of one attempt, with what follows from them."""
+    """The arguments of one attempt, with what follows from them.
+
+    ``is_resumed``, ``needs_model``: of a fix on record, which a missing client, or a missing model, stops
+    and does not end.
+    """
 
     advisory: Advisory
     repo: RepoContext
     selection: RecipeSelection
     prior_attempts: tuple[AttemptSummary, ...]
     plugin: EcosystemPlugin
+    is_resumed: bool = False
+    needs_model: bool = False
 
     @property
     def is_retry(self) -> bool:

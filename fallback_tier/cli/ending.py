@@ -7,22 +7,26 @@ from contextlib import suppress
 from fallback_audit.errors import AuditIntegrityError, RequestError
 from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, OK, TRAIL_BROKEN
 from fallback_tier.cli.output import notes_of, print_error, print_error_json
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.cli.unexplained import explained
-from fallback_tier.errors import FallbackError, InputError
+from fallback_tier.errors import FallbackError, InputError, SettingMissingError
 
 #: As a shell says it of a program that SIGINT ended.
 INTERRUPTED = 130
 
 
-def ended(error: BaseException, *, as_json: bool) -> int:
-    """Tell of the error, and give the exit code. Raises it again where it is a defect and somebody looks
-    for those."""
+def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
+    """Print the error, and return the exit code. Raises it again if it is none of ours and no exception.
+
+    ``resumes``: the command was to continue a fix on record. A missing setting is then the environment's:
+    the fix stays as it is, and can be resumed.
+    """
     if isinstance(error, BrokenPipeError):
         _let_go_of_output()  # the reader (head, less) has gone: stop quietly
         return OK
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write("\ninterrupted; the repository is as it was\n")
-        sys.stderr.writelines(f"  next: {note}\n" for note in notes_of(error))
+        sys.stderr.writelines(f"  next: {completed(note)}\n" for note in notes_of(error))
         return INTERRUPTED
     if not isinstance(error, Exception):
         raise error
@@ -30,6 +34,8 @@ def ended(error: BaseException, *, as_json: bool) -> int:
     _tell(reported, as_json=as_json)
     if isinstance(reported, AuditIntegrityError):
         return TRAIL_BROKEN
+    if resumes and isinstance(reported, SettingMissingError):
+        return ENVIRONMENT
     return BAD_INPUT if isinstance(reported, InputError | RequestError) else ENVIRONMENT
 
 

@@ -21,6 +21,7 @@ from fallback_tier.cli.arguments import (
 )
 from fallback_tier.cli.exit_codes import BAD_INPUT, epilog
 from fallback_tier.cli.model_options import add_model
+from fallback_tier.cli.suggesting import suggest_with
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -241,24 +242,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return BAD_INPUT
+    suggest_with(lambda: _load("fallback_tier.cli.service_file:locations")(arguments))
     handler = _load(arguments.handler)
     try:
-        code = handler(arguments)
+        code: int = handler(arguments)
         sys.stdout.flush()  # here, not at exit: a full disk behind it is an error, too
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all is told in one form)
         from fallback_tier.cli.ending import ended
 
-        return ended(error, as_json=getattr(arguments, "json", False))
+        resumes = arguments.command == "resume" or bool(getattr(arguments, "resume", None))
+        return ended(error, as_json=getattr(arguments, "json", False), resumes=resumes)
     return code
 
 
-def _load(name: str) -> Callable[[argparse.Namespace], int]:
+def _load(name: str) -> "Callable[[argparse.Namespace], Any]":
     """The function that runs a command. What importing makes stays: looking for garbage among it
     would cost a twelfth of a short command."""
     module, _, function = name.partition(":")
     gc.disable()
     try:
-        handler: Callable[[argparse.Namespace], int] = getattr(import_module(module), function)
+        handler: Callable[[argparse.Namespace], Any] = getattr(import_module(module), function)
     finally:
         gc.freeze()
         gc.enable()

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.proof_options import gates_of, proof_of
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.errors import ConfigurationError, SettingMissingError
 from fallback_tier.files.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
@@ -41,6 +41,9 @@ STORE_URL, CHECKPOINTS, KEYS = (
 #: Where the list of campaigns is, for a whole shell or service.
 FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 
+
+#: Why no sandbox is used, as the audit trail has it.
+NO_SANDBOX = "--no-sandbox was given"
 
 #: ``--prefer`` → the step.
 _PREFERRED = {"parent": LadderStep.PARENT_BUMP, "override": LadderStep.OVERRIDE}
@@ -154,7 +157,7 @@ def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options and the environment describe. Raises ConfigurationError."""
-    waiver = "--no-sandbox was given" if getattr(arguments, "no_sandbox", False) else None
+    waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
         record=record(arguments),
@@ -183,11 +186,11 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
 
 
 def check_files(configured: Configuration) -> None:
-    """Are the files that it names there? Raises ConfigurationError."""
+    """Check that the files that it names exist. Raises SettingMissingError."""
     for option in ("script", "examples", "judge-script"):
         path = getattr(configured, option.replace("-", "_"))
         if path and not path.is_file():
-            raise ConfigurationError(
+            raise SettingMissingError(
                 f"--{option} {path}: there is no such file.", next_step="Check the path."
             )
 

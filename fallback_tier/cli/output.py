@@ -8,15 +8,30 @@ from typing import Any
 
 from fallback_audit.errors import FallbackError
 from fallback_audit.showing.describe import is_unsafe, visible
+from fallback_tier.cli.suggesting import command, completed
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """One JSON object, one line: what ``--json`` promises. What a terminal could act on, or no encoding
-    has, is escaped as JSON does it, so that a reader gets it back."""
-    text = json.dumps(document, ensure_ascii=False, sort_keys=True)
+    has, is escaped as JSON does it, so that a reader gets it back. Suggested commands are completed."""
+    text = json.dumps(_suggesting(document), ensure_ascii=False, sort_keys=True)
     sys.stdout.write(_NOT_ASCII.sub(_escaped, text) + "\n")
+
+
+def _suggesting(value: Any) -> Any:
+    """The same document, the commands of each ``next_step`` and ``next_steps`` completed."""
+    if isinstance(value, list | tuple):
+        return [_suggesting(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {name: _suggesting(item) for name, item in value.items()}
+    if isinstance(step := found.get("next_step"), str):
+        found["next_step"] = completed(step)
+    if isinstance(steps := found.get("next_steps"), list):
+        found["next_steps"] = [command(one) if isinstance(one, str) else one for one in steps]
+    return found
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -50,7 +65,7 @@ def as_object(error: Exception) -> dict[str, str]:
     else:
         problem, next_step, code = error.problem, error.next_step, error.code
     next_step = " ".join(filter(None, (next_step, *notes_of(error))))
-    return {"code": code, "problem": problem, "next_step": next_step}
+    return {"code": code, "problem": completed(problem), "next_step": completed(next_step)}
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:

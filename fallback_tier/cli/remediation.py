@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from fallback_audit.showing.describe import visible
 from fallback_audit.vocabulary import LadderStep
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.outcome import ClearedPath, Left, Move, Remediation
 
 #: Cleared paths and advisory names that are printed; JSON has them all.
@@ -22,9 +23,11 @@ def safe(text: str) -> str:
     return escape(visible(text))
 
 
-def line(console: Console, markup: str) -> None:
-    """One line; numbers and paths in it are not coloured."""
-    console.print(markup, highlight=False, soft_wrap=True)
+def line(console: Console, markup: str, *, verbatim: bool = False) -> None:
+    """Print one line; numbers and paths in it are not coloured. A command that it suggests is completed,
+    unless it is a line of others, which is shown ``verbatim``."""
+    text = markup if verbatim else completed(markup, safe)
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def change(move: Move) -> str:

@@ -1,15 +1,21 @@
-"""The service's settings, for every command that is given its file: the file, options, the environment."""
+"""The service's settings, for every command that is given its file: the file, options, the environment.
+
+And, of every command, the locations that follow from them.
+"""
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 from pydantic import SecretStr, ValidationError
 
 from fallback_tier.cli.options import FLEET_STORE, keys, record, state_dir
-from fallback_tier.errors import ConfigurationError, first_fault
-from fallback_tier.service.configuring import Secrets
+from fallback_tier.errors import ConfigurationError, FallbackError, first_fault
+from fallback_tier.service.configuring import Secrets, record_settings
 from fallback_tier.service.settings import ServiceSettings, read_settings
+from fallback_tier.wiring import commands
+from fallback_tier.wiring.trail import shown_url
 
 #: The secret of this service at an OpenID Connect issuer.
 OIDC_SECRET = "FALLBACK_TIER_OIDC_SECRET"  # noqa: S105 (the name of a variable)
@@ -58,3 +64,32 @@ def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secr
 def state_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Path:
     """The state folder: the option's, the file's, the user's."""
     return settings.state_dir or state_dir(arguments)
+
+
+def locations(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the location options that a suggested command needs, each with its value as a shell reads it.
+
+    An address that the environment has is left out: it is there when the command is pasted.
+    """
+    found: dict[str, str] = {}
+    if arguments.command in ("serve", "health") and arguments.config:
+        found = _locations_of_file(arguments)
+    elif hasattr(arguments, "state_dir"):
+        found = commands.locations(state_dir(arguments), record(arguments))
+    if not getattr(arguments, "audit_store", None):
+        found.pop("--audit-store", None)
+    if url := getattr(arguments, "fleet_store", None):
+        found["--fleet-store"] = shown_url(url)
+    if store := getattr(arguments, "store", None):
+        found["--store"] = shlex.quote(str(Path(store).absolute()))
+    return found
+
+
+def _locations_of_file(arguments: argparse.Namespace) -> dict[str, str]:
+    """Those of the file; none if it can't be read."""
+    try:
+        settings = settings_of(arguments)
+    except FallbackError:
+        return {}
+    record_of = record_settings(settings, secrets_of(arguments, settings))
+    return commands.locations(state_of(arguments, settings), record_of)

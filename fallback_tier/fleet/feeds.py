@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_tier.advisory import Advisory
+from fallback_tier.advisory.vulnerability import cvss_rating
 from fallback_tier.files.inputs import open_named, parse_json
 from fallback_tier.fleet.model import Risk
 from fallback_tier.fleet.refusals import CampaignError
@@ -52,19 +53,8 @@ def read_feeds(epss: Path | None, kev: Path | None) -> Feeds:
 
 def severity(advisory: Advisory) -> float | None:
     """The highest base score of its CVSS vectors; None: it has none that can be read."""
-    scores = [score for one in advisory.severity if (score := _score(one.score)) is not None]
-    return max(scores, default=None)
-
-
-def _score(vector: str) -> float | None:
-    from cvss import CVSS2, CVSS3, CVSS4
-    from cvss.exceptions import CVSSError
-
-    kind = CVSS4 if vector.startswith("CVSS:4") else CVSS3 if vector.startswith("CVSS:3") else CVSS2
-    try:
-        return float(kind(vector).base_score)
-    except (CVSSError, ValueError, TypeError, KeyError):
-        return None
+    ratings = (cvss_rating(one.score) for one in advisory.severity)
+    return max((rating.score for rating in ratings if rating is not None), default=None)
 
 
 def _epss(path: Path) -> Iterator[tuple[str, float]]:

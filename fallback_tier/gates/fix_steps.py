@@ -21,7 +21,8 @@ from fallback_audit.vocabulary import (
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.attempt.task import Finished, TierEvent
-from fallback_tier.errors import ToolError
+from fallback_tier.chain import model_missing
+from fallback_tier.errors import ToolError, ToolMissingError
 from fallback_tier.execution import ClientRunner, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
@@ -110,6 +111,8 @@ class FixSteps:
             layered=parts.layered,
             report=parts.report,
         )
+        self._tier = parts.tier
+        self._is_resumed = False
         self._worktree: Worktree | None = None
         self._opened = ExitStack()
 
@@ -126,7 +129,18 @@ class FixSteps:
         return state
 
     def resume(self, taken: ResumedFix) -> FixState:
-        """Put on record that the fix goes on, from where the trail says that it stands."""
+        """Put on record that the fix continues from where the trail says that it is.
+
+        What it needs and is missing, now or in a later step, raises SettingMissingError or
+        ToolMissingError: the fix stays as it is, and can be resumed. A batch asks no model.
+        """
+        needs_model = taken.needs_model and not self._parts.setup.several
+        following, state = self.next(taken.state), taken.state
+        makes = following is not None and following.name == "attempt" and state.recorded is None
+        if makes and needs_model and (taken.asked_model or state.prior_attempts):
+            self._check_model()
+        self._is_resumed = True
+        self._tier = self._tier.resumed(needs_model=needs_model)
         if taken.linked is not None:
             return self.begin(taken.state, taken.linked)
         self.record.resumed(taken.after, self._parts.tool_version)
@@ -137,6 +151,11 @@ class FixSteps:
     def next(self, state: FixState) -> StepKey | None:
         """The step that follows; None where the fix has ended."""
         return next_step(state, self._parts.gate_names)
+
+    def _check_model(self) -> None:
+        """Before anything is on record: raises SettingMissingError if there is no model to ask."""
+        if self._tier.parts.leaf is None:
+            raise model_missing(self._repo.fix_id)
 
     def _say_unprotected(self) -> None:
         if self._parts.sandbox_waiver is not None:
@@ -157,7 +176,8 @@ class FixSteps:
         self._worktrees.remove_leftovers()
 
     def step(self, key: StepKey, state: FixState) -> FixState:
-        """Do the keyed step. A client that can't do its work is a person's question, no verdict."""
+        """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
+        it is missing, a resumed fix raises ToolMissingError."""
         self._parts.observe(key)
         try:
             if key.name == "attempt":
@@ -167,6 +187,8 @@ class FixSteps:
             if key.gate is not None:
                 return self._gate(key.gate, state)
         except ToolError as error:
+            if self._is_resumed and isinstance(error, ToolMissingError):
+                raise
             message = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
             ask = with_command(
@@ -208,7 +230,7 @@ class FixSteps:
     def _attempt(self, state: FixState) -> FixState:
         if state.recorded is not None:
             return replace(state, application=self.record.resumed_for(state.recorded))
-        events = self._parts.tier.stream(
+        events = self._tier.stream(
             self._advisory,
             self._repo,
             self._selection_of(state),

@@ -135,7 +135,8 @@ def commit_to_branch(
     except ToolFailedError as error:
         raise PatchError(
             f"The proved patch could not be committed in {repo.root}: {error.problem}",
-            next_step="Apply it by hand: `fallback-tier audit show` names the patch in the evidence store.",
+            next_step=f"Apply it by hand: `fallback-tier audit show {repo.fix_id}` names the patch in the "
+            "evidence store.",
         ) from error
 
 

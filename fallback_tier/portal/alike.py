@@ -34,5 +34,5 @@ def alike(line: FixLine, waiting: Sequence[FixLine], evidence: EvidenceStore) ->
     return [line, *found] if line.waits else []
 
 
-def _failure(line: FixLine) -> tuple[str, str, tuple[str, ...]]:
-    return line.reason, line.failure_kind, line.failing_gates
+def _failure(line: FixLine) -> tuple[object, ...]:
+    return line.reason, line.cause, line.failure_kind, line.failing_gates

@@ -12,6 +12,7 @@ from typing import Any
 
 from fallback_audit.events import (
     AttemptFailed,
+    AttemptRefused,
     AttemptStarted,
     BudgetRaised,
     ExampleReplayed,
@@ -55,6 +56,7 @@ class Board:
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
             AttemptFailed.__name__: self._failed,
+            AttemptRefused.__name__: self._no_patch,
             RagSkippedOnRetry.__name__: self._skipped,
             RetrievalQueried.__name__: self._retrieved,
             ModelCalled.__name__: self._called,
@@ -147,6 +149,7 @@ class Board:
 
     def _attempt(self, line: FixLine, event: AttemptStarted, stored: StoredEvent) -> None:
         line.attempts.setdefault(event.attempt, stored.seq)
+        line.cause = None
         line.advisory_id = line.advisory_id or event.advisory_id
         line.advisory_ids = line.advisory_ids or (event.advisory_id,)
         self._day(stored).attempts += 1
@@ -156,6 +159,10 @@ class Board:
         line.failure_kind, line.failing_gates = event.failure_kind.value, event.failing_gates
         if event.tier is not None:
             self.by_tier[event.tier.value, "failed"] += 1
+
+    @staticmethod
+    def _no_patch(line: FixLine, event: AttemptRefused, _: StoredEvent) -> None:
+        line.cause = event.reason
 
     def _skipped(self, _: FixLine, __: RagSkippedOnRetry, stored: StoredEvent) -> None:
         self._day(stored).rag_skipped += 1

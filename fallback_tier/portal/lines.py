@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from fallback_audit.vocabulary import EscalationReason, RefusalReason
+from fallback_tier.gates.journal.questions import WhyAsked, why_asked
 from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
 #: How a fix can stand.
@@ -14,7 +16,8 @@ OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "re
 class FixLine:
     """A fix as its last gate transition has it. ``attempts``: each number, and its first event's.
 
-    ``influences``: example → what became of it here. ``answer``: a person's, in words.
+    ``influences``: example → what became of it here. ``cause``: why the last attempt gave no patch, if it
+    was refused. ``answer``: a person's, in words.
     """
 
     fix_id: str
@@ -31,6 +34,7 @@ class FixLine:
     attempts: dict[int, int] = field(default_factory=dict)
     outcome: str = OPEN
     reason: str = ""
+    cause: RefusalReason | None = None
     sentence: str = ""
     asked_seq: int = 0
     asked_at: str = ""
@@ -46,6 +50,11 @@ class FixLine:
     def waits(self) -> bool:
         """A person is asked, and has not answered."""
         return self.outcome == ESCALATED and self.answer is None
+
+    @property
+    def why(self) -> WhyAsked:
+        """Why a person is asked, and what they can do. Of an escalated fix."""
+        return why_asked(EscalationReason(self.reason), self.cause)
 
     @property
     def spent(self) -> tuple[Spent, ...]:

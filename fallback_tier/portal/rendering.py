@@ -36,6 +36,9 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
+#: What is shown of a link's address.
+_MAX_ADDRESS_CHARS = 60
+
 #: Of every page. The referrer stays within the site: without any, a form's Origin would be "null".
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -93,6 +96,7 @@ def _environment() -> Environment:
         "count": lambda number: f"{number:,}",
         "part": lambda text: quote(str(text), safe=""),
         "plural": plural,
+        "address": address,
         "code": code,
     }
     return found
@@ -136,6 +140,12 @@ def code(text: str) -> Markup:
         return Markup.escape(_safe(text))
     form = Markup("<code>{}</code>")
     return Markup().join(form.format(p) if at % 2 else p for at, p in enumerate(parts))
+
+
+def address(url: str) -> str:
+    """An http(s) address as a person reads it: its host first, bounded."""
+    text = url.partition("://")[2]
+    return text if len(text) <= _MAX_ADDRESS_CHARS else f"{text[:_MAX_ADDRESS_CHARS]}…"
 
 
 def plural(number: int, one: str, many: str = "") -> str:

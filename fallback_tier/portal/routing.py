@@ -73,8 +73,9 @@ _HEADINGS = {
 
 
 def problem_page(request: Request, status: int, problem: str, next_step: str) -> Response:
-    """An error as it is told to a person."""
+    """Return an error as a page. Only who has signed in reads where the record is."""
     found = sessions_of(request).signed_in(request)
+    record = request.app.state.service.record
     return page(
         "problem.html",
         request,
@@ -82,7 +83,7 @@ def problem_page(request: Request, status: int, problem: str, next_step: str) ->
         status=status,
         heading=_HEADINGS.get(status, _HEADINGS[400]),
         problem=problem,
-        next_step=next_step,
+        next_step=next_step if found is None else record.completed(next_step),
     )
 
 

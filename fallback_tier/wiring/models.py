@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import SecretStr
 
 from fallback_audit.ports import AuditStore, EvidenceStore
-from fallback_tier.errors import ConfigurationError
+from fallback_tier.errors import ConfigurationError, SettingMissingError
 from fallback_tier.ports import LanguageModel, NonceSource, SolvedExampleRetriever
 from fallback_tier.repo import AnswerForm, Strategy
 from fallback_tier.wiring.configuration import LOCAL_PREFIX, Configuration, is_local
@@ -95,7 +95,7 @@ def build_retriever(configuration: Configuration) -> SolvedExampleRetriever | No
     if configuration.examples is None:
         return None
     if not configuration.examples.exists():
-        raise ConfigurationError(
+        raise SettingMissingError(
             f"There is no example store at {configuration.examples}.",
             next_step="Make one with `fallback-tier examples ingest`, or leave --examples out.",
         )
@@ -223,7 +223,7 @@ def _model(
     if model.startswith(LOCAL_PREFIX):
         return _local(model.removeprefix(LOCAL_PREFIX), base_url, role, holds_to_schema)
     if base_url is None and api_key is None:
-        raise ConfigurationError(
+        raise SettingMissingError(
             f"{role.what} {model!r} needs a key, and {role.key_variable} is not set.",
             next_step=f"Set {role.key_variable}, or point {role.url_option} at a Messages API server "
             "of yours.",

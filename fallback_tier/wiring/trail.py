@@ -17,13 +17,14 @@ from fallback_audit.checkpoints.writer import Checkpointer
 from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.errors import RequestError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.evidence.checking import this_machine
 from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
-from fallback_audit.stores.postgres_location import require_driver
+from fallback_audit.stores.postgres_location import PostgresLocation, require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
 from fallback_audit.verifying.verify import VerifiableStore
@@ -139,12 +140,26 @@ def _this_machine(state_dir: Path, record: RecordSettings) -> StartedOn:
 
 def called(state_dir: Path, record: RecordSettings) -> str:
     """The options that name this record on a command line, each with a space before it."""
+    options = location_options(state_dir, record)
+    return "".join(f" {option} {value}" for option, value in options.items())
+
+
+def location_options(state_dir: Path, record: RecordSettings) -> dict[str, str]:
+    """Return the options that name this record, each with its value as a shell reads it."""
     named = {"--state-dir": state_dir, "--checkpoints": record.checkpoints, "--keys": record.keys}
-    words = [
-        f" {option} {shlex.quote(str(path))}" for option, path in named.items() if path is not None
-    ]
-    # Not the address itself: it may have a password in it.
-    return "".join([*words, *([" --audit-store URL"] if record.database is not None else [])])
+    found = {option: shlex.quote(str(path)) for option, path in named.items() if path is not None}
+    if record.database is not None:
+        found["--audit-store"] = shown_url(record.database.get_secret_value())
+    return found
+
+
+def shown_url(url: str) -> str:
+    """Return a database's address as a shell reads it; the word URL if it holds a password."""
+    try:
+        location = PostgresLocation.of(url)
+    except RequestError:
+        return "URL"
+    return "URL" if location.secrets else shlex.quote(url)
 
 
 def open_bare(

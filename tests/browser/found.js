@@ -10,5 +10,6 @@ return {
     .map((a) => one.localName + " " + a.name)),
   scripts: own.filter((one) => one.localName === "script" && !one.src.startsWith(location.origin + "/portal/static/")).length,
   outside: own.filter((one) => ["href", "src", "action"].some((name) => one[name] && typeof one[name] === "string"
-    && !one[name].startsWith(location.origin + "/"))).map((one) => one.outerHTML.slice(0, 200)),
+    && !one[name].startsWith(location.origin + "/"))
+    && !(one.localName === "a" && one.rel === "noopener noreferrer" && /^https?:[/][/]/.test(one.href))).map((one) => one.outerHTML.slice(0, 200)),
 };

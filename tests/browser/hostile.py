@@ -14,12 +14,15 @@ from fallback_audit.events import (
     PlanRejected,
     ReviewDecided,
 )
+from fallback_audit.evidence.documents import put_document
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Record, Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, ReviewVerdict
+from fallback_tier.advisory import Advisory
 from fallback_tier.fleet.model import CampaignState, FleetFix, Said
 from fallback_tier.fleet.store.store import open_store
+from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.browser.driver import Browser
 from tests.unit.audit import model_trails as m
@@ -112,6 +115,7 @@ def _events(
 ) -> list[AuditEvent]:
     whole = " ".join(lines)
     short = _cut(whole, 400)
+    inputs = FixInputs(repository=Path("/"), advisory=hostile_advisory(lines))
     events: list[AuditEvent] = [
         t.fix_started().model_copy(
             update={
@@ -122,6 +126,7 @@ def _events(
                 "base_commit": short,
                 "tool_version": short,
                 "gates": lines,
+                "inputs_sha256": put_document(evidence, inputs),
             }
         )
     ]
@@ -141,6 +146,31 @@ def _events(
         )
         events.append(_decided(short))
     return events
+
+
+def hostile_advisory(lines: Sequence[str]) -> Advisory:
+    """An OSV record with these lines in every field."""
+    addresses = (*lines, *(f"https://evil.example/{quote(line)}" for line in lines))
+    events = [{"introduced": "0"}, *({"fixed": line} for line in lines)]
+    packages = [
+        {
+            "package": {"ecosystem": "PyPI", "name": line},
+            "ranges": [{"type": "ECOSYSTEM", "events": events}],
+        }
+        for line in lines
+    ]
+    return Advisory.model_validate(
+        {
+            "id": _cut(" ".join(lines), 200),
+            "aliases": lines,
+            "summary": " ".join(lines),
+            "details": "\n".join(lines),
+            "affected": packages,
+            "severity": [{"type": line, "score": line} for line in lines],
+            "references": [{"type": line, "url": url} for line in lines[:2] for url in addresses],
+            "database_specific": {"cwe_ids": lines},
+        }
+    )
 
 
 def _attempt(number: int, line: str, evidence: FileEvidenceStore, digest: str) -> list[AuditEvent]:

@@ -1,6 +1,7 @@
 """A fix that stops at its budget goes on after a person raised it, and pays for nothing twice."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,24 @@ from fallback_audit.errors import EvidenceError
 from fallback_audit.events import AttemptFailed, BudgetRaised
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.errors import InputError, RepositoryError
+from fallback_tier.errors import (
+    InputError,
+    RepositoryError,
+    SettingMissingError,
+    ToolMissingError,
+)
+from fallback_tier.gates.fix_steps import FixSteps
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.result import Escalated, Verified
+from fallback_tier.gates.runner import GateRunner
+from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.outcome import Selected
+from fallback_tier.tier import FallbackTier
+from tests.fakes.ecosystem import FakeEcosystem
+from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
-from tests.fixtures.fallback_tier_callable import ADVISORY
+from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration.budget_scenario import FIX, STORY, BudgetScenario
 
 
@@ -148,6 +161,61 @@ class TestRaising:
         scenario.run()
         with pytest.raises(InputError, match=r"did not stop at its budget.*FixVerified"):
             scenario.raised(tokens_per_fix=10**6)
+
+
+class TestMissing:
+    """What a resumed fix needs and is missing stops it, and never ends it."""
+
+    def interrupted(self, scenario: BudgetScenario) -> None:
+        """Its first attempt has proposed a patch, and the process is gone."""
+        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, NO_RECIPE)
+        state = steps.begin(FixState())
+        steps.step(StepKey(1, "attempt"), state)
+        steps.close()
+
+    def without(self, runner: GateRunner, **parts: Any) -> GateRunner:
+        tier = runner.tier
+        found = {"retriever": None, "leaf": tier.parts.leaf, "plugins": {"PyPI": FakeEcosystem()}}
+        kept = {"audit": runner.audit, "evidence": runner.evidence}
+        return replace(runner, tier=FallbackTier(**{**found, **kept, **parts}))
+
+    def test_a_model_that_only_a_later_attempt_needs(self, scenario: BudgetScenario) -> None:
+        self.interrupted(scenario)
+        runner = self.without(scenario.runner(), leaf=None)
+        with pytest.raises(SettingMissingError, match="needs a model to continue") as stopped:
+            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+        assert "--model NAME" in stopped.value.next_step
+        assert "GateJudged" in scenario.kinds, "the gates needed no model"
+        assert not {"FixRefused", "FixEscalated"} & set(scenario.kinds)
+        assert isinstance(scenario.resume(), Verified)
+
+    def test_a_client_that_the_recipe_needs(self, scenario: BudgetScenario) -> None:
+        class Missing(FakeEcosystem):
+            def apply(self, *_: Any) -> Any:
+                raise ToolMissingError("npm is not on PATH.", next_step="Install npm.")
+
+        recipe = Selected(
+            recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"}
+        )
+        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, recipe)
+        steps.begin(FixState())
+        steps.close()
+        runner = self.without(scenario.runner(), plugins={"PyPI": Missing()})
+        with pytest.raises(ToolMissingError, match="npm is not on PATH"):
+            runner.resume(scenario.advisory, scenario.repo, recipe, scenario.resume_fix())
+        assert not {"AttemptRefused", "FixRefused", "FixEscalated"} & set(scenario.kinds)
+        assert isinstance(scenario.resume(), Verified)
+
+    def test_a_client_that_a_gate_needs(self, scenario: BudgetScenario) -> None:
+        def judge(_: Any) -> bool:
+            raise ToolMissingError("npm is not on PATH.", next_step="Install npm.")
+
+        self.interrupted(scenario)
+        runner = replace(scenario.runner(), gates=[RuleGate(judge)])
+        with pytest.raises(ToolMissingError, match="npm is not on PATH"):
+            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+        assert "FixEscalated" not in scenario.kinds
+        assert isinstance(scenario.resume(), Verified)
 
 
 class TestReopening:

@@ -61,7 +61,7 @@ def test_the_command_that_the_error_tells_ends_it_on_record(scenario: Scenario) 
     assert "removed, exchanged, or put back" in refused.problem
     ended = run(*told(refused))
     assert (ended.code, ended.err) == (exit_codes.OK, "")
-    assert "`fallback-tier audit show audit`" in ended.out
+    assert "`fallback-tier audit show audit --state-dir " in ended.out
     # On record before anything else, and covered.
     store = open_readonly(scenario.state / "audit.db")
     (event,) = store.events()

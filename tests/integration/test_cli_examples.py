@@ -114,7 +114,7 @@ def test_list_and_show(store: Path) -> None:
     absent = run("examples", "show", "e9", "--store", store)
     assert (absent.code, absent.next_step) == (
         exit_codes.BAD_INPUT,
-        "`fallback-tier examples list` shows those that are there.",
+        f"`fallback-tier examples list --store {store}` shows those that are there.",
     )
 
 

@@ -19,11 +19,14 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.main import main
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.wiring import audit_db, evidence_dir
+from tests.browser.hostile import hostile_advisory
 from tests.e2e.command import Ended, repository
+from tests.service.portal import ADVISORY
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
 from tests.unit.gates.journal.review_record import FIX, Record, diff
 
+VECTOR = "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"
 HOSTILE = "\x1b[2Jgone \u202eevil [bold red]markup[/]"
 WHO = ("--by", "Ada", "--because", "read it")
 
@@ -95,13 +98,55 @@ def test_a_minute_of_triage(scenario: Scenario) -> None:
         f"review reopen {FIX}",
         f"review reopen {FIX}",
     ]
-    assert lines[-1].endswith("--gates-again")
+    assert lines[-1].endswith(f"--gates-again --state-dir {scenario.state}")
+
+
+def test_a_question_says_what_the_vulnerability_is(scenario: Scenario) -> None:
+    Record(scenario.record.audit, scenario.record.evidence, advisory=ADVISORY).write(
+        t.cap_reached()
+    )
+    lines = scenario.review("show", FIX).out.splitlines()
+    assert lines[1:6] == [
+        "  GHSA-xxxx-yyyy-zzzz: shop evaluates the text of a setting",
+        f"    severity: critical 9.8 ({VECTOR}); weakness: CWE-95 eval injection",
+        "    affected: shop (PyPI) < 1.2.4 or ≥ 2.0.0, < 2.0.3; fixed in 1.2.4, 2.0.3",
+        "    see: https://example.org/advisories/GHSA-xxxx-yyyy-zzzz",
+        "  What now?",
+    ]
+    (found,) = scenario.review("show", FIX, "--json").json["vulnerabilities"]
+    assert found["severity"]["level"] == "critical"
+    assert found["affected"][0]["fixed"] == ["1.2.4", "2.0.3"]
+
+
+def test_an_exported_fix_says_what_the_vulnerability_is(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Record(scenario.record.audit, scenario.record.evidence, advisory=ADVISORY).write(
+        t.cap_reached()
+    )
+    state, out = ("--state-dir", str(scenario.state)), scenario.root / "fix.export"
+    words = ["audit", "export", "--fix", FIX, "--out", str(out), *state]
+    assert main(words) == exit_codes.OK
+    assert "affected: shop (PyPI) < 1.2.4" in capsys.readouterr().out
+    out.unlink()
+    assert main([*words, "--json"]) == exit_codes.OK
+    (found,) = json.loads(capsys.readouterr().out)["vulnerabilities"]
+    assert found["summary"] == "shop evaluates the text of a setting"
+
+
+def test_a_hostile_advisory_is_neutralised(scenario: Scenario) -> None:
+    hostile = hostile_advisory((HOSTILE, "\x1b]8;;https://evil.example\x07a"))
+    Record(scenario.record.audit, scenario.record.evidence, advisory=hostile).write(t.cap_reached())
+    shown = scenario.review("show", FIX)
+    assert shown.code == exit_codes.OK
+    assert not {"\x1b", "\u202e", "\x07"} & set(shown.out)
+    assert "[bold red]markup[/]" in shown.out
 
 
 def test_evidence_is_named_by_files_that_are_there(scenario: Scenario) -> None:
     scenario.record.write(t.cap_reached())
     lines = scenario.review("show", FIX).out.splitlines()
-    named = [line.split(": ", 1) for line in lines if str(scenario.state) in line]
+    named = [line.split(": ", 1) for line in lines if f": {scenario.state}" in line]
     assert [what.strip() for what, _ in named[-3:]] == [
         "attempt 4, patch",
         "attempt 4, log of tests",
@@ -173,7 +218,8 @@ def test_a_reopened_fix_names_its_new_transition_and_the_command(scenario: Scena
     out = scenario.review("reopen", FIX, *WHO).out
     opened, step = out.splitlines()
     assert opened.startswith(f"reopened  {FIX} as gate-")
-    assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX]
+    state = ["--state-dir", str(scenario.state)]
+    assert shlex.split(step.partition("next: ")[2]) == ["fallback-tier", "resume", FIX, *state]
     assert "fallback-tier resume" in scenario.review("show", FIX).out.splitlines()[-1]
     assert "resume" in scenario.review("reopen", FIX, *WHO).next_step
 
@@ -195,7 +241,7 @@ def test_a_person_is_told_on_which_patch_the_gates_are_run(scenario: Scenario) -
     scenario.record.write(t.cap_reached())
     first, step = scenario.review("reopen", FIX, *WHO, "--gates-again").out.splitlines()
     assert first.endswith(f", for the gates alone, on patch {scenario.record.patch(4)[:12]}")
-    assert step.endswith(f"fallback-tier resume {FIX}")
+    assert step.endswith(f"fallback-tier resume {FIX} --state-dir {scenario.state}")
 
 
 @pytest.mark.parametrize(
@@ -215,12 +261,13 @@ def test_without_a_patch_that_is_meant_nothing_is_reopened(
     assert "approve" in scenario.review("show", FIX).out  # nobody has answered
 
 
-def test_a_fix_that_stopped_at_its_budget_is_not_decided_about(scenario: Scenario) -> None:
+def test_a_fix_at_its_budget_is_neither_approved_nor_reopened(scenario: Scenario) -> None:
     scenario.record.write(m.stopped_at_budget())
-    for verb in ("approve", "reject", "reopen"):
+    for verb in ("approve", "reopen"):
         ended = scenario.review(verb, FIX, *WHO)
         assert ended.code == exit_codes.BAD_INPUT
         assert f"review raise-budget {FIX}" in ended.next_step
+        assert f"review reject {FIX}" in ended.next_step
     raised = scenario.review("raise-budget", FIX, *WHO, "--max-usd", "2")
     assert f"fallback-tier resume {FIX}" in raised.out
 

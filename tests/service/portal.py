@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
+from fallback_tier.advisory import Advisory
 from fallback_tier.service.roles import Role
 from fallback_tier.wiring import audit_db, evidence_dir
 from tests.service.scenario import ServiceScenario, service_scenario
@@ -32,6 +33,32 @@ TRAILS = {
     "fix-refused": t.not_affected,
 }
 
+#: What these fixes are about.
+ADVISORY = Advisory.model_validate(
+    {
+        "id": "GHSA-xxxx-yyyy-zzzz",
+        "aliases": ["CVE-2026-12345"],
+        "summary": "shop evaluates the text of a setting",
+        "details": "`shop.read(text)` hands its argument to eval, so that a file of settings runs code.\n\n"
+        "Upgrade to 1.2.4, which reads literals only.",
+        "affected": [
+            {
+                "package": {"ecosystem": "PyPI", "name": "shop"},
+                "ranges": [
+                    {"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "1.2.4"}]},
+                    {"type": "ECOSYSTEM", "events": [{"introduced": "2.0.0"}, {"fixed": "2.0.3"}]},
+                ],
+            }
+        ],
+        "severity": [{"type": "CVSS_V3", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}],
+        "references": [
+            {"type": "ADVISORY", "url": "https://example.org/advisories/GHSA-xxxx-yyyy-zzzz"},
+            {"type": "WEB", "url": "javascript:alert(1)"},
+        ],
+        "database_specific": {"cwe_ids": ["CWE-95"]},
+    }
+)
+
 #: Fixes that solved examples had an influence on: ``e1`` and ``e2``.
 WITH_EXAMPLES = {"fix-examples": t.model_with_examples, "fix-replayed": t.replayed}
 
@@ -49,7 +76,8 @@ def write_trails(state: Path, names: tuple[str, ...] = tuple(TRAILS)) -> None:
     """Put them on record, each as a fix of its own, with its evidence."""
     state.mkdir(parents=True, exist_ok=True)
     with closing(SqliteAuditStore(audit_db(state))) as store:
-        record = Record(store, FileEvidenceStore(evidence_dir(state)))
+        evidence = FileEvidenceStore(evidence_dir(state))
+        record = Record(store, evidence, advisory=ADVISORY)
         for name in names:
             scope = Scope(fix_id=name, gate_transition_id=f"gate-of-{name}")
             record.write((TRAILS | WITH_EXAMPLES)[name](), scope)

@@ -20,7 +20,7 @@ class Link(NamedTuple):
     """One gate transition, as far as others of its fix concern it.
 
     ``carried``: digest of the failure summary that it began with; ``last``: of the one to go on with, as
-    far as this one tells.
+    far as this one tells. ``not_made``: the model was unavailable for its first attempt.
     """
 
     transition: str
@@ -29,6 +29,7 @@ class Link(NamedTuple):
     prior_attempts: int | None
     carried: Digest | None
     last: Digest | None
+    not_made: bool
     opened: tuple[Entry[TransitionReopened], ...]
     proposed: tuple[Entry[PatchProposed], ...]
 
@@ -56,6 +57,7 @@ def link_of(trail: Trail) -> Link:
         prior_attempts=first.start.event.prior_attempt_count if first else None,
         carried=carried,
         last=failures[-1].event.summary_sha256 if failures else carried,
+        not_made=trail.not_made,
         opened=tuple(trail.of(TransitionReopened)),
         proposed=tuple(trail.of(PatchProposed)),
     )

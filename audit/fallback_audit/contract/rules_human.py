@@ -42,12 +42,14 @@ def resumes_are_of_open_fixes(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A decision or reopening has a name and a reason, and answers one escalation, once.",
-    "ADR-0029",
+    "A decision or reopening has a name and a reason, and answers one escalation, once; a fix that stopped "
+    "at its budget can only be rejected.",
+    "ADR-0098",
     breaches=(
         Removed(FixEscalated),
         Altered(ReviewDecided, "by"),
         Altered(ReviewDecided, "reason"),
+        Altered(FixEscalated, "reason"),
         Altered(TransitionReopened, "by"),
         Altered(TransitionReopened, "reason"),
     ),
@@ -63,11 +65,17 @@ def reviews_are_signed(trail: Trail) -> Iterator[Finding]:
             yield seq, f"{answer.kind} without a name and a reason"
         end = trail.terminal
         asked = end is not None and end.seq < seq and isinstance(end.event, FixEscalated)
-        if end is None or not asked or is_budget_stop(end.event):
+        if end is None or not asked:
             yield seq, f"{answer.kind} where nobody was asked to decide"
+        elif is_budget_stop(end.event) and not _rejects(answer):
+            yield seq, f"{answer.kind} of a fix that stopped at its budget, and it is not rejected"
         if answered is not None:
             yield seq, f"{answer.kind} after {answered} had settled it"
         answered = answer.kind
+
+
+def _rejects(answer: ReviewDecided | TransitionReopened) -> bool:
+    return isinstance(answer, ReviewDecided) and answer.verdict is ReviewVerdict.REJECTED
 
 
 @rule(
@@ -89,19 +97,23 @@ def approvals_name_a_patch(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "A gate transition is reopened for attempts only if there is a failed attempt to start with.",
-    "ADR-0011",
+    "A gate transition is reopened for attempts only if there is a failed attempt to start with, or if the "
+    "model was unavailable for its first one.",
+    "ADR-0098",
     breaches=(
         Removed(AttemptFailed),
         Added(TransitionReopened),
+        Altered(FixEscalated, "reason"),
     ),
     sees={TransitionReopened},
 )
 def reopens_carry_a_failure(trail: Trail) -> Iterator[Finding]:
-    """Without a failure, retrieval would be had again. Where gates alone are run again, nothing is had at
-    all."""
-    carried = trail.of(AttemptFailed) or any(
-        e.event.linked_transition for e in trail.of(FixStarted)
+    """After a patch that nobody failed, another first attempt would retrieve again. If only the gates are
+    run again, nothing is retrieved at all."""
+    carried = (
+        trail.of(AttemptFailed)
+        or any(e.event.linked_transition for e in trail.of(FixStarted))
+        or trail.not_made
     )
     for seq, event in trail.of(TransitionReopened) if not carried else ():
         if event.judges_again is None:

@@ -16,12 +16,14 @@ from fallback_audit.events import (
 
 
 @fix_rule(
-    "A further gate transition is opened by a person, once, and starts with the last failure.",
-    "ADR-0014",
+    "A further gate transition is opened by a person, once, and starts with the last failure; if no "
+    "attempt of the fix has failed, with a first attempt.",
+    "ADR-0098",
     breaches=(
         Removed(TransitionReopened),
         Altered(FixStarted, "linked_transition"),
         Altered(RagSkippedOnRetry, "summary_sha256"),
+        Altered(AttemptStarted, "prior_attempt_count"),
     ),
     sees={FixStarted, AttemptStarted, RagSkippedOnRetry, AttemptFailed, TransitionReopened},
 )
@@ -60,8 +62,8 @@ def _last(link: Link, last: Mapping[str, Digest | None]) -> Digest | None:
 
 
 def _starts_with_something(link: Link, last: Digest | None) -> Iterator[Finding]:
-    """Behind gates that were run again: its own trail does not tell whether an attempt had failed."""
-    if link.judges_again is not None and last is None:
+    """A gate transition that was opened does not tell by its own trail whether an attempt had failed."""
+    if link.linked is not None and last is None and not link.not_made:
         for seq, event in link.opened:
             if event.judges_again is None:
                 yield seq, "reopened, and no attempt of this fix had failed"
@@ -70,7 +72,8 @@ def _starts_with_something(link: Link, last: Digest | None) -> Iterator[Finding]
 def _goes_on(link: Link, opener: Link, at: int, last: Digest | None) -> Iterator[Finding]:
     if link.linked != opener.transition or link.seq < at:
         yield link.seq, f"it is not linked to {opener.transition}, which was reopened for it"
-    if link.prior_attempts not in {None, 1 if link.judges_again is None else 0}:
+    expected = {None, 0} if link.judges_again is not None or last is None else {None, 1}
+    if link.prior_attempts not in expected:
         yield link.seq, f"a reopened transition starts with {link.prior_attempts} prior attempts"
     if link.carried is not None and last is not None and link.carried != last:
         yield link.seq, f"it does not start with the last failure of {opener.transition}"

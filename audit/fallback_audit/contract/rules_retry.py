@@ -102,7 +102,8 @@ def retry_carries_last_failure(trail: Trail) -> Iterator[Finding]:
 
 
 @rule(
-    "Each attempt has more prior attempts than the last; a linked transition for attempts has one.",
+    "Each attempt has more prior attempts than the last; before schema version 5 a linked transition has "
+    "one.",
     "ADR-0014",
     breaches=(
         Altered(AttemptStarted, "prior_attempt_count"),
@@ -111,10 +112,11 @@ def retry_carries_last_failure(trail: Trail) -> Iterator[Finding]:
     sees={AttemptStarted, FixStarted},
 )
 def history_grows(trail: Trail) -> Iterator[Finding]:
-    """Nobody regains retrieval by emptying the list of prior attempts; gates alone have no use for them."""
-    linked = any(start.event.linked_transition for start in trail.of(FixStarted))
-    makes = linked and trail.judges_again is None
-    if makes and trail.runs and not trail.runs[0].is_retry:
+    """No caller regains retrieval by emptying the list of prior attempts. The start of a transition that a
+    person opened is compared with its opener (``transitions-are-opened``), unless its FixStarted names no
+    gates: such a link had no event."""
+    linked = any(e.event.linked_transition and not e.event.gates for e in trail.of(FixStarted))
+    if linked and trail.runs and not trail.runs[0].is_retry:
         yield trail.runs[0].start.seq, "a linked transition starts without its prior attempt"
     for run in trail.runs:
         if run.successor:

@@ -238,6 +238,14 @@ class Trail(EventSequence):
         return starts[0].event.judges_again if starts else None
 
     @property
+    def not_made(self) -> bool:
+        """The model was unavailable for its attempt, and there is no patch."""
+        end = self.terminal
+        return end is not None and attempt_was_not_made(
+            end.event, has_patch=bool(self.of(PatchProposed))
+        )
+
+    @property
     def is_open(self) -> bool:
         """A fix that has not ended: running, or interrupted."""
         return self.of_a_fix and self.terminal is None
@@ -268,6 +276,15 @@ def is_budget_stop(event: object) -> bool:
     """The attempt, or the fix, stopped at a budget: a raised one continues it."""
     return (type(event) is AttemptRefused and event.reason is RefusalReason.BUDGET_EXHAUSTED) or (
         type(event) is FixEscalated and event.reason is EscalationReason.BUDGET_EXHAUSTED
+    )
+
+
+def attempt_was_not_made(end: object, *, has_patch: bool) -> bool:
+    """Return whether a fix ended because the model was unavailable, before it proposed any patch."""
+    return (
+        type(end) is FixEscalated
+        and end.reason is EscalationReason.MODEL_UNAVAILABLE
+        and not has_patch
     )
 
 

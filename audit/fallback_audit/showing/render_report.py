@@ -1,6 +1,6 @@
 """A verification's report for people: the verdict, the first bad event, then every finding."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fallback_audit.contract.table import Violation
@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 Finding = Problem | Violation | OpenFix | UncoveredFix | Flag
 
 
-def render_report(report: VerificationReport, console: "Console") -> None:
-    """Print it; stored text is neutralised, and never console markup."""
+def render_report(
+    report: VerificationReport,
+    console: "Console",
+    completed: Callable[[str], str] = lambda text: text,
+) -> None:
+    """Print it; stored text is neutralised, and never console markup. ``completed``: of a line, with the
+    commands that it suggests as they work where it is printed."""
     from rich.text import Text
 
     for text, style in report_lines(report):
-        console.print(Text(visible(text), style=style), soft_wrap=True)
+        console.print(Text(visible(completed(text)), style=style), soft_wrap=True)
 
 
 def report_lines(report: VerificationReport) -> Iterator[tuple[str, str]]:

@@ -10,16 +10,21 @@ from typing import BinaryIO
 
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.disk_errors import blamed
+from fallback_audit.events import FixStarted
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.export import Exporter
 from fallback_audit.exporting.importing import Target, import_export
 from fallback_audit.exporting.writing import Written
 from fallback_audit.files import made_whole
+from fallback_audit.ports import AuditReader
+from fallback_tier.advisory.vulnerability import Vulnerability, as_lines
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.audit.verify import counting, trusted, unpacked
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.remediation import safe
 from fallback_tier.cli.results import print_result
 from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
 from fallback_tier.wiring.trail import (
     audit_db,
     checkpoint_dir,
@@ -54,15 +59,33 @@ def export_(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
         written = exporter.fix(file, arguments.fix) if arguments.fix else exporter.trail(file)
+        vulnerabilities = _vulnerabilities(arguments.fix, reader, open_evidence(state, settings))
     if not arguments.out:
         return exit_codes.OK
     counts = _counts(written)
     shown = ", ".join(f"{count:,} {sort}" for sort, count in counts.items() if count)
     return print_result(
         arguments,
-        {"file": arguments.out, "file_sha256": written.sha256, **counts},
+        {
+            "file": arguments.out,
+            "file_sha256": written.sha256,
+            **counts,
+            "vulnerabilities": [one.model_dump(mode="json") for one in vulnerabilities],
+        },
         f"{safe(arguments.out)}: {shown}; SHA-256 {written.sha256}",
+        *(f"  {safe(text)}" for one in vulnerabilities for text in as_lines(one)),
     )
+
+
+def _vulnerabilities(
+    fix_id: str | None, reader: AuditReader, evidence: FileEvidenceStore
+) -> tuple[Vulnerability, ...]:
+    """What the exported fix is about; of a whole trail nothing is printed."""
+    stored = reader.events(fix_id, kinds=frozenset({FixStarted.__name__})) if fix_id else ()
+    for started in (one.payload for one in stored):
+        if isinstance(started, FixStarted):
+            return recorded_vulnerabilities(started.inputs_sha256, evidence)
+    return ()
 
 
 def import_(arguments: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from fallback_audit.verifying.verify import verify as verify_store
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.results import print_shown
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError, FallbackError, InputError
 from fallback_tier.files.inputs import open_named
 from fallback_tier.wiring.trail import (
@@ -54,7 +55,7 @@ def verify(arguments: argparse.Namespace) -> int:
     if arguments.since_state and report.state is not None:
         write_state(Path(arguments.since_state), report.state)
     code = exit_codes.OK if report.ok else exit_codes.TRAIL_BROKEN
-    return print_shown(arguments, report, lambda: render_report(report, Console()), code)
+    return print_shown(arguments, report, lambda: render_report(report, Console(), completed), code)
 
 
 def trusted(arguments: argparse.Namespace) -> Keyring:

@@ -18,6 +18,7 @@ from fallback_tier.cli.fix.report import (
 )
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
+from fallback_tier.cli.suggesting import command
 from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import SeveralFixes
@@ -111,10 +112,8 @@ def report_batch(
         report_patch(patch, console, outcome)
     failed = any(not isinstance(part.result, WithPatch) for part in end.parts)
     if has_model and (end.planned.left or failed):
-        line(
-            console,
-            "  next: a model is asked for one advisory at a time: fallback-tier fix REPO --advisory THAT",
-        )
+        alone = command("fallback-tier fix REPO --advisory THAT")
+        line(console, f"  next: a model is asked for one advisory at a time: {safe(alone)}")
 
 
 def _headline(part: Part) -> dict[str, str]:

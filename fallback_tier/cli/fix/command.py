@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet
-from fallback_tier.cli.fix.report import exit_code, report
+from fallback_tier.cli.fix.report import exit_code, next_steps, report
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
@@ -60,7 +60,9 @@ def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
         return finish_several(fixed, has_model=services.has_model, as_json=as_json)
     code = exit_code(fixed.result)
     if as_json:
-        print_json({**document(fixed.result), **fixed.delivery.document(), "exit_code": code})
+        steps = next_steps(fixed.result)
+        reported = {**document(fixed.result), **fixed.delivery.document(), "exit_code": code}
+        print_json({**reported, "next_steps": list(steps)} if steps else reported)
     else:
         report(fixed.result, Console(), fixed.delivery)
     return code

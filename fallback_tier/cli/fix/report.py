@@ -6,6 +6,7 @@ from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReaso
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import line, safe, show_remediation
+from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import proof_status
@@ -35,6 +36,12 @@ def exit_code(result: FixResult) -> int:
             return exit_codes.ESCALATED
         case RefusedFix(reason=reason):
             return exit_codes.of_refusal(reason)
+
+
+def next_steps(result: FixResult) -> tuple[str, ...]:
+    """Return the commands that follow: an escalated fix asks a person."""
+    asks = isinstance(result, Escalated)
+    return (f"fallback-tier review show {result.fix_id}",) if asks else ()
 
 
 def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> None:
@@ -124,4 +131,5 @@ def report_patch(application: Applied, console: Console, outcome: DeliveryOutcom
 
 def report_record(result: FixResult, console: Console) -> None:
     """Where the record is."""
-    line(console, f"  [dim]record: fallback-tier audit show {safe(result.fix_id)}[/]")
+    shown = command(f"fallback-tier audit show {result.fix_id}")
+    line(console, f"  [dim]record: {safe(shown)}[/]")

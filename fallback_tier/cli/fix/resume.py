@@ -8,12 +8,13 @@ from pydantic import ValidationError
 
 from fallback_audit.errors import EvidenceError
 from fallback_tier.cli.fix.command import finish
-from fallback_tier.cli.options import check_files, keys, record, state_dir
+from fallback_tier.cli.options import NO_SANDBOX, check_files, keys, record, state_dir
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer
 from fallback_tier.fix.resuming import recorded_start
 from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import open_evidence, read_trail
 
@@ -31,14 +32,16 @@ _OVERRIDES = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Go on with what the fix began with; the options say what is different now, keys are in the
-    environment."""
+    """Continue with what the fix began with; the options say what is different now, keys are in the
+    environment. Raises SettingMissingError: the fix stays as it is."""
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
         found = recorded_start(trail, open_evidence(state, settings), fix_id)
     about, asks = found.inputs.advisory.ecosystems, found.asks
-    configured = _configuration(found.inputs, arguments, asks=asks)
-    with open_services(configured, asks=asks, ecosystems=about) as services:
+    with resumable(fix_id):
+        configured = _configuration(found.inputs, arguments, asks=asks)
+        opened = open_services(configured, asks=asks, ecosystems=about)
+    with opened as services:
         fixed = Fixer(services, OnTerminal(quiet=arguments.json)).resume(
             fix_id,
             repository=Path(arguments.repository) if arguments.repository else None,
@@ -56,6 +59,8 @@ def _configuration(
     """``asks`` False: only gates are run, so that neither a script nor a memory need be where it was."""
     recorded = dict(inputs.setup.configuration)
     given = {name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None}
+    if arguments.no_sandbox:
+        given["sandbox_waiver"] = NO_SANDBOX
     facts = {**recorded, **given, "state_dir": state_dir(arguments), "record": record(arguments)}
     try:
         before = Configuration.model_validate(facts)

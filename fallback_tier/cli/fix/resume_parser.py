@@ -43,6 +43,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         ("--price", "IN:OUT"),
     ):
         different.add_argument(option, metavar=metavar, help=f"as `fix {option}`")
+    different.add_argument(
+        "--no-sandbox", action="store_true", help="as for `fix`; recorded in the audit trail"
+    )
     different.add_argument("--max-usd-per-day", type=dollars, metavar="N", help="as for `fix`")
     different.add_argument("--max-tokens-per-day", type=count, metavar="N", help="as for `fix`")
     add_record(parser)

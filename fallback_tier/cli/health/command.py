@@ -5,8 +5,9 @@ import sys
 
 from fallback_audit.showing.describe import visible
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.options import keys, record, state_dir
+from fallback_tier.cli.options import NO_SANDBOX, keys, record, state_dir
 from fallback_tier.cli.results import print_shown
+from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.observing.health.checks import checks_of
 from fallback_tier.observing.health.report import Health
@@ -52,7 +53,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         base_url=arguments.base_url,
         judge_model=arguments.judge_model,
         judge_base_url=arguments.judge_base_url,
-        sandbox_waiver="--no-sandbox was given" if arguments.no_sandbox else None,
+        sandbox_waiver=NO_SANDBOX if arguments.no_sandbox else None,
     )
     return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
 
@@ -63,6 +64,6 @@ def as_text(health: Health) -> str:
     for one in health.checks:
         lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
         if one.next_step:
-            lines.append(f"{'':<23}next: {visible(one.next_step)}")
+            lines.append(f"{'':<23}next: {visible(completed(one.next_step))}")
     lines.append("ready" if health.ready else "not ready")
     return "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from fallback_tier.cli.output import print_json, print_patch
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.cli.results import print_result, print_shown
 from fallback_tier.cli.review.report import report_questions, report_review
+from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal import review
 from fallback_tier.gates.journal.budget_raise import raise_budget as record_raise
@@ -103,7 +104,7 @@ def reopen(arguments: argparse.Namespace) -> int:
         arguments,
         {"fix_id": fix_id, **event.model_dump(mode="json")},
         f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{what}",
-        f"  next: fallback-tier resume {safe(fix_id)}",
+        f"  next: {safe(command(f'fallback-tier resume {fix_id}'))}",
     )
 
 
@@ -121,7 +122,7 @@ def raise_budget(arguments: argparse.Namespace) -> int:
         arguments,
         {"fix_id": arguments.fix_id, "limit": reached.limit, **raised.model_dump()},
         f"[bold]raised[/]  {safe(arguments.fix_id)} ({reached.limit})",
-        f"  next: fallback-tier resume {safe(arguments.fix_id)}",
+        f"  next: {safe(command(f'fallback-tier resume {arguments.fix_id}'))}",
     )
 
 

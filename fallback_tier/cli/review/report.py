@@ -11,7 +11,10 @@ from rich.markup import escape
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.showing.describe import visible
 from fallback_audit.showing.describe_model import grounded_words
+from fallback_audit.vocabulary import EscalationReason
+from fallback_tier.advisory.vulnerability import as_lines
 from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.suggesting import command
 from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 
 #: Lines of the last failure and of the patch that are shown; the evidence has all of them.
@@ -27,7 +30,7 @@ def report_questions(questions: Sequence[Question], console: Console) -> None:
         line(
             console,
             f"{safe(question.fix_id)}  {safe(question.advisory_id)}  {safe(question.repository)}  "
-            f"[bold yellow]{question.reason}[/]  {question.attempts} attempt(s)  {question.asked_at}"
+            f"[bold yellow]{_reason(question)}[/]  {question.attempts} attempt(s)  {question.asked_at}"
             + (f"  {safe(question.answer)}" if question.answer else ""),
         )
 
@@ -36,7 +39,10 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
     """The question first, the patch last, the commands under it."""
     question = review.question
     head = (question.fix_id, question.advisory_id, question.repository)
-    line(console, f"[bold yellow]{question.reason}[/]  {safe('  '.join(head))}")
+    line(console, f"[bold yellow]{_reason(question)}[/]  {safe('  '.join(head))}")
+    for one in review.vulnerabilities:
+        for number, text in enumerate(as_lines(one)):
+            line(console, f"  {'  ' if number else ''}{safe(text)}")
     line(console, f"  {safe(review.asks)}")
     if question.answer:
         line(console, f"  [bold cyan]{safe(question.answer)}[/]")
@@ -54,7 +60,14 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
     elif review.patch_problem:
         line(console, f"patch: {safe(review.patch_problem)}")
     for number, step in enumerate(review.next_steps):
-        line(console, f"{'next:' if not number else '     '} {safe(step)}")
+        line(console, f"{'next:' if not number else '     '} {safe(command(step))}")
+
+
+def _reason(question: Question) -> str:
+    """The reason; of a retry that gave no patch with its cause."""
+    if question.reason is EscalationReason.RETRY_REFUSED and question.cause is not None:
+        return f"{question.reason} ({question.cause})"
+    return question.reason
 
 
 def _report_attempt(attempt: AttemptReview, console: Console) -> None:
@@ -119,6 +132,6 @@ def _report_block(title: str, text: str, most: int, console: Console) -> None:
     lines = visible(text, lines=True).rstrip("\n").split("\n")
     line(console, f"{safe(title)}:")
     for one in lines[:most]:
-        line(console, f"  │ {escape(one)}")
+        line(console, f"  │ {escape(one)}", verbatim=True)
     if len(lines) > most:
         line(console, f"  │ … and {len(lines) - most:,} more lines")

@@ -2,8 +2,9 @@
 
 from decimal import Decimal
 
-from fallback_audit.events import BudgetRaised, BudgetReached
+from fallback_audit.events import BudgetRaised, BudgetReached, ReviewDecided
 from fallback_audit.ports import AuditStore
+from fallback_audit.showing.describe_human import decided_words
 from fallback_audit.vocabulary import BudgetLimit
 from fallback_tier.budget.meter import amount, is_of_a_day
 from fallback_tier.errors import InputError
@@ -19,23 +20,35 @@ _OPTIONS = {
 
 
 def how_to_go_on(reached: BudgetReached, fix_id: str) -> str:
-    """The commands, for the person who is asked."""
+    """Return the question to a person: the commands that raise the cap and continue."""
     option, least = _OPTIONS[reached.limit], _least(reached)
-    raising = f"fallback-tier review raise-budget {fix_id} --by NAME --because TEXT"
-    resuming = f"fallback-tier resume {fix_id}"
+    raising, resuming = raising_command(reached, fix_id), f"fallback-tier resume {fix_id}"
     if is_of_a_day(reached.limit):
         return f"Go on tomorrow, or with {option} {least} or more? `{raising}`, then `{resuming}`."
-    return f"Go on? `{raising} {option} {least}` (or more), then `{resuming}`."
+    return f"Go on? `{raising}` (or more), then `{resuming}`."
+
+
+def raising_command(reached: BudgetReached, fix_id: str) -> str:
+    """Return the command that lets the fix continue, with the lowest cap under which the next call fits."""
+    raising = f"fallback-tier review raise-budget {fix_id} --by NAME --because TEXT"
+    if is_of_a_day(reached.limit):
+        return raising
+    return f"{raising} {_OPTIONS[reached.limit]} {_least(reached)}"
 
 
 def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> BudgetReached:
     """Record that a person raised a cap; returns what had been reached.
 
-    Raises InputError, and records nothing: no such fix, one that did not stop at its budget, no name or
-    reason, a cap that is not higher. After a cap per day no number is needed: that one is an option of
-    ``fix``, and the record says who let the fix go on.
+    Raises InputError, and records nothing: no such fix, one that did not stop at its budget or was rejected
+    there, no name or reason, a cap that is not higher. After a cap per day no number is needed: that one is
+    an option of ``fix``, and the record says who let the fix continue.
     """
     transition = read_history(audit, fix_id).current
+    if (decision := transition.last_of(ReviewDecided)) is not None:
+        raise InputError(
+            f"Fix {fix_id} was answered already: {' '.join(decided_words(decision).split())}.",
+            next_step="Start a new fix to try again.",
+        )
     reached = transition.stopped
     if reached is None:
         raise InputError(

@@ -26,7 +26,7 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
     if lock is None:
         raise HeldError(
             f"Fix {fix_id} is in use by another process.",
-            next_step="Wait for it to end; `fallback-tier audit show` shows its progress.",
+            next_step=f"Wait for it to end; `fallback-tier audit show {fix_id}` shows its progress.",
         )
     with lock:
         try:

@@ -1,12 +1,18 @@
 """What a fix began with, as evidence, so that another process can resume it. Never a secret."""
 
+from collections import OrderedDict
 from pathlib import Path
+from threading import Lock
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from fallback_audit.errors import EvidenceError
 from fallback_audit.events import Digest
+from fallback_audit.evidence.documents import get_document
 from fallback_audit.frozen import Frozen
+from fallback_audit.ports import EvidenceStore
 from fallback_tier.advisory import Advisory, AdvisoryBundle
+from fallback_tier.advisory.vulnerability import Vulnerability, vulnerabilities
 
 
 class Setup(Frozen):
@@ -40,3 +46,43 @@ class FixInputs(Frozen):
     # The more particular first: every bundle would pass as an advisory.
     advisory: AdvisoryBundle | Advisory = Field(union_mode="left_to_right")
     setup: Setup = Setup()
+
+
+class _AdvisoryOfInputs(BaseModel):
+    """The advisory of a fix's inputs, whatever else a version wrote beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    advisory: AdvisoryBundle | Advisory = Field(union_mode="left_to_right")
+
+
+#: Fixes whose advisory is kept in memory: a queue's page and its next.
+_MAX_KEPT = 1_000
+
+_kept: OrderedDict[Digest, tuple[Vulnerability, ...]] = OrderedDict()
+_lock = Lock()
+
+
+def recorded_vulnerabilities(
+    digest: Digest | None, evidence: EvidenceStore
+) -> tuple[Vulnerability, ...]:
+    """Return what the advisory of a fix describes, by the digest of the fix's inputs.
+
+    Empty if the trail names no inputs (an older version's), or if they can't be read any more. Evidence is
+    addressed by its content, so each digest is read once.
+    """
+    if digest is None:
+        return ()
+    with _lock:
+        if digest in _kept:
+            _kept.move_to_end(digest)
+            return _kept[digest]
+    try:
+        found = vulnerabilities(get_document(evidence, _AdvisoryOfInputs, digest).advisory)
+    except EvidenceError:
+        return ()
+    with _lock:
+        _kept[digest] = found
+        while len(_kept) > _MAX_KEPT:
+            _kept.popitem(last=False)
+    return found

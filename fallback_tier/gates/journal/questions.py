@@ -5,13 +5,14 @@ Text in here is what models, targets and advisories said: whoever prints it neut
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fallback_audit.canonical import GENESIS
 from fallback_audit.contract.trail import Asked, is_budget_stop
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import (
     AttemptFailed,
+    AttemptRefused,
     AttemptStarted,
     Digest,
     FixEscalated,
@@ -26,17 +27,26 @@ from fallback_audit.events import (
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, EvidenceStore, HeaderReader, Scope, StoredEvent
 from fallback_audit.showing.describe import AttemptLine, FixSummary, summarise
-from fallback_audit.vocabulary import EscalationReason, FailureKind, GateStatus, PromptShape
+from fallback_audit.vocabulary import (
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    PromptShape,
+    RefusalReason,
+)
+from fallback_tier.advisory.vulnerability import Vulnerability
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.budget_raise import how_to_go_on
+from fallback_tier.gates.journal.budget_raise import raising_command
 from fallback_tier.gates.journal.history import Transition, read_history
-from fallback_tier.gates.journal.review import answer_to, asked_about, carries_failure
+from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
+from fallback_tier.gates.journal.review import answer_to, asked_about, can_be_tried_again
 
 #: What a list of questions is read from.
 _KINDS = frozenset(
     {
         "FixStarted",
         "AttemptStarted",
+        "AttemptRefused",
         "FixEscalated",
         "FixVerified",
         "FixPatched",
@@ -52,7 +62,11 @@ _TAKING = frozenset({"PayloadRedacted", "SegmentSealed", "RecordBegunAgain"})
 
 
 class Question(Frozen):
-    """One escalated gate transition. ``answer`` None: nobody has answered yet."""
+    """One escalated gate transition. ``answer`` None: no person has answered yet.
+
+    ``cause``: why the last attempt gave no patch, if it was refused; ``why`` and ``next_step``: a sentence
+    each, for a person who has not followed the fix.
+    """
 
     fix_id: str
     gate_transition_id: str
@@ -62,6 +76,9 @@ class Question(Frozen):
     reason: EscalationReason
     attempts: int
     answer: str | None
+    cause: RefusalReason | None = None
+    why: str = ""
+    next_step: str = ""
 
 
 class Evidence(Frozen):
@@ -100,9 +117,13 @@ class AttemptReview(Frozen):
 
 
 class Review(Frozen):
-    """Everything about one question. ``patch`` None: none was proposed, or ``patch_problem`` says why."""
+    """Everything about one question. ``patch`` None: none was proposed, or ``patch_problem`` says why.
+
+    ``vulnerabilities``: what the fix is about, by its recorded advisory; empty if the record has none.
+    """
 
     question: Question
+    vulnerabilities: tuple[Vulnerability, ...] = ()
     asks: str
     attempts: tuple[AttemptReview, ...]
     patch_sha256: Digest | None = None
@@ -110,6 +131,80 @@ class Review(Frozen):
     patch_problem: str | None = None
     evidence: tuple[Evidence, ...] = ()
     next_steps: tuple[str, ...] = ()
+
+
+class WhyAsked(NamedTuple):
+    """Why a person is asked, and what they can do."""
+
+    why: str
+    next_step: str
+
+
+_REASONS = {
+    EscalationReason.RETRY_CAP_REACHED: WhyAsked(
+        "Every attempt failed its gates, and no retry is left.",
+        "Read the last failure. Approve a patch, try again, or reject it and fix it by hand.",
+    ),
+    EscalationReason.SAME_FAILURE_REPEATED: WhyAsked(
+        "The same failure came back, so more tries would repeat it.",
+        "Read the failure and add what is missing, then try again; or fix it by hand and reject.",
+    ),
+    EscalationReason.GATE_INFRASTRUCTURE: WhyAsked(
+        "A gate could not do its work, so nothing was judged.",
+        "Repair what the gate needs, then run the gates again.",
+    ),
+    EscalationReason.MODEL_UNAVAILABLE: WhyAsked(
+        "The model gave no answer.",
+        "Check that its server answers and accepts the key, then try again.",
+    ),
+    EscalationReason.BUDGET_EXHAUSTED: WhyAsked(
+        "The next question to the model would pass the budget.",
+        "Raise the cap to try again, or reject.",
+    ),
+    EscalationReason.RETRY_REFUSED: WhyAsked(
+        "An attempt failed its gates, and the retry gave no patch.",
+        "Read why below. Then try again, or reject.",
+    ),
+    EscalationReason.NOTHING_PROVED: WhyAsked(
+        "No gate failed, and none showed anything either.",
+        "Review the patch and approve it; or add a test of the vulnerability and start a new fix.",
+    ),
+    EscalationReason.TESTS_CONTRADICT_PATCH: WhyAsked(
+        "Tests of the base commit fail with the patch, and they may assert the flaw itself.",
+        "Read the failing tests. Approve the patch if they assert the vulnerability; otherwise try again.",
+    ),
+    EscalationReason.GATES_FAILED_AGAIN: WhyAsked(
+        "Run again, a gate failed this patch once more.",
+        "Decide whether the patch or the gate is wrong: try again, or repair the gate and run it again.",
+    ),
+    EscalationReason.GATES_UNDECIDED: WhyAsked(
+        "A gate could not hold the patch against the base commit.",
+        "Repair what prevents the comparison and run the gates again; or review the patch and approve it.",
+    ),
+}
+
+#: Why a retry gave no patch, where that says more than EscalationReason.RETRY_REFUSED.
+_REFUSED_RETRIES = {
+    RefusalReason.MODEL_NOT_CONFIGURED: WhyAsked(
+        "A retry needs a model, and no model is configured.",
+        "Configure a model, then try again; or reject it and fix it by hand.",
+    ),
+    RefusalReason.MODEL_REFUSED: WhyAsked(
+        "After a failed attempt the model declined to write another patch.",
+        "Read its reason below. Then try again, or reject it and fix it by hand.",
+    ),
+    RefusalReason.CONTEXT_TOO_LONG: WhyAsked(
+        "After a failed attempt the prompt of the retry does not fit the model's window.",
+        "Choose a model with a larger window or less code in the prompt, then try again.",
+    ),
+}
+
+
+def why_asked(reason: EscalationReason, cause: RefusalReason | None = None) -> WhyAsked:
+    """Return what a reason means. ``cause``: why the last attempt gave no patch."""
+    if reason is EscalationReason.RETRY_REFUSED and cause in _REFUSED_RETRIES:
+        return _REFUSED_RETRIES[cause]
+    return _REASONS[reason]
 
 
 class _Chain(AuditReader, HeaderReader, Protocol):
@@ -192,6 +287,9 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
     patch, problem = _patch(asked, evidence) if asked else (None, None)
     return Review(
         question=_question(current),
+        vulnerabilities=recorded_vulnerabilities(
+            current.start.inputs_sha256 if current.start else None, evidence
+        ),
         asks=end.question,
         attempts=_attempts(current, evidence),
         patch_sha256=asked,
@@ -201,7 +299,7 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
         next_steps=_next_steps(
             current,
             fix_id,
-            may_reopen=carries_failure(history, current),
+            may_reopen=can_be_tried_again(history, current),
             may_judge=bool(history.patches),
         ),
     )
@@ -220,6 +318,9 @@ def _asked(transition: Transition) -> tuple[StoredEvent, FixEscalated]:
 def _question(transition: Transition) -> Question:
     asked, end = _asked(transition)
     summary = _summary(transition)
+    refused = transition.run.last_of(AttemptRefused) if transition.run else None
+    cause = None if refused is None else refused.reason
+    why = why_asked(end.reason, cause)
     return Question(
         fix_id=transition.scope.fix_id,
         gate_transition_id=transition.scope.gate_transition_id,
@@ -229,6 +330,9 @@ def _question(transition: Transition) -> Question:
         reason=end.reason,
         attempts=len({start.attempt for start in transition.of(AttemptStarted)}),
         answer=answer_to(transition),
+        cause=cause,
+        why=why.why,
+        next_step=why.next_step,
     )
 
 
@@ -318,10 +422,10 @@ def _next_steps(
         return (f"fallback-tier resume {fix_id}",)
     if answer_to(current) is not None:
         return ()
-    if is_budget_stop(current.end):
-        return (how_to_go_on(current.stopped, fix_id),) if current.stopped else ()
     signed = f"{fix_id} --by NAME --because TEXT"
     steps = [f"fallback-tier review reject {signed}"]
+    if is_budget_stop(current.end):
+        return (*([raising_command(current.stopped, fix_id)] if current.stopped else []), *steps)
     if current.of(PatchProposed):
         steps.insert(0, f"fallback-tier review approve {signed} --output FILE")
     if may_reopen:

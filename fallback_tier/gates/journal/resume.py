@@ -5,16 +5,18 @@ paid for are found again by the attempt itself (``fallback_tier.budget.journal``
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
 from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
     BudgetRaised,
+    BudgetReached,
     FixPatched,
     FixStarted,
     FixVerified,
+    ModelCalled,
     PatchDelivered,
     SandboxDisabled,
 )
@@ -28,11 +30,15 @@ from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import History, read_history
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.gates.journal.rebuild import last_failure, rebuild, recorded_patch
+from fallback_tier.gates.journal.review import can_be_tried_again
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState
 
 #: The parts of a configuration that say what a patch is judged by.
 _JUDGED_BY = ("gates", "proof")
+
+#: The parts of a configuration that name what writes plans.
+_MODELS = ("model", "script")
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class ResumedFix:
     ``after``: kind of the last event on record. ``raised``: everything that was raised for it, in order.
     ``unprotected``: that no sandbox was used is on record. ``linked``: the gate transition that a person
     reopened; then ``gate_transition_id`` is still to be started. ``gates`` and ``configuration``: those
-    that it set out with; empty where an older version did. ``result``: how it has ended; None: it goes
+    that it set out with; empty where an older version did. ``needs_model``: it began with one, asked one,
+    or was reopened for attempts; ``asked_model``: it asked one. ``result``: how it has ended; None: it goes
     on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
     about, as it began; None: an older version did not say. ``seen``: number of the last event that was
     read.
@@ -57,6 +64,8 @@ class ResumedFix:
     linked: str | None = None
     gates: tuple[str, ...] = ()
     configuration: dict[str, JsonValue] = field(default_factory=dict)
+    needs_model: bool = False
+    asked_model: bool = False
     result: FixResult | None = None
     delivered: PatchDelivered | None = None
     affected: Affected | None = None
@@ -96,8 +105,10 @@ def resume_from_trail(
     start = _start(history)
     configuration = _check_advisory(start, advisory, evidence, fix_id)
     current = history.current
+    asked_model = any(t.of(ModelCalled) or t.of(BudgetReached) for t in history.transitions)
     if current.reopened is not None:
-        return _reopened(history, start, evidence)
+        taken = _reopened(history, start, evidence)
+        return replace(taken, needs_model=taken.state.recorded is None, asked_model=asked_model)
     end = current.end
     if end is not None and (reached := current.stopped) is not None:
         raise UnansweredError(
@@ -118,6 +129,10 @@ def resume_from_trail(
         gates=start.gates,
         affected=_affected(start),
         configuration=configuration,
+        needs_model=asked_model
+        or any(map(configuration.get, _MODELS))
+        or bool(start.linked_transition),
+        asked_model=asked_model,
         seen=history.last_seq,
         result=result,
         delivered=current.last_of(PatchDelivered)
@@ -180,14 +195,15 @@ def _start(history: History) -> FixStarted:
 
 
 def _reopened(history: History, start: FixStarted, evidence: EvidenceStore) -> ResumedFix:
-    """A gate transition that is still to be started: with the old one's last failure, or gates alone."""
+    """A gate transition that is still to be started: with the old one's last failure, with a first attempt
+    if there was none, or with gates alone."""
     old, fix_id = history.current, history.fix_id
     event = old.reopened
     if event is not None and event.judges_again is not None:
         state = FixState(recorded=recorded_patch(history, event.judges_again, evidence))
     else:
         state = FixState(prior_attempts=last_failure(history, old, evidence))
-    if event is None or not (state.recorded or state.prior_attempts):
+    if event is None or not (state.recorded or can_be_tried_again(history, old)):
         raise InputError(
             f"Fix {fix_id} was reopened, and no attempt of it had failed: there is nothing to continue.",
             next_step="Start a new fix.",

@@ -2,7 +2,7 @@
 
 Each answer is one event, with who and why, and the last word on its gate transition: an approved patch
 is not reopened, and a rejected one stays rejected. An approval is no proof. A fix that stopped at its
-budget asks for money, not for a decision: ``fallback_tier.gates.journal.budget_raise``.
+budget can be rejected, or tried again with a higher cap (``fallback_tier.gates.journal.budget_raise``).
 
 Whoever records an answer holds the fix (``fallback_tier.gates.journal.holding``), so that what was read
 here is still true when the answer is appended.
@@ -11,7 +11,7 @@ here is still true when the answer is appended.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_audit.contract.trail import is_budget_stop
+from fallback_audit.contract.trail import attempt_was_not_made, is_budget_stop
 from fallback_audit.events import (
     AttemptFailed,
     FixEscalated,
@@ -82,8 +82,9 @@ def approve(
 
 
 def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecided:
-    """Record that a person wants none of the patches. Raises InputError as ``approve`` does."""
-    transition = _asked(read_history(audit, fix_id))
+    """Record that a person takes none of the patches. Raises InputError as ``approve`` does, except for a
+    fix that stopped at its budget."""
+    transition = _asked(read_history(audit, fix_id), rejects=True)
     check_signature(signature)
     decision = ReviewDecided(
         verdict=ReviewVerdict.REJECTED, by=signature.by, reason=signature.because
@@ -97,12 +98,12 @@ def reopen(
 ) -> TransitionReopened:
     """Record that a person has it tried again, in the new gate transition ``opens``.
 
-    That one starts with the last failure as its one prior attempt, so that it never regains retrieval
-    (ADR-0011, ADR-0014). Raises InputError as ``approve`` does, where no attempt has failed, and where
-    this fix has a transition called ``opens`` already.
+    It starts with the last failure as its one prior attempt, so that it never regains retrieval (ADR-0011,
+    ADR-0014); if the model was unavailable for the first attempt, with a first attempt (ADR-0098). Raises
+    InputError as ``approve`` does, if neither holds, and if this fix has a transition ``opens`` already.
     """
     history, transition = _reopening(audit, fix_id, signature, opens)
-    if not carries_failure(history, transition):
+    if not can_be_tried_again(history, transition):
         raise InputError(
             f"No attempt of fix {fix_id} has failed, so there is nothing that another gate transition "
             "could start with.",
@@ -152,6 +153,14 @@ def _reopening(
     return history, transition
 
 
+def can_be_tried_again(history: History, transition: Transition) -> bool:
+    """Return whether a person can open a gate transition with new attempts after this one."""
+    has_patch = bool(transition.of(PatchProposed))
+    return carries_failure(history, transition) or attempt_was_not_made(
+        transition.end, has_patch=has_patch
+    )
+
+
 def carries_failure(history: History, transition: Transition) -> bool:
     """An attempt failed here, or in the transition that this one was opened for."""
     at: Transition | None = transition
@@ -169,8 +178,9 @@ def answer_to(transition: Transition) -> str | None:
     return reopened_words(transition.reopened) if transition.reopened else None
 
 
-def _asked(history: History) -> Transition:
-    """The transition that waits for an answer. Raises InputError where none does."""
+def _asked(history: History, *, rejects: bool = False) -> Transition:
+    """Return the transition that waits for an answer. Raises InputError if none does; of a fix that stopped
+    at its budget, unless the answer ``rejects`` it."""
     fix_id, current = history.fix_id, history.current
     if (answer := answer_to(current)) is not None:
         resume = f", `fallback-tier resume {fix_id}` goes on" if current.reopened else ""
@@ -184,11 +194,13 @@ def _asked(history: History) -> Transition:
             f"Fix {fix_id} asks nothing: it is open, its last event is {current.last_kind}.",
             next_step=f"`fallback-tier resume {fix_id}` continues it, if no process does.",
         )
-    if is_budget_stop(end):
+    if is_budget_stop(end) and not rejects:
         reached = current.stopped
+        how = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
         raise InputError(
-            f"Fix {fix_id} stopped at its budget: it waits for a higher cap, not for a decision.",
-            next_step=how_to_go_on(reached, fix_id) if reached else "Start a new fix.",
+            f"Fix {fix_id} stopped at its budget: it can be tried again with a higher cap, or rejected.",
+            next_step=f"{how} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
+            "--because TEXT`.",
         )
     if not isinstance(end, FixEscalated):
         how = _WITH_PATCH[isinstance(end, FixVerified)]

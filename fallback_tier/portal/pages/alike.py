@@ -12,7 +12,6 @@ from fallback_tier.portal.pages.deciding import gone_on, read_decision
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit, SentByDecider
-from fallback_tier.portal.views.explanations import why_escalated
 from fallback_tier.portal.views.triage import choices
 from fallback_tier.service.http.given import FixId
 from fallback_tier.service.operations.reviews import Verdict
@@ -48,7 +47,6 @@ def show(visit: ReadersVisit, fix_id: FixId) -> Response:
         line=line,
         lines=alike(line, visit.read.board.waiting(), evidence),
         packages=sorted(packages_of(line, evidence)),
-        why=why_escalated,
         choices=offered,
         may_decide=visit.may_decide,
         results=None,
@@ -87,7 +85,8 @@ def decide(
         except FallbackError as error:
             results.append(Told(chosen, False, error.problem))
         else:
-            goes = {"queued": " It goes on.", "waits": f" fallback-tier resume {chosen} goes on."}
+            resume = service.record.command(f"fallback-tier resume {chosen}")
+            goes = {"queued": " It goes on.", "waits": f" {resume} goes on."}
             says = "Recorded." + goes.get(gone_on(service, who, decided), "")
             results.append(Told(chosen, True, says))
     return visit.page(
@@ -96,7 +95,6 @@ def decide(
         line=line,
         lines=[],
         packages=sorted(packages_of(line, evidence)),
-        why=why_escalated,
         choices=[],
         may_decide=True,
         results=results,

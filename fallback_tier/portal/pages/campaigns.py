@@ -38,7 +38,7 @@ def campaigns(visit: ReadersVisit) -> Response:
         read=visit.read,
         campaigns=[(one, progress(one.counts)) for one in found],
         width=WIDTH,
-        state_dir=str(service.state_dir),
+        run=service.record.command("fallback-tier fleet run CAMPAIGN.toml"),
     )
 
 

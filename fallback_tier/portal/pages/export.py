@@ -12,6 +12,7 @@ from markupsafe import Markup
 from fallback_audit.errors import AuditError
 from fallback_audit.events import PatchProposed
 from fallback_audit.ports import StoredEvent
+from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
 from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.pages.fixes import line_of
 from fallback_tier.portal.rendering import PREFIX, render
@@ -44,13 +45,14 @@ def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Res
     page = render(
         "export.html",
         line=line,
+        vulnerabilities=recorded_vulnerabilities(line.inputs_sha256, service.record.evidence),
         style=Markup(style),  # noqa: S704 (ours)
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         proof=base64.b64encode(proof).decode(),
         proof_bytes=len(proof),
         proof_sha256=hashlib.sha256(proof).hexdigest(),
         proof_missing=f"The proof has more than {MAX_PROOF_BYTES:,} bytes: "
-        f"fallback-tier audit export --fix {fix_id} makes it as a file.",
+        f"{service.record.command(f'fallback-tier audit export --fix {fix_id}')} makes it as a file.",
         diff=_patch(service.record, events),
         groups=timeline(events[:MAX_EVENTS]),
         more=max(0, len(events) - MAX_EVENTS),

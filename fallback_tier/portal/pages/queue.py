@@ -3,11 +3,10 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from fallback_audit.vocabulary import EscalationReason
+from fallback_tier.gates.journal.inputs import recorded_vulnerabilities
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.decided import decision_message
-from fallback_tier.portal.views.explanations import why_escalated
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -19,11 +18,12 @@ ROWS = 500
 def queue(visit: ReadersVisit, part: bool = False, done: str = "") -> Response:
     """The newest first. ``part``: the rows alone, for a page that is open; ``done``: the last decision."""
     waiting = visit.read.board.waiting()
+    evidence = visit.service.record.evidence
     return visit.page(
         "queue_rows.html" if part else "queue.html",
         read=visit.read,
         lines=waiting[:ROWS],
         total=len(waiting),
-        why=lambda reason: why_escalated(EscalationReason(reason)),
-        told=decision_message(done),
+        about=lambda line: recorded_vulnerabilities(line.inputs_sha256, evidence),
+        told=decision_message(done, visit.service.record.command),
     )

@@ -26,7 +26,7 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 @router.get("/fixes/{fix_id}/triage")
 def show(visit: ReadersVisit, fix_id: FixId, done: str = "") -> Response:
     """The screen. ``done``: the fix that was decided just before, and how."""
-    return _screen(visit, fix_id, message=decision_message(done))
+    return _screen(visit, fix_id, message=decision_message(done, visit.service.record.command))
 
 
 @router.get("/fixes/{fix_id}/meanwhile")

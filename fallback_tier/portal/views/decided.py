@@ -1,5 +1,7 @@
 """What a page says of the decision before it."""
 
+from collections.abc import Callable
+
 from fallback_tier.service.operations.reviews import Verdict
 
 _DECISIONS = {
@@ -11,14 +13,14 @@ _DECISIONS = {
 }
 
 
-def decision_message(done: str) -> str | None:
-    """``done``: fix, verdict, and how it goes on, with dots between; an address that somebody else made
-    says nothing."""
+def decision_message(done: str, command: Callable[[str], str] = str) -> str | None:
+    """``done``: fix, verdict, and how it continues, with dots between; another address gives no message.
+    ``command``: of a suggested command, as it works on the service's machine."""
     parts = done.rsplit(".", 2)
     if len(parts) != 3 or parts[1] not in list(Verdict):
         return None
     goes = {
         "queued": " It goes on now.",
-        "waits": f" To go on with it: fallback-tier resume {parts[0]}",
+        "waits": f" To go on with it: {command(f'fallback-tier resume {parts[0]}')}",
     }
     return f"{parts[0]}: {_DECISIONS[Verdict(parts[1])]}.{goes.get(parts[2], '')}"

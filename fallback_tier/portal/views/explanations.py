@@ -1,22 +1,6 @@
-"""Why a fix was escalated and what is not proved, each in one sentence."""
+"""What nothing has proved of a patch, in one sentence."""
 
-from fallback_audit.vocabulary import EscalationReason, GateStatus
-
-#: What each reason says to who has not followed the fix.
-_WHY = {
-    EscalationReason.RETRY_CAP_REACHED: "Every attempt failed its gates, and no retry is left.",
-    EscalationReason.SAME_FAILURE_REPEATED: "The same failure came back, so more tries would repeat it.",
-    EscalationReason.GATE_INFRASTRUCTURE: "A gate could not do its work, so nothing was judged.",
-    EscalationReason.MODEL_UNAVAILABLE: "The model gave no answer.",
-    EscalationReason.BUDGET_EXHAUSTED: "The next question to the model would pass the budget.",
-    EscalationReason.RETRY_REFUSED: "The retry was refused.",
-    EscalationReason.NOTHING_PROVED: "No gate failed, and none showed anything either.",
-    EscalationReason.TESTS_CONTRADICT_PATCH: (
-        "Tests of the base commit fail with the patch, and they may assert the flaw itself."
-    ),
-    EscalationReason.GATES_FAILED_AGAIN: "Run again, a gate failed this patch once more.",
-    EscalationReason.GATES_UNDECIDED: "A gate could not hold the patch against the base commit.",
-}
+from fallback_audit.vocabulary import GateStatus
 
 #: What a failed or missing gate leaves open.
 _OPEN = {
@@ -31,11 +15,6 @@ _OPEN = {
     "capability": "that it reaches for nothing undeclared",
     "proof": "that the flaw is gone",
 }
-
-
-def why_escalated(reason: EscalationReason) -> str:
-    """One sentence."""
-    return _WHY[reason]
 
 
 def not_proved(verdicts: dict[str, GateStatus], *, shows: frozenset[str], has_patch: bool) -> str:

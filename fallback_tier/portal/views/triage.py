@@ -16,10 +16,10 @@ from fallback_audit.events import (
 from fallback_audit.vocabulary import SHOWING_GATES, TESTS_GATE, BudgetLimit, GateStatus
 from fallback_tier.gates.journal.history import History, Transition
 from fallback_tier.gates.journal.questions import Review
-from fallback_tier.gates.journal.review import asked_about, carries_failure
+from fallback_tier.gates.journal.review import asked_about, can_be_tried_again, carries_failure
 from fallback_tier.portal.views.amounts import usd
 from fallback_tier.portal.views.diffs import Diff, read_diff
-from fallback_tier.portal.views.explanations import not_proved, why_escalated
+from fallback_tier.portal.views.explanations import not_proved
 from fallback_tier.portal.views.spending import Spent, Use, by_cost, total
 from fallback_tier.service.operations.reviews import Verdict
 
@@ -82,7 +82,6 @@ class Triage:
     """The whole screen. ``judged_attempt``: whose gates are shown, the one asked about."""
 
     review: Review
-    why: str
     open_points: str
     judged_attempt: int | None
     gates: tuple[GateLine, ...]
@@ -107,7 +106,6 @@ def triage(review: Review, history: History) -> Triage:
     code = current.start.affected_code if current.start else None
     return Triage(
         review=review,
-        why=why_escalated(review.question.reason),
         open_points=not_proved(
             {line.gate: line.status for line in gates},
             shows=SHOWING_GATES.get(code, frozenset({"proof"})) if code else frozenset({"proof"}),
@@ -126,20 +124,26 @@ def triage(review: Review, history: History) -> Triage:
 def choices(history: History) -> tuple[Choice, ...]:
     """What can be decided now; the record refuses everything else."""
     current = history.current
+    rejecting = Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final.")
     if is_budget_stop(current.end):
+        comes = "The attempt that was stopped continues under the new cap."
         return (
-            Choice(
-                Verdict.RAISE_BUDGET, "b", "Raise budget", "The attempt that was stopped goes on."
-            ),
+            Choice(Verdict.RAISE_BUDGET, "b", "Try again with more budget", comes),
+            rejecting,
         )
     found = []
     if current.of(PatchProposed):
         message = "The patch is taken as it is: approved by you, not proved."
         found.append(Choice(Verdict.APPROVE, "a", "Approve", message))
-    found.append(Choice(Verdict.REJECT, "r", "Reject", "None of its patches is taken. Final."))
+    found.append(rejecting)
     if carries_failure(history, current):
-        message = "Tried again, three attempts at most, from the last failure; without examples."
-        found.append(Choice(Verdict.REOPEN, "o", "Open new transition", message))
+        message = (
+            "New gate transition: three attempts at most, from the last failure; without examples."
+        )
+        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
+    elif can_be_tried_again(history, current):
+        message = "New gate transition: a first attempt, and three retries at most."
+        found.append(Choice(Verdict.REOPEN, "o", "Try again", message))
     if history.patches:
         message = "The patch stays as it is; all of its gates judge it again."
         found.append(Choice(Verdict.GATES_AGAIN, "g", "Run the gates again", message))

@@ -8,6 +8,7 @@ from pathlib import Path
 from fallback_audit.errors import AuditError
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import StoredEvent
+from fallback_tier.wiring.commands import command, completed, locations
 from fallback_tier.wiring.trail import (
     RecordSettings,
     TrailReader,
@@ -25,6 +26,14 @@ class Record:
         self.settings = settings
         self._lock = threading.Lock()
         self._reader: TrailReader | None = None
+
+    def command(self, words: str) -> str:
+        """Return a suggested command with the locations of this record, for a shell of this machine."""
+        return command(words, locations(self.state_dir, self.settings))
+
+    def completed(self, text: str) -> str:
+        """Return a text in which each command between backticks has these locations."""
+        return completed(text, locations(self.state_dir, self.settings))
 
     def make(self) -> None:
         """So that it is there before the first fix. Raises AuditStoreError, KeyringError."""

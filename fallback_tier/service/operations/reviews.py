@@ -90,7 +90,9 @@ class Reviews:
         nothing."""
         self._check_there(fix_id)
         with self.record.reading() as reader:
-            return read_review(reader, self.record.evidence, fix_id)
+            found = read_review(reader, self.record.evidence, fix_id)
+        steps = tuple(map(self.record.command, found.next_steps))
+        return found.model_copy(update={"next_steps": steps})
 
     def decide(self, caller: Caller, fix_id: str, decision: Decision) -> Decided:
         """Record an answer. Raises ConflictError: somebody answered before, or decides just now;

@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from fallback_audit.vocabulary import ModelFailureKind
-from fallback_tier.errors import ConfigurationError, ModelError, ToolMissingError
+from fallback_tier.errors import (
+    ConfigurationError,
+    ModelError,
+    SettingMissingError,
+    ToolMissingError,
+)
 
 #: Tokens of context: a prompt of the default budgets and an answer fit twice.
 CONTEXT_TOKENS: Final = 16_384
@@ -145,10 +150,11 @@ class LocalServer:
 def check_file(model: Path) -> None:
     """Raises ConfigurationError where this can't be a model, and says how to get one."""
     next_step = (
-        "Give the path of a GGUF file; `fallback-tier local-model fetch DIR` gets a small one."
+        "Give the path of a GGUF file (--model local:FILE); `fallback-tier local-model fetch DIR` gets a "
+        "small one."
     )
     if not model.is_file():
-        raise ConfigurationError(f"There is no model file at {model}.", next_step=next_step)
+        raise SettingMissingError(f"There is no model file at {model}.", next_step=next_step)
     with model.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise ConfigurationError(f"{model} is not a GGUF file.", next_step=next_step)

@@ -1,15 +1,22 @@
 """One screen, one decision: what is shown, and that a decision is the event that JSON makes."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fallback_audit.events import BudgetRaised, ReviewDecided, TransitionReopened
+from fallback_audit.ports import Scope
+from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.service.roles import Role
+from fallback_tier.wiring import audit_db
 from tests.service.portal import WAITING, Visitor, portal_scenario, text_of, visit
 from tests.service.scenario import ServiceScenario
+from tests.unit.audit import trails as t
+from tests.unit.gates.journal.review_record import Record
+from tests.unit.gates.journal.test_review import retry_without_a_model
 
 ANSWERS = (ReviewDecided, TransitionReopened, BudgetRaised)
 
@@ -50,7 +57,7 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
         "Gates on attempt 4 tests failed",
         "unsigned no checkpoint covers this fix yet",
         "author 4",
-        "a Approve r Reject o Open new transition g Run the gates again",
+        "a Approve r Reject o Try again g Run the gates again",
     ):
         assert words in message, words
     assert message.index("Gates on attempt 4 tests failed") < message.index("applies passed")
@@ -62,8 +69,8 @@ def test_the_screen_tells_all_that_a_decision_needs(operator: Visitor) -> None:
         ("fix-cap", "arog"),
         ("fix-same", "arog"),
         ("fix-gates", "arg"),
-        ("fix-model", "r"),
-        ("fix-budget", "b"),
+        ("fix-model", "ro"),
+        ("fix-budget", "br"),
     ],
 )
 def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, keys: str) -> None:
@@ -79,7 +86,9 @@ def test_only_what_can_be_decided_is_offered(operator: Visitor, fix_id: str, key
         ("fix-cap", "reject", {}, ReviewDecided),
         ("fix-cap", "reopen", {}, TransitionReopened),
         ("fix-same", "gates_again", {}, TransitionReopened),
+        ("fix-model", "reopen", {}, TransitionReopened),
         ("fix-budget", "raise_budget", {"usd_per_fix": "0.50"}, BudgetRaised),
+        ("fix-budget", "reject", {"usd_per_fix": "0.10"}, ReviewDecided),
     ],
 )
 def test_a_decision_is_one_event_in_the_keys_name(
@@ -184,3 +193,69 @@ def test_who_may_read_is_offered_no_decision(service: ServiceScenario) -> None:
 def test_a_fix_that_asks_nothing_says_so(operator: Visitor) -> None:
     assert "asks nothing" in operator.get("/fixes/fix-verified/triage", 422)
     assert "There is no fix" in operator.get("/fixes/no-such/triage", 404)
+
+
+def test_the_vulnerability_why_it_waits_and_what_to_do_come_first(operator: Visitor) -> None:
+    message = text_of(operator.get("/fixes/fix-model/triage"))
+    parts = (
+        "critical 9.8 shop evaluates the text of a setting",
+        "Affected shop PyPI < 1.2.4 or ≥ 2.0.0, < 2.0.3",
+        "Fixed in 1.2.4, 2.0.3",
+        "Weakness CWE-95 eval injection",
+        "CVSS V3 CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H",
+        "model unavailable The model gave no answer.",
+        "What to do: Check that its server answers",
+    )
+    places = [message.index(one) for one in parts]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queue",
+        "/fixes/fix-cap/triage",
+        "/advisory?id=GHSA-xxxx-yyyy-zzzz",
+        "/fixes/fix-cap/export.html",
+    ],
+)
+def test_every_page_of_a_fix_links_to_its_advisory_safely(operator: Visitor, path: str) -> None:
+    page = operator.get(path)
+    link = 'href="https://example.org/advisories/GHSA-xxxx-yyyy-zzzz" rel="noopener noreferrer"'
+    assert link in page
+    assert "javascript:alert" not in page
+    for words in ("shop evaluates the text of a setting", "critical 9.8", "CWE-95", "1.2.4"):
+        assert words in page
+
+
+def test_the_queue_names_the_cause_of_a_refused_retry(
+    service: ServiceScenario, operator: Visitor
+) -> None:
+    with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
+        record = Record(store, service.service.record.evidence)
+        record.write(retry_without_a_model(), Scope(fix_id="fix-retry", gate_transition_id="g"))
+    for path in ("/queue", "/fixes/fix-retry/triage"):
+        message = text_of(operator.get(path))
+        assert "A retry needs a model, and no model is configured." in message
+        assert "Configure a model, then try again" in message
+        assert "The retry was refused." not in message
+
+
+def test_the_words_of_a_retry_are_explained_where_they_are_read(operator: Visitor) -> None:
+    message = text_of(operator.get("/fixes/fix-cap/triage"))
+    assert (
+        "fresh LLM run, no RAG A retry: the model is asked again from an empty context." in message
+    )
+    assert "A retry: the model" not in text_of(operator.get("/fixes/fix-gates/triage"))
+
+
+def test_a_fix_without_its_advisory_on_record_is_shown(
+    service: ServiceScenario, operator: Visitor
+) -> None:
+    with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
+        record = Record(store, service.service.record.evidence)
+        record.write(t.cap_reached(), Scope(fix_id="fix-old", gate_transition_id="g"))
+    message = "The record does not have the text of this advisory."
+    assert message in operator.get("/fixes/fix-old/triage")
+    assert 'id="row-fix-old"' in operator.get("/queue")
+    assert message not in operator.get("/fixes/fix-cap/triage")

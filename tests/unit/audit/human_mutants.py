@@ -44,8 +44,10 @@ HUMAN_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: [*t.recipe_verified(), h.approved(1)],
         lambda: [*t.not_affected(), h.reopened()],
         lambda: before(t.cap_reached(), FixEscalated, h.rejected()),
-        lambda: [*m.stopped_at_budget(), h.rejected()],
+        lambda: [*m.stopped_at_budget(), h.approved(1)],
         lambda: [*m.stopped_at_budget(), h.reopened()],
+        lambda: [*h.budget_then_rejected(), h.rejected()],
+        lambda: [*m.stopped_at_budget(), m.raised(), h.rejected()],
         lambda: [*h.cap_then_rejected(), h.approved(4)],
         lambda: [*h.cap_then_approved(), h.reopened()],
         lambda: [*h.cap_then_rejected(), h.reopened()],
@@ -59,9 +61,12 @@ HUMAN_MUTANTS: dict[str, list[Callable[[], Events]]] = {
         lambda: changed(h.cap_then_rejected(), ReviewDecided, verdict=ReviewVerdict.APPROVED),
     ],
     "reopens-carry-a-failure": [
-        lambda: [*t.model_unavailable(), h.reopened()],
+        lambda: [*h.unproved_then_approved()[:-1], h.reopened()],
+        lambda: [*t.infrastructure_failed(), h.reopened()],
         lambda: without(h.cap_then_reopened(), AttemptFailed),
-        lambda: changed(h.reopened_twice(), FixStarted, linked_transition=None),
+        lambda: changed(
+            h.unavailable_then_reopened(), FixEscalated, reason=EscalationReason.NOTHING_PROVED
+        ),
     ],
     "deliveries-are-earned": [
         lambda: changed(h.verified_and_delivered(), PatchDelivered, patch_sha256=digest("other")),
@@ -79,6 +84,7 @@ HUMAN_ALSO: dict[str, list[Callable[[], Events]]] = {
         lambda: [*h.cap_then_approved(), t.verified(4)],
         lambda: [*h.cap_then_reopened(), *t.retry(5)],
         lambda: [*h.cap_then_rejected(), m.raised()],
+        lambda: [*h.budget_then_rejected(), m.raised()],
     ],
     "gates-judge-proposals": [
         lambda: changed(h.flaky_and_verified(), GateJudged, flaky=("test_clock",)),

@@ -151,6 +151,15 @@ def reopened_twice() -> Events:
     ]
 
 
+def unavailable_then_reopened() -> Events:
+    """No attempt was made, so that the next gate transition starts with a first attempt."""
+    return [*with_gates(t.model_unavailable()), reopened()]
+
+
+def budget_then_rejected() -> Events:
+    return [*m.stopped_at_budget(), rejected()]
+
+
 def unproved_then_approved() -> Events:
     question = t.escalated(1, EscalationReason.NOTHING_PROVED)
     gates = [t.judged(1, "applies"), t.judged(1, "tests", GateStatus.SKIPPED)]
@@ -169,6 +178,8 @@ HUMAN_VALID = (
     cap_then_gates_again,
     unproved_then_gates_again,
     reopened_twice,
+    unavailable_then_reopened,
+    budget_then_rejected,
     unproved_then_approved,
 )
 

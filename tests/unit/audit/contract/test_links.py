@@ -22,7 +22,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.retention.free_text import free_text_fields
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.verify import VerificationReport, verify
-from fallback_audit.vocabulary import AffectedCode, EscalationReason
+from fallback_audit.vocabulary import AffectedCode, EscalationReason, Tier
 from tests.unit.audit import again_trails as again
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
@@ -97,7 +97,29 @@ def doubted_and_judged_again_twice() -> Fix:
     return {FIRST: first, SECOND: second, THIRD: third}
 
 
+def not_made_then_begun_again() -> Fix:
+    """The model was unavailable, twice: the third transition starts with a first attempt, too."""
+    first = [*h.with_gates(t.model_unavailable()), h.reopened(SECOND)]
+    second = [h.planned(FIRST), *t.model_unavailable()[1:], h.reopened(THIRD)]
+    third = [h.planned(SECOND), *t.first_by_recipe(), *t.passing_gates(1), recipe_end()]
+    return {FIRST: first, SECOND: second, THIRD: third}
+
+
+def recipe_end() -> AuditEvent:
+    return t.verified(1, Tier.RECIPE)
+
+
+def begun_again_and_unproved() -> Fix:
+    """The second transition proposed a patch that no gate failed and none proved."""
+    unproved = [*h.unproved_then_approved()[1:-1], h.reopened(THIRD)]
+    return {
+        FIRST: not_made_then_begun_again()[FIRST],
+        SECOND: [h.planned(FIRST), *unproved],
+    }
+
+
 VALID = (
+    not_made_then_begun_again,
     gates_run_again,
     gates_failed_again_then_reopened,
     gates_not_run_again_then_reopened,
@@ -119,6 +141,14 @@ def second_of() -> Events:
 
 
 MUTANTS: dict[str, Callable[[], Fix]] = {
+    "retrieval again behind a failure": lambda: with_second(
+        [h.planned(FIRST), *t.first_by_recipe(), *t.passing_gates(1), recipe_end()]
+    ),
+    "another first attempt behind a patch": begun_again_and_unproved,
+    "a failure that there was not": lambda: {
+        FIRST: not_made_then_begun_again()[FIRST],
+        SECOND: second_of(),
+    },
     "nobody opened it": lambda: {
         FIRST: without(reopened_and_verified()[FIRST], TransitionReopened),
         SECOND: second_of(),

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fallback_audit.events import (
     AttemptFailed,
     AuditEvent,
+    FixStarted,
     GateJudged,
     PatchProposed,
     RagSkippedOnRetry,
@@ -13,6 +15,8 @@ from fallback_audit.events import (
 from fallback_audit.evidence.documents import put_document
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
 from fallback_audit.vocabulary import ProofLevel
+from fallback_tier.advisory import Advisory
+from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.outcome import Applied
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
 from tests.unit.audit.trails import SCOPE, Events
@@ -41,6 +45,8 @@ class Record:
     audit: AuditStore = field(default_factory=MemoryAudit)
     evidence: EvidenceStore = field(default_factory=MemoryEvidence)
     diff: Callable[[int], str] = diff
+    #: What the fixes are about; None: a trail that names no inputs.
+    advisory: Advisory | None = None
 
     def write(self, events: Events, scope: Scope = SCOPE) -> None:
         """Append a trail of the unit tests, its digests those of evidence that is there."""
@@ -60,6 +66,11 @@ class Record:
     def _kept(self, event: AuditEvent) -> AuditEvent:
         put = self.evidence.put
         match event:
+            case FixStarted() if self.advisory is not None:
+                inputs = FixInputs(repository=Path("/repository"), advisory=self.advisory)
+                return event.model_copy(
+                    update={"inputs_sha256": put_document(self.evidence, inputs)}
+                )
             case PatchProposed(attempt=attempt):
                 kept = event.model_copy(update={"patch_sha256": self.patch(attempt)})
                 return kept.model_copy(update={"application_sha256": self._application(kept)})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,17 @@ from fallback_audit.checkpoints.keyring import generate
 from fallback_audit.contract.table import violations
 from fallback_audit.contract.trail import Entry, Trail
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import PatchProposed, ReviewDecided, TransitionReopened
+from fallback_audit.events import BudgetRaised, PatchProposed, ReviewDecided, TransitionReopened
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.human_events import MAX_WORDS_CHARS
 from fallback_audit.ports import Scope, StoredEvent
 from fallback_audit.retention.redact import Redactor
 from fallback_audit.stores.appending import utc_now
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_audit.vocabulary import EscalationReason, ReviewVerdict
+from fallback_audit.vocabulary import EscalationReason, RefusalReason, ReviewVerdict, Tier
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.questions import Questions, questions, review
+from fallback_tier.gates.journal.budget_raise import raise_budget
+from fallback_tier.gates.journal.questions import Questions, questions, review, why_asked
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -29,6 +31,7 @@ from fallback_tier.gates.journal.review import (
     run_gates_again,
 )
 from tests.fakes.audit import MemoryAudit, MemoryEvidence
+from tests.service.portal import ADVISORY
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
@@ -164,11 +167,32 @@ def test_without_a_patch_there_is_nothing_to_approve() -> None:
         approve(kept.audit, kept.evidence, FIX, ADA)
     with pytest.raises(InputError, match="proposed no patch"):
         run_gates_again(kept.audit, kept.evidence, FIX, ADA, opens="gate-2")
-    with pytest.raises(InputError, match=r"No attempt of fix .* has failed") as refused:
-        reopen(kept.audit, FIX, ADA, opens="gate-2")
-    assert "fallback-tier fix REPO" in refused.value.next_step
     reject(kept.audit, FIX, ADA)
     assert sound(kept)
+
+
+def test_reopen_without_a_failed_attempt_refuses_unless_the_model_was_unavailable() -> None:
+    unproved = record(h.unproved_then_approved()[:-1])
+    with pytest.raises(InputError, match=r"No attempt of fix .* has failed") as refused:
+        reopen(unproved.audit, FIX, ADA, opens="gate-2")
+    assert "fallback-tier fix REPO" in refused.value.next_step
+    unavailable = record(h.with_gates(t.model_unavailable()))
+    shown = review(*_stores(unavailable), FIX)
+    assert [step.split()[2] for step in shown.next_steps] == ["reject", "reopen"]
+    reopen(unavailable.audit, FIX, ADA, opens="gate-2")
+    assert sound(unavailable)
+
+
+def test_a_fix_at_its_budget_can_be_rejected_and_is_then_over() -> None:
+    kept = record(m.stopped_at_budget())
+    shown = review(*_stores(kept), FIX)
+    assert [step.split()[2] for step in shown.next_steps] == ["raise-budget", "reject"]
+    reject(kept.audit, FIX, ADA)
+    assert sound(kept)
+    assert questions(kept.audit) == []
+    with pytest.raises(InputError, match="answered already: rejected by Ada"):
+        raise_budget(kept.audit, FIX, BudgetRaised(by="Eve", reason="more", usd_per_fix="9"))
+    assert kinds(kept)[-1] == "ReviewDecided"
 
 
 def test_a_transition_that_was_opened_for_another_carries_its_failure() -> None:
@@ -192,8 +216,10 @@ UNASKED: dict[str, tuple[Callable[[], Events], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("unasked", UNASKED)
+@pytest.mark.parametrize(
+    ("unasked", "answer"),
+    [pair for pair in product(UNASKED, ANSWERS) if pair != ("at its budget", "reject")],
+)
 def test_nobody_answers_what_nobody_asked(unasked: str, answer: str) -> None:
     make, problem, step = UNASKED[unasked]
     kept = record(make())
@@ -302,8 +328,53 @@ def test_what_follows_of_an_answer_is_told() -> None:
     assert reopened.question.answer == "reopened by A. Person"
     rejected = review(*_stores(record(h.cap_then_rejected())), FIX)
     assert rejected.next_steps == ()
-    (money,) = review(*_stores(record(m.stopped_at_budget())), FIX).next_steps
-    assert f"review raise-budget {FIX}" in money
+
+
+@pytest.mark.parametrize("reason", EscalationReason)
+@pytest.mark.parametrize("cause", [None, *RefusalReason])
+def test_every_reason_is_one_sentence_and_has_a_next_step(
+    reason: EscalationReason, cause: RefusalReason | None
+) -> None:
+    why, next_step = why_asked(reason, cause)
+    assert why.endswith(".")
+    assert ". " not in why
+    assert next_step.endswith(".")
+
+
+def test_a_retry_without_a_model_is_asked_about_by_its_cause() -> None:
+    kept = record(retry_without_a_model())
+    (question,) = questions(kept.audit)
+    assert question.reason is EscalationReason.RETRY_REFUSED
+    assert question.cause is RefusalReason.MODEL_NOT_CONFIGURED
+    assert question.why == "A retry needs a model, and no model is configured."
+    assert question.next_step.startswith("Configure a model, then try again")
+    assert sound(kept)
+
+
+def test_a_question_says_what_the_vulnerability_is() -> None:
+    kept = Record(advisory=ADVISORY)
+    kept.write(t.cap_reached())
+    (found,) = review(*_stores(kept), FIX).vulnerabilities
+    assert found.summary == "shop evaluates the text of a setting"
+    assert found.severity is not None
+    assert (found.severity.level, found.severity.score) == ("critical", 9.8)
+    assert [(it.cwe, it.name) for it in found.weaknesses] == [("CWE-95", "eval injection")]
+    (affected,) = found.affected
+    assert affected.ranges == ("< 1.2.4", "≥ 2.0.0, < 2.0.3")
+    assert affected.fixed == ("1.2.4", "2.0.3")
+    assert [link.url for link in found.links] == [
+        "https://example.org/advisories/GHSA-xxxx-yyyy-zzzz"
+    ]
+
+
+@pytest.mark.parametrize("evidence", ["not recorded", "gone"])
+def test_a_question_without_its_advisory_is_shown_without_it(evidence: str) -> None:
+    unread = ADVISORY.model_copy(update={"summary": f"never read, {evidence}"})
+    kept = Record(advisory=None if evidence == "not recorded" else unread)
+    kept.write(t.cap_reached())
+    assert isinstance(kept.evidence, MemoryEvidence)
+    kept.evidence.contents.clear()
+    assert review(*_stores(kept), FIX).vulnerabilities == ()
 
 
 def test_evidence_that_is_gone_is_said_to_be() -> None:
@@ -324,6 +395,20 @@ def test_a_fix_that_asks_nothing_is_not_shown() -> None:
 
 def _with_examples() -> Events:
     return t.first_by_model("e1", "e2")
+
+
+def retry_without_a_model() -> Events:
+    """A recipe's patch failed, and no model is configured."""
+    refused = t.refused(2, RefusalReason.MODEL_NOT_CONFIGURED, asked=False)
+    return [
+        t.fix_started(),
+        *t.first_by_recipe(),
+        *t.failing_gates(1, tier=Tier.RECIPE),
+        t.started(2, 1),
+        t.skipped(2, 1),
+        refused,
+        t.escalated(2, EscalationReason.RETRY_REFUSED),
+    ]
 
 
 def _stores(kept: Record) -> tuple[MemoryAudit, MemoryEvidence]:

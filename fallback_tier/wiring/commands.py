@@ -1,0 +1,77 @@
+"""Commands that messages suggest, completed with the locations of this process: they work when pasted.
+
+A message below the command line names a command alone, as `` `fallback-tier resume FIX` ``: it goes on
+record too, which must not depend on the machine. What prints the message knows the locations.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fallback_tier.errors import StateFolderError
+from fallback_tier.files.folders import users_folder
+from fallback_tier.wiring.trail import RecordSettings, location_options
+
+_STATE = ("--state-dir",)
+_RECORD = ("--state-dir", "--audit-store", "--checkpoints", "--keys")
+_FLEET = ("--state-dir", "--audit-store", "--fleet-store")
+
+#: Location options by command; the longest beginning counts. A test compares them with the parsers.
+TAKES: Mapping[str, tuple[str, ...]] = {
+    "fix": _RECORD,
+    "resume": _RECORD,
+    "plan": _STATE,
+    "attempt": _RECORD,
+    "audit": _RECORD,
+    "review": _RECORD,
+    "health": _RECORD,
+    "serve": _RECORD,
+    "cache": _STATE,
+    "keys": _STATE,
+    "fleet": _FLEET,
+    "fleet run": (*_RECORD, "--fleet-store"),
+    "fleet dev": _STATE,
+    "fleet example": (),
+    "worker": (*_RECORD, "--fleet-store"),
+    "examples": ("--store",),
+    "examples harvest": (*_RECORD, "--store"),
+    "examples influenced": (*_RECORD, "--store"),
+}
+
+#: Named alone, these are what a sentence is about, and no command to run.
+_NOT_ALONE = frozenset(
+    {"fix", "plan", "resume", "attempt", "audit", "review", "fleet", "keys", "examples"}
+)
+
+_PROGRAM = "fallback-tier"
+_SUGGESTED = re.compile(rf"`({_PROGRAM} [^`\n]+)`")
+
+
+def locations(state_dir: Path, record: RecordSettings) -> dict[str, str]:
+    """Return the location options of a process that are not the default: option and quoted value."""
+    found = location_options(state_dir, record)
+    try:
+        is_default = state_dir == users_folder("state")
+    except StateFolderError:
+        is_default = False
+    if is_default:
+        del found["--state-dir"]
+    return found
+
+
+def command(words: str, options: Mapping[str, str]) -> str:
+    """Return a suggested command with those of the options that it takes and does not have."""
+    given = words.split()[1:]
+    if not given or "--help" in given or (len(given) == 1 and given[0] in _NOT_ALONE):
+        return words
+    takes = TAKES.get(" ".join(given[:2]), TAKES.get(given[0], ()))
+    more = [f"{name} {options[name]}" for name in takes if name in options and name not in given]
+    return " ".join([words, *more])
+
+
+def completed(
+    text: str, options: Mapping[str, str], escape: Callable[[str], str] = lambda text: text
+) -> str:
+    """Return a text with each command between backticks completed. ``escape``: of what is added."""
+    escaped = {name: escape(value) for name, value in options.items()}
+    return _SUGGESTED.sub(lambda match: f"`{command(match[1], escaped)}`", text)
