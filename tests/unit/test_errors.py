@@ -18,6 +18,7 @@ ELSEWHERE = {
     "StatusError": "OSError",
     "AddressError": "OSError",
     "UnreportedError": "OSError",
+    "FilesReplacedError": "Exception",
     "SessionOverError": "Exception",
     "Late": "BaseException",
 }
