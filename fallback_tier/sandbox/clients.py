@@ -9,12 +9,22 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fallback_tier.ecosystem_rules import PackageClient, client_of, installed_rules
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
+from fallback_tier.hosts import (
+    ALLOW_HOST,
+    HostRefusedError,
+    Hosts,
+    NamedHost,
+    allowed_hosts,
+    naming_file,
+    settings_paths,
+)
 from fallback_tier.sandbox.process import run_bounded
 
 #: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
@@ -29,6 +39,8 @@ _ENVIRONMENT = re.compile(
     |SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO""",
     re.VERBOSE,
 )
+
+_PROXIES = re.compile(r"(?i:https?_proxy|all_proxy)")
 
 #: A repository is data to us. Hooks, file-system monitors and what verifies signatures are programs that
 #: it names; filters and aliases come from the user's or the system's configuration (an empty ``env`` value
@@ -96,6 +108,51 @@ class SubprocessClients:
         """
         path = self._locate(tool)
         variables = self._environment(tool) | dict(env or {})
+        allowed = allowed_hosts(
+            f"{self._environ.get(ALLOW_HOST, '')} {variables.pop(ALLOW_HOST, '')}"
+        )
+        known = _known(tool)
+        if known.wall is None:
+            return self._run(tool, path, args, cwd, timeout_s, variables)
+        hosts = self._hosts(known, path, variables, allowed)
+        with tempfile.TemporaryDirectory(prefix="fallback-tier-hosts-") as folder:
+            report = Path(folder) / "refused"
+            try:
+                variables |= known.wall(hosts, cwd, args, report)
+            except HostRefusedError as error:
+                named = error.named
+                result = CommandResult(argv=(tool, *args), exit_code=1, output="", duration_ms=0)
+            else:
+                result = self._run(tool, path, args, cwd, timeout_s, variables)
+                lines = report.read_text("utf-8").splitlines() if report.exists() else ()
+                named = tuple(NamedHost(it, naming_file(it, cwd)) for it in dict.fromkeys(lines))
+        if not named:
+            return result
+        said = "".join(f"error: {one.sentence}\n" for one in named)
+        refused = tuple(one.host for one in named)
+        return result.model_copy(update={"output": said + result.output, "refused_hosts": refused})
+
+    def allowed_hosts(self, tools: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
+        """The hosts that these clients may ask, in order; ``more``: those that a person allowed."""
+        by_person = (*allowed_hosts(self._environ.get(ALLOW_HOST, "")), *more)
+        found = set(by_person)
+        for tool in tools:
+            try:
+                path = self._locate(tool)
+            except ToolMissingError:
+                continue
+            found |= self._hosts(_known(tool), path, self._environment(tool), by_person).allowed
+        return tuple(sorted(found))
+
+    def _run(
+        self,
+        tool: str,
+        path: Path,
+        args: Sequence[str],
+        cwd: Path,
+        timeout_s: float,
+        variables: Mapping[str, str],
+    ) -> CommandResult:
         try:
             result = run_bounded(
                 [str(path), *args],
@@ -110,6 +167,23 @@ class SubprocessClients:
                 next_step=_how_to_install(tool),
             ) from error
         return result.model_copy(update={"argv": (tool, *args)})
+
+    def _hosts(
+        self,
+        known: PackageClient,
+        path: Path,
+        variables: Mapping[str, str],
+        allowed: Sequence[str],
+    ) -> Hosts:
+        home = self._environ.get("HOME") or str(Path.home())
+        own = re.compile(known.environment)
+        named = {
+            name: value
+            for name, value in variables.items()
+            if value and (own.fullmatch(name) or _PROXIES.fullmatch(name))
+        }
+        settings = settings_paths(known.settings, home, path, self._environ)
+        return Hosts.of_user(settings, named, (*known.default_hosts, *allowed))
 
     def _locate(self, tool: str) -> Path:
         beside = self._python.parent / tool

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
+from fallback_tier.hosts import Hosts
 
 if TYPE_CHECKING:
     from semantic_version import Version as SemVer
@@ -36,7 +38,24 @@ _FILES = frozenset(
 #: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
 _SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
 
+#: Where the user's own npm, yarn and pnpm read which registries they have.
+_USERS = (
+    *("~/.npmrc", "$PREFIX/etc/npmrc", "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"),
+    *("~/.yarnrc", "~/.yarnrc.yml", "$CONFIG/yarn/.yarnrc", "$CONFIG/pnpm/rc"),
+)
+
+#: The registries of npm and yarn that nobody configures. In parts: no file here names one that could be asked.
+_DEFAULTS = tuple(
+    ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
+)
+
 _INSTALL = "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH."
+
+
+def _wall(hosts: Hosts, cwd: Path, args: Sequence[str], report: Path) -> Mapping[str, str]:
+    from fallback_plugins.npm.clients.hosts import wall
+
+    return wall(hosts, cwd, args, report)
 
 
 class NpmRules(EcosystemRules):
@@ -59,8 +78,10 @@ class NpmRules(EcosystemRules):
     # node runs the yarn and the pnpm that this plugin has provisioned, core's own reader of JavaScript,
     # and nothing else.
     clients = (
-        PackageClient("npm", _SETTINGS, _INSTALL),
-        PackageClient("node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL),
+        PackageClient("npm", _SETTINGS, _INSTALL, False, _USERS, _DEFAULTS, _wall),
+        PackageClient(
+            "node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL, False, _USERS, _DEFAULTS, _wall
+        ),
     )
 
     def caches(self, environ: Mapping[str, str], *, offline: bool) -> Sequence[ClientCache]:

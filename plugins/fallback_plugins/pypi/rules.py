@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from packaging.utils import canonicalize_name
@@ -9,6 +10,7 @@ from packaging.version import Version
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES
+from fallback_tier.hosts import Hosts
 
 #: One version as a manifest has it: the order would pass over blanks around it.
 _EXACT = re.compile(r"[0-9A-Za-z.!+_-]+")
@@ -34,6 +36,26 @@ _FILES = frozenset(
     }
 )
 _REQUIREMENTS = re.compile(r".*(?:requirements|constraints).*\.(?:txt|in)", re.IGNORECASE)
+
+
+#: Where the user's own clients read which registries they have.
+_USERS = (
+    *("$CONFIG/uv/uv.toml", "/etc/xdg/uv/uv.toml", "/etc/uv/uv.toml"),
+    *("$CONFIG/pip/pip.conf", "~/.pip/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/pip.conf"),
+    *("$CONFIG/pypoetry/config.toml", "$CONFIG/pypoetry/auth.toml"),
+)
+
+#: The index that nobody configures, and where its files are. In parts: no file here names a registry that
+#: could be asked.
+_DEFAULTS = tuple(
+    ".".join(parts) + ":443" for parts in (("pypi", "org"), ("files", "pythonhosted", "org"))
+)
+
+
+def _wall(hosts: Hosts, cwd: Path, args: Sequence[str], report: Path) -> Mapping[str, str]:
+    from fallback_plugins.pypi.manifests.hosts import wall
+
+    return wall(hosts, cwd, args, report)
 
 
 class PyPIRules(EcosystemRules):
@@ -63,6 +85,9 @@ class PyPIRules(EcosystemRules):
             r"UV_(?!PUBLISH_).+|PIP_.+",
             "Install uv (`pip install uv`): it belongs beside the Python that runs fallback-tier.",
             beside_python=True,
+            settings=_USERS,
+            default_hosts=_DEFAULTS,
+            wall=_wall,
         ),
     )
 

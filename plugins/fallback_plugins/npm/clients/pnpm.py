@@ -188,5 +188,5 @@ def _as_found(before: str, made: str) -> str:
 def _told(output: str) -> list[str]:
     """pnpm's errors; where it names none, all that it said."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
-    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith("ERR")]
+    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith(("ERR", "error: "))]
     return errors or [line for line in lines if line]

@@ -162,4 +162,5 @@ class YarnClient:
 def _told(output: str) -> list[str]:
     """Yarn's errors; where it names none, all that it said."""
     lines = output.splitlines()
-    return [it.removeprefix("error ") for it in lines if it.startswith("error ")] or lines
+    errors = [it for it in lines if it.startswith(("error ", "error: "))]
+    return [it.partition(" ")[2] for it in errors] or lines

@@ -21,6 +21,7 @@ from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.hosts import allow_step
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
 UV_TIMEOUT_S = 300.0
@@ -91,7 +92,10 @@ def uv_lock(
         if not result.ok:
             ending = f"no answer in {UV_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
             message = own_words(result.output, folder)
-            raise UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
+            error = UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
+            if result.refused_hosts:
+                error.next_step = allow_step(result.refused_hosts)
+            raise error
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
