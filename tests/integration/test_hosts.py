@@ -1,0 +1,369 @@
+"""Which hosts real clients ask: no request reaches one that only the repository names (ADR-0096).
+
+A stranger's server records every request, and a ``.netrc`` has credentials for it.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fallback_plugins.npm import build_ecosystem as build_npm
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.yarn import YARN
+from fallback_plugins.npm.installing.commands import BERRY
+from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.pypi import build_ecosystem as build_pypi
+from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.shared.installed import Installed, Level
+from fallback_tier.errors import RecipeError, ToolFailedError
+from fallback_tier.execution import CommandResult, allowing
+from fallback_tier.outcome import Selected
+from fallback_tier.repo import Settings
+from fallback_tier.sandbox.clients import SubprocessClients
+from tests.fakes.serving import serving
+from tests.integration.gate_setup import advisory, needs_sandbox, patched
+from tests.registry import Registry, Universe, serve
+from tests.unit.shared.real_clients import provisioned
+from tests.unit.shared.recipes import repository
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.registry("npm", "uv"),
+    pytest.mark.xdist_group("hosts"),
+]
+
+
+def _archive() -> bytes:
+    """A package that any client takes."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        text = json.dumps({"name": "strange", "version": "1.0.0"}).encode()
+        member = tarfile.TarInfo("package/package.json")
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text))
+    return made.getvalue()
+
+
+ARCHIVE = _archive()
+INTEGRITY = "sha512-" + base64.b64encode(hashlib.sha512(ARCHIVE).digest()).decode()
+
+
+@dataclass
+class Stranger:
+    """A server that answers each request with an archive, and keeps it. ``leads_to``: where it redirects."""
+
+    url: str
+    hits: list[tuple[str, str, str]] = field(default_factory=list)
+    leads_to: str = ""
+
+    @property
+    def host(self) -> str:
+        return self.url.removeprefix("http://")
+
+
+@contextmanager
+def stranger(leads_to: str = "") -> Iterator[Stranger]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.hits.append((self.command, self.path, self.headers.get("Authorization", "")))
+            self.send_response(302 if leads_to else 200)
+            if leads_to:
+                self.send_header("Location", leads_to + self.path)
+            self.send_header("Content-Length", str(0 if leads_to else len(ARCHIVE)))
+            self.end_headers()
+            if self.command != "HEAD" and not leads_to:
+                self.wfile.write(ARCHIVE)
+
+        do_HEAD = do_CONNECT = do_POST = do_GET  # noqa: N815 (the base's names)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found = Stranger(f"http://127.0.0.1:{server.server_port}", leads_to=leads_to)
+    with serving(server):
+        yield found
+
+
+@dataclass
+class World:
+    """A user's registry, a stranger, and the user's clients."""
+
+    registry: Registry
+    stranger: Stranger
+    clients: SubprocessClients
+    place: Path
+
+    def untouched(self) -> None:
+        """No request of any kind reached the stranger."""
+        assert self.stranger.hits == []
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    provisioned(folder / "fallback-tier" / "clients", YARN, *PNPM.values(), *BERRY.values())
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / ".netrc").write_text("machine 127.0.0.1 login me password secret-of-the-user\n")
+    (folder / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("NETRC", str(folder / ".netrc"))
+    return folder
+
+
+@contextmanager
+def opened(
+    universe: Universe, place: Path, cache: Path, home: Path, **more: str
+) -> Iterator[World]:
+    with serve(universe) as registry, stranger() as other:
+        environ = {**os.environ, **registry.environ, "XDG_CACHE_HOME": str(cache)}
+        environ |= {"HOME": str(home), "NETRC": str(home / ".netrc"), **more}
+        clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        yield World(registry, other, clients, place)
+
+
+@pytest.fixture
+def npm(
+    tmp_path: Path, cache: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    universe = Universe()
+    for version in ("1.0.0", "1.2.0", "2.0.0"):
+        universe.npm("left", version)
+    with opened(universe, tmp_path, cache, home) as world:
+        universe.npm("names", "1.0.0", {"strange": f"{world.stranger.url}/strange-1.0.0.tgz"})
+        universe.npm("clean", "1.0.0", {"left": "^1.0.0"})
+        yield world
+
+
+LEFT = advisory("left", "npm")
+
+
+def manifest(**facts: object) -> str:
+    return json.dumps({"name": "app", "version": "1.0.0", "private": True, **facts})
+
+
+def npm_lock(version: int, packages: Mapping[str, Mapping[str, object]], root: object) -> str:
+    head: dict[str, object] = {"name": "app", "version": "1.0.0", "lockfileVersion": version}
+    if version > 1:
+        entries = {f"node_modules/{name}": facts for name, facts in packages.items()}
+        return json.dumps(
+            {**head, "packages": {"": {"name": "app", "dependencies": root}, **entries}}
+        )
+    return json.dumps({**head, "requires": True, "dependencies": packages})
+
+
+def by_lock(version: int) -> Callable[[World], dict[str, str]]:
+    """left is of the registry; strange, by the lock alone, of the stranger."""
+
+    def files(world: World) -> dict[str, str]:
+        asked = {"left": "^1.0.0", "strange": "^1.0.0"}
+        packages = {
+            "left": {"version": "1.0.0"},
+            "strange": {
+                "version": "1.0.0",
+                "resolved": f"{world.stranger.url}/strange/-/strange-1.0.0.tgz",
+                "integrity": INTEGRITY,
+            },
+        }
+        return {
+            "package.json": manifest(dependencies=asked),
+            "package-lock.json": npm_lock(version, packages, asked),
+        }
+
+    return files
+
+
+def by_manifest(spec: str, section: str = "dependencies") -> Callable[[World], dict[str, str]]:
+    def files(world: World) -> dict[str, str]:
+        url = spec.replace("{url}", world.stranger.url).replace("{host}", world.stranger.host)
+        return {
+            "package.json": manifest(
+                **{"dependencies": {"left": "1.0.0"}, section: {"strange": url, "left": "1.0.0"}}
+            )
+        }
+
+    return files
+
+
+def by_package(world: World) -> dict[str, str]:
+    return {"package.json": manifest(dependencies={"left": "1.0.0", "names": "1.0.0"})}
+
+
+def yarn_classic(asked: Mapping[str, str], *, url: str) -> Callable[[World], dict[str, str]]:
+    def files(world: World) -> dict[str, str]:
+        given = {name: spec.replace("{url}", world.stranger.url) for name, spec in asked.items()}
+        blocks = ["# yarn lockfile v1\n\n"]
+        for name, spec in sorted(given.items()):
+            at = (
+                url.replace("{url}", world.stranger.url)
+                if name == "strange"
+                else f"{world.registry.npm_url}{name}/-/{name}-1.0.0.tgz"
+            )
+            pattern = f"{name}@{spec}"
+            blocks.append(f'"{pattern}":\n  version "1.0.0"\n  resolved "{at}"\n\n')
+        return {"package.json": manifest(dependencies=given), "yarn.lock": "\n".join(blocks)}
+
+    return files
+
+
+def yarn_transitive(world: World) -> dict[str, str]:
+    text = f'# yarn lockfile v1\n\n\nleft@1.0.0:\n  version "1.0.0"\n  resolved "{world.registry.npm_url}left/-/left-1.0.0.tgz"\n'
+    return {
+        "package.json": manifest(dependencies={"left": "1.0.0", "names": "1.0.0"}),
+        "yarn.lock": text,
+    }
+
+
+def berry(world: World) -> dict[str, str]:
+    url = f"{world.stranger.url}/strange-1.0.0.tgz"
+    lock = (
+        "__metadata:\n  version: 8\n  cacheKey: 10c0\n\n"
+        '"app@workspace:.":\n  version: 0.0.0-use.local\n  resolution: "app@workspace:."\n'
+        f'  dependencies:\n    left: "npm:1.0.0"\n    strange: "{url}"\n'
+        "  languageName: unknown\n  linkType: soft\n\n"
+        '"left@npm:1.0.0":\n  version: 1.0.0\n  resolution: "left@npm:1.0.0"\n'
+        "  languageName: node\n  linkType: hard\n\n"
+        f'"strange@{url}":\n  version: 1.0.0\n  resolution: "strange@{url}"\n'
+        "  languageName: node\n  linkType: hard\n"
+    )
+    return {
+        "package.json": manifest(dependencies={"left": "1.0.0", "strange": url}),
+        "yarn.lock": lock,
+    }
+
+
+def pnpm(form: str, *, integrity: bool = True) -> Callable[[World], dict[str, str]]:
+    def files(world: World) -> dict[str, str]:
+        url = f"{world.stranger.url}/strange-1.0.0.tgz"
+        resolution = (
+            f"{{integrity: {INTEGRITY}, tarball: {url}}}" if integrity else f"{{tarball: {url}}}"
+        )
+        asked = {"left": "1.0.0", "strange": "1.0.0"}
+        lock = (
+            f"lockfileVersion: '{form}'\n\nsettings:\n  autoInstallPeers: true\n"
+            "  excludeLinksFromLockfile: false\n\nimporters:\n\n  .:\n    dependencies:\n"
+            "      left:\n        specifier: 1.0.0\n        version: 1.0.0\n"
+            "      strange:\n        specifier: 1.0.0\n        version: 1.0.0\n\n"
+            "packages:\n\n  left@1.0.0:\n    resolution: {integrity: sha512-AAAA}\n\n"
+            f"  strange@1.0.0:\n    resolution: {resolution}\n\n"
+            "snapshots:\n\n  left@1.0.0: {}\n\n  strange@1.0.0: {}\n"
+        )
+        return {"package.json": manifest(dependencies=asked), "pnpm-lock.yaml": lock}
+
+    return files
+
+
+def pnpm_transitive(world: World) -> dict[str, str]:
+    lock = (
+        "lockfileVersion: '9.0'\n\nimporters:\n\n  .:\n    dependencies:\n"
+        "      left:\n        specifier: 1.0.0\n        version: 1.0.0\n\n"
+        "packages:\n\n  left@1.0.0:\n    resolution: {integrity: sha512-AAAA}\n\n"
+        "snapshots:\n\n  left@1.0.0: {}\n"
+    )
+    return {
+        "package.json": manifest(dependencies={"left": "1.0.0", "names": "1.0.0"}),
+        "pnpm-lock.yaml": lock,
+    }
+
+
+def npmrc(world: World) -> dict[str, str]:
+    return {
+        "package.json": manifest(dependencies={"left": "1.0.0"}),
+        ".npmrc": f"registry={world.stranger.url}/\n//{world.stranger.host}/:_authToken=x\n",
+        ".yarnrc": f'registry "{world.stranger.url}/"\n',
+        ".yarnrc.yml": f"npmRegistryServer: {world.stranger.url}\n",
+    }
+
+
+URL = "{url}/strange-1.0.0.tgz"
+NPM = {
+    "v1 lock": by_lock(1),
+    "v2 lock": by_lock(2),
+    "v3 lock": by_lock(3),
+    "manifest": by_manifest(URL),
+    "optional": by_manifest(URL, "optionalDependencies"),
+    "dev": by_manifest(URL, "devDependencies"),
+    "override": by_manifest(URL, "overrides"),
+    "odd slashes": by_manifest("http:{host}/strange-1.0.0.tgz"),
+    "upper case": by_manifest("HTTP://{host}/strange-1.0.0.tgz"),
+    "git": by_manifest("git+{url}/strange.git"),
+    "credentials": by_manifest("http://u:p@{host}/strange-1.0.0.tgz"),
+    "a package names it": by_package,
+    "yarn resolved": yarn_classic({"left": "1.0.0", "strange": "1.0.0"}, url="{url}/x?strange-1.0.0"),
+    "yarn address": yarn_classic({"left": "1.0.0", "strange": URL}, url=URL),
+    "yarn transitive": yarn_transitive,
+    "berry": berry,
+    "pnpm": pnpm("9.0"),
+    "pnpm without integrity": pnpm("9.0", integrity=False),
+    "pnpm transitive": pnpm_transitive,
+    "settings": npmrc,
+}  # fmt: skip
+
+
+def planned(world: World, files: Mapping[str, str], **settings: object) -> str:
+    """What a plan says where it has no fix; empty: it has one."""
+    repo = repository(world.place / "plan", files)
+    repo = repo.model_copy(update={"settings": Settings(**settings)})  # type: ignore[arg-type]
+    plugin = build_npm(world.clients)
+    record = advisory("left", "npm")
+    selection = plugin.select(record, repo)
+    if not isinstance(selection, Selected):
+        return selection.sentence
+    try:
+        plugin.apply(selection, record, repo)
+    except (RecipeError, ToolFailedError) as error:
+        return str(error)
+    return ""
+
+
+def installed(world: World, files: Mapping[str, str], allow: tuple[str, ...] = ()) -> Installed:
+    with patched(world.place / "gates", dict(files), {"x.js": ""}, about=LEFT) as case:
+        context = case.with_(clients=allowing(world.clients, allow)).context
+        return Installation(context, context.repo, ".").install()
+
+
+@pytest.mark.parametrize("name", NPM)
+def test_a_plan_asks_no_stranger(npm: World, name: str) -> None:
+    message = planned(npm, NPM[name](npm))
+    npm.untouched()
+    assert "secret-of-the-user" not in message
+
+
+@pytest.mark.parametrize("name", NPM)
+def test_gates_ask_no_stranger(npm: World, name: str) -> None:
+    found = installed(npm, NPM[name](npm))
+    npm.untouched()
+    assert npm.registry.requests or found.level is Level.METADATA
+
+
+@pytest.mark.parametrize(
+    "name", ["v3 lock", "manifest", "yarn resolved", "a package names it", "berry"]
+)
+def test_the_host_its_file_and_the_way_on_are_named(npm: World, name: str) -> None:
+    found = installed(npm, NPM[name](npm))
+    assert f"--allow-host {npm.stranger.host}" in found.in_full
+    assert f"{npm.stranger.host} is named by " in found.in_full
+
+
+@pytest.mark.parametrize("name", ["v3 lock", "manifest", "a package names it"])
+def test_an_allowed_host_is_asked(npm: World, name: str) -> None:
+    found = installed(npm, NPM[name](npm), allow=(npm.stranger.host,))
+    assert npm.stranger.hits
+    assert found.level is Level.EVERYTHING, found.in_full
