@@ -17,9 +17,9 @@ from fallback_tier.hosts import Hosts
 ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
 
 
-#: Keeps a client from hosts that it may not ask. It gets those that it may, the folder that it is run in, its
-#: arguments and a file for the hosts that it is kept from, one per line; it returns variables for the client.
-#: Raises HostRefusedError where what the client would read names another host.
+#: Keeps a client from hosts that it may not ask. Gets the hosts that it may ask, the client's folder and
+#: arguments, and a file for the hosts that it is kept from, one per line. Returns variables for the client.
+#: Raises HostRefusedError if what the client would read names another host.
 Wall = Callable[[Hosts, Path, Sequence[str], Path], Mapping[str, str]]
 
 

@@ -3,7 +3,6 @@ allowed, and the client's own default registries. A host that only a repository 
 (ADR-0096).
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,7 +160,7 @@ def settings_paths(
 ) -> list[Path]:
     """Where settings lie: ``~`` is the user's home, ``$CONFIG`` their folder of settings, ``$PREFIX`` where
     a program is installed."""
-    config = environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     prefix = program.parent.parent
     return [
         Path(one.replace("~", home, 1).replace("$CONFIG", config).replace("$PREFIX", str(prefix)))

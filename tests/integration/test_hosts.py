@@ -8,9 +8,12 @@ import hashlib
 import io
 import json
 import os
+import socket
 import tarfile
+import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,11 +25,9 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY
 from fallback_plugins.npm.installing.installation import Installation
-from fallback_plugins.pypi import build_ecosystem as build_pypi
-from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import RecipeError, ToolFailedError
-from fallback_tier.execution import CommandResult, allowing
+from fallback_tier.execution import allowing
 from fallback_tier.outcome import Selected
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -60,7 +61,7 @@ INTEGRITY = "sha512-" + base64.b64encode(hashlib.sha512(ARCHIVE).digest()).decod
 
 @dataclass
 class Stranger:
-    """A server that answers each request with an archive, and keeps it. ``leads_to``: where it redirects."""
+    """A server that answers each request with an archive, and keeps it. ``leads_to``: its redirects."""
 
     url: str
     hits: list[tuple[str, str, str]] = field(default_factory=list)
@@ -224,7 +225,8 @@ def yarn_classic(asked: Mapping[str, str], *, url: str) -> Callable[[World], dic
 
 
 def yarn_transitive(world: World) -> dict[str, str]:
-    text = f'# yarn lockfile v1\n\n\nleft@1.0.0:\n  version "1.0.0"\n  resolved "{world.registry.npm_url}left/-/left-1.0.0.tgz"\n'
+    at = f"{world.registry.npm_url}left/-/left-1.0.0.tgz"
+    text = f'# yarn lockfile v1\n\n\nleft@1.0.0:\n  version "1.0.0"\n  resolved "{at}"\n'
     return {
         "package.json": manifest(dependencies={"left": "1.0.0", "names": "1.0.0"}),
         "yarn.lock": text,
@@ -334,7 +336,8 @@ def planned(world: World, files: Mapping[str, str], **settings: object) -> str:
 
 
 def installed(world: World, files: Mapping[str, str], allow: tuple[str, ...] = ()) -> Installed:
-    with patched(world.place / "gates", dict(files), {"x.js": ""}, about=LEFT) as case:
+    place = world.place / f"gates-{len(list(world.place.glob('gates-*')))}"
+    with patched(place, dict(files), {"x.js": ""}, about=LEFT) as case:
         context = case.with_(clients=allowing(world.clients, allow)).context
         return Installation(context, context.repo, ".").install()
 
@@ -367,3 +370,140 @@ def test_an_allowed_host_is_asked(npm: World, name: str) -> None:
     found = installed(npm, NPM[name](npm), allow=(npm.stranger.host,))
     assert npm.stranger.hits
     assert found.level is Level.EVERYTHING, found.in_full
+
+
+#: Other ways of node's to open a connection.
+_QUIET = ".on('error', () => 0)"
+WAYS = {
+    "http": f"require('http').get('{{url}}/a'){_QUIET}",
+    "http options": f"require('http').request({{hostname: '127.0.0.1', port: {{port}}}}){_QUIET}.end()",
+    "https": f"require('https').get('https://127.0.0.1:{{port}}/a'){_QUIET}",
+    "fetch": "fetch('{url}/a').catch(() => 0)",
+    "net": f"require('net').connect({{port}}, '127.0.0.1'){_QUIET}.end('GET / HTTP/1.0')",
+    "socket": f"new (require('net').Socket)(){_QUIET}.connect({{host: '127.0.0.1', port: {{port}}}})",
+    "http2": f"require('http2').connect('{{url}}'){_QUIET}",
+    "module": f"import('node:http').then((it) => it.get('{{url}}/a'){_QUIET})",
+    "worker": "new (require('worker_threads').Worker)"
+    f"(`require('http').get('{{url}}/a'){_QUIET}`, {{eval: true}})",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_of_nodes_reaches_a_stranger(npm: World, way: str) -> None:
+    port = npm.stranger.host.rpartition(":")[2]
+    code = WAYS[way].replace("{url}", npm.stranger.url).replace("{port}", port)
+    done = npm.clients.run("node", ["-e", code], cwd=npm.place, timeout_s=60)
+    npm.untouched()
+    assert done.refused_hosts == (npm.stranger.host,), done.output
+    (npm.place / "x").touch()
+
+
+def test_an_archive_where_the_registry_says_is_fetched(
+    tmp_path: Path, cache: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry of the user's may keep its archives on another host: without a lock, and by one."""
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    universe = Universe().npm("left", "1.0.0").npm("left", "1.2.0")
+    with (
+        serve(universe) as archives,
+        serve(universe, archives_at=archives.url) as registry,
+    ):
+        environ = {**os.environ, **registry.environ, "HOME": str(home)}
+        clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        world = World(registry, Stranger(""), clients, tmp_path)
+        asked = {"left": "1.0.0"}
+        fresh = {"package.json": manifest(dependencies=asked)}
+        url = f"{archives.npm_url}left/-/left-1.0.0.tgz"
+        entry = {"version": "1.0.0", "resolved": url}
+        lock = {"package-lock.json": npm_lock(3, {"left": entry}, asked)}
+        for number, more in enumerate(({}, lock)):
+            world.place = tmp_path / str(number)
+            found = installed(world, {**fresh, **more})
+            assert found.level is Level.EVERYTHING, found.in_full
+            assert archives.requests, more
+            archives.requests.clear()
+
+
+def test_a_registry_may_lead_to_another_host(
+    tmp_path: Path, cache: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registries redirect to where they keep archives; credentials do not go along."""
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    universe = Universe().npm("left", "1.0.0")
+    with serve(universe) as real, stranger(leads_to=real.url) as front:
+        environ = {**os.environ, **real.environ, "HOME": str(home)}
+        environ |= {k: f"{front.url}/npm/" for k in environ if k.lower() == "npm_config_registry"}
+        clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        world = World(real, front, clients, tmp_path)
+        found = installed(world, {"package.json": manifest(dependencies={"left": "1.0.0"})})
+        assert found.level is Level.EVERYTHING, found.in_full
+        assert {it.authorization for it in real.requests} == {""}
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """A proxy of a company's: it fetches what it is asked for, and keeps who was asked."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            urllib.request.Request(self.path, headers={"Accept": self.headers.get("Accept", "*/*")})
+        ) as answer:
+            body = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.headers.get("Content-Type", ""))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        host, _, port = self.path.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as there:
+            self.send_response(200)
+            self.end_headers()
+            back = threading.Thread(target=self._pump, args=(there, self.connection), daemon=True)
+            back.start()
+            self._pump(self.connection, there)
+            back.join(10)
+        self.close_connection = True
+
+    @staticmethod
+    def _pump(one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while chunk := one.recv(65536):
+                other.sendall(chunk)
+            other.shutdown(socket.SHUT_WR)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def proxy() -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("_Bound", (_Proxy,), {"asked": asked}))
+    with serving(server):
+        yield f"http://127.0.0.1:{server.server_port}", asked
+
+
+@pytest.mark.parametrize("files", ["manifest", "yarn address", "pnpm transitive"])
+def test_behind_a_proxy_the_registry_is_asked_and_no_stranger(npm: World, files: str) -> None:
+    with proxy() as (url, asked):
+        environ = {**npm.clients._environ, "http_proxy": url, "HTTP_PROXY": url, "https_proxy": url}
+        environ |= {"HTTPS_PROXY": url}
+        environ |= {
+            "no_proxy": "",
+            "NO_PROXY": "",
+            "npm_config_noproxy": "",
+            "NPM_CONFIG_NOPROXY": "",
+        }
+        npm.clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        installed(npm, NPM[files](npm))
+        clean = installed(npm, {"package.json": manifest(dependencies={"left": "1.0.0"})})
+    npm.untouched()
+    assert clean.level is Level.EVERYTHING, clean.in_full
+    assert any("left" in path for path in asked)
+    assert not any(npm.stranger.host in path for path in asked)

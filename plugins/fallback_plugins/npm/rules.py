@@ -44,7 +44,7 @@ _USERS = (
     *("~/.yarnrc", "~/.yarnrc.yml", "$CONFIG/yarn/.yarnrc", "$CONFIG/pnpm/rc"),
 )
 
-#: The registries of npm and yarn that nobody configures. In parts: no file here names one that could be asked.
+#: The default registries of npm and yarn. In parts: no file here names a registry that could be asked.
 _DEFAULTS = tuple(
     ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
 )

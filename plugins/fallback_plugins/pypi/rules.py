@@ -45,8 +45,7 @@ _USERS = (
     *("$CONFIG/pypoetry/config.toml", "$CONFIG/pypoetry/auth.toml"),
 )
 
-#: The index that nobody configures, and where its files are. In parts: no file here names a registry that
-#: could be asked.
+#: The default index, and where its files are. In parts: no file here names a registry that could be asked.
 _DEFAULTS = tuple(
     ".".join(parts) + ":443" for parts in (("pypi", "org"), ("files", "pythonhosted", "org"))
 )

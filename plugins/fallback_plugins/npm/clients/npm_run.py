@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.locks.lockfile import lockfile_version
@@ -75,8 +76,8 @@ class NpmRunner:
 
     def _run(self, command: Sequence[str], scratch: Path, files: Files) -> CommandResult:
         def run(words: Sequence[str]) -> CommandResult:
-            return self.clients.run(
-                "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
+            return run_client(
+                self.clients, "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
             )
 
         result = run(command)

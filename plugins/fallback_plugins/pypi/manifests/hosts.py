@@ -1,13 +1,14 @@
 """Keeps uv from hosts that only a repository names (ADR-0096).
 
-uv reads what lies in the folder that it runs in, and asks whom that names. What it would read is read here
-first: an index, or the address of an archive, is one of an allowed host, or uv is not started. A package from
-a registry can't add an address: uv takes those from a project's own files only.
+uv reads the files of the folder that it runs in, and asks the hosts that they name. What it would read is
+read here first: each index, and each address of an archive, is of an allowed host, or uv is not started. A
+package from a registry can't add an address: uv takes those from a project's own files only.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
         else:
             addresses = _of_project(document)
         yield from ((path, address) for address in addresses)
-    waiting = [cwd / value for word, value in zip(args, args[1:], strict=False) if word in _FILES]
+    waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
