@@ -25,6 +25,8 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY
 from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.pypi import build_ecosystem as build_pypi
+from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import RecipeError, ToolFailedError
 from fallback_tier.execution import allowing
@@ -507,3 +509,228 @@ def test_behind_a_proxy_the_registry_is_asked_and_no_stranger(npm: World, files:
     assert clean.level is Level.EVERYTHING, clean.in_full
     assert any("left" in path for path in asked)
     assert not any(npm.stranger.host in path for path in asked)
+
+
+# --- uv -------------------------------------------------------------------------------------------
+
+PY = advisory("left", "PyPI")
+
+
+@pytest.fixture
+def pypi(
+    tmp_path: Path, cache: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.2.0").pypi("left", "2.0.0")
+    mine = (
+        "UV_NO_CONFIG",
+        "UV_DEFAULT_INDEX",
+        "PIP_INDEX_URL",
+        "PIP_CONFIG_FILE",
+        "XDG_CONFIG_HOME",
+    )
+    with opened(universe, tmp_path, cache, home, **dict.fromkeys(mine, "")) as world:
+        settings = home / ".config" / "uv" / "uv.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(f'[[index]]\nurl = "{world.registry.pypi_url}"\ndefault = true\n')
+        universe.pypi(
+            "names", "1.0.0", [f"strange @ {world.stranger.url}/strange-1.0-py3-none-any.whl"]
+        )
+        yield world
+
+
+def requirements(*lines: str, **more: str) -> Callable[[World], dict[str, str]]:
+    def files(world: World) -> dict[str, str]:
+        texts = {"requirements.txt": "\n".join((*lines, "left==1.0.0")) + "\n"}
+        texts |= {f"{name}.txt": text for name, text in more.items()}
+        return filled(texts, world)
+
+    return files
+
+
+def filled(texts: Mapping[str, str], world: World) -> dict[str, str]:
+    _, _, port = world.stranger.host.rpartition(":")
+    return {
+        path: text.replace("{url}", world.stranger.url)
+        .replace("{host}", world.stranger.host)
+        .replace("{port}", port)
+        for path, text in texts.items()
+    }
+
+
+def pyproject(*asked: str, more: str = "", lock: str = "") -> Callable[[World], dict[str, str]]:
+    def files(world: World) -> dict[str, str]:
+        text = (
+            '[project]\nname = "app"\nversion = "0.1"\nrequires-python = ">=3.9"\n'
+            f"dependencies = {json.dumps(['left', *asked])}\n{more}"
+        )
+        texts = {"pyproject.toml": text} | ({"uv.lock": lock} if lock else {})
+        found = filled(texts, world)
+        return {
+            path: text.replace("{index}", world.registry.pypi_url) for path, text in found.items()
+        }
+
+    return files
+
+
+def uv_lock(source: str, *, wheel: str = "{index}/left-1.0.0-py3-none-any.whl") -> str:
+    return (
+        'version = 1\nrevision = 3\nrequires-python = ">=3.9"\n\n'
+        '[[package]]\nname = "app"\nversion = "0.1"\nsource = { virtual = "." }\n'
+        'dependencies = [\n    { name = "left" },\n]\n\n'
+        '[package.metadata]\nrequires-dist = [{ name = "left" }]\n\n'
+        f'[[package]]\nname = "left"\nversion = "1.0.0"\nsource = {{ {source} }}\n'
+        f'wheels = [\n    {{ url = "{wheel}", hash = "sha256:{"0" * 64}" }},\n]\n'
+    )
+
+
+WHEEL = "{url}/left-1.0.0-py3-none-any.whl"
+UV = {
+    "extra index": requirements("--extra-index-url {url}/simple"),
+    "index": requirements("-i {url}/simple"),
+    "index without a blank": requirements("-i{url}/simple"),
+    "index with =": requirements("--index-url={url}/simple"),
+    "shortened": requirements("--extra-index {url}/simple"),
+    "odd slashes": requirements("--index-url http:{host}/simple"),
+    "one slash": requirements("--index-url http:/{host}/simple"),
+    "upper case": requirements("--index-url HTTP://{host}/simple"),
+    "backslashes": requirements(r"--index-url http:\\{host}\simple"),
+    "a number as a host": requirements("--index-url http://2130706433:{port}/simple"),
+    "hexadecimal": requirements("--index-url http://0x7f.1:{port}/simple"),
+    "percent": requirements("--index-url http://127.0.0.%31:{port}/simple"),
+    "credentials": requirements("--index-url http://u:p@{host}/simple"),
+    "an allowed name before the host": requirements("--index-url http://pypi.invalid@{host}/simple"),
+    "find links": requirements("--find-links {url}/links"),
+    "find links, short": requirements("-f {url}/links"),
+    "continued": requirements("--extra-index-url \\\n  {url}/simple"),
+    "included": requirements("-r more.txt", more="--extra-index-url {url}/simple\n"),
+    "as constraints": requirements("-c more.txt", more="--extra-index-url {url}/simple\n"),
+    "an include by address": requirements("-r {url}/more.txt"),
+    "constraints by address": requirements("-c {url}/more.txt"),
+    "an address": requirements("strange @ {url}/strange-1.0-py3-none-any.whl"),
+    "a bare address": requirements("{url}/strange-1.0-py3-none-any.whl"),
+    "a checkout": requirements("-e git+{url}/strange.git#egg=strange"),
+    "a package names it": requirements("names"),
+    "uv index": pyproject(more='[[tool.uv.index]]\nname = "x"\nurl = "{url}/simple"\n'),
+    "uv default index": pyproject(more='[[tool.uv.index]]\nurl = "{url}/simple"\ndefault = true\n'),
+    "uv index, odd": pyproject(more='[[tool.uv.index]]\nurl = "http:{host}/simple"\n'),
+    "uv index with a tab": pyproject(more='[[tool.uv.index]]\nurl = "ht\\ttp://{host}/simple"\n'),
+    "uv index-url": pyproject(more='[tool.uv]\nindex-url = "{url}/simple"\n'),
+    "uv extra-index-url": pyproject(more='[tool.uv]\nextra-index-url = ["{url}/simple"]\n'),
+    "uv find-links": pyproject(more='[tool.uv]\nfind-links = ["{url}/links"]\n'),
+    "uv pip index": pyproject(more='[tool.uv.pip]\nindex-url = "{url}/simple"\n'),
+    "uv source": pyproject(more=f'[tool.uv.sources]\nleft = {{ url = "{WHEEL}" }}\n'),
+    "uv sources by marker": pyproject(
+        more=f'[tool.uv.sources]\nleft = [{{ url = "{WHEEL}", marker = "python_version > \'3\'" }}]\n'
+    ),
+    "uv git source": pyproject(more='[tool.uv.sources]\nleft = { git = "{url}/left" }\n'),
+    "uv constraints": pyproject(more=f'[tool.uv]\nconstraint-dependencies = ["left @ {WHEEL}"]\n'),
+    "uv overrides": pyproject(more=f'[tool.uv]\noverride-dependencies = ["left @ {WHEEL}"]\n'),
+    "PEP 508": pyproject("strange @ {url}/strange-1.0-py3-none-any.whl"),
+    "a group": pyproject(more='[dependency-groups]\ntest = ["x @ {url}/x-1-py3-none-any.whl"]\n'),
+    **{
+        f"{kind}, locked": pyproject(more=more, lock=uv_lock('registry = "{index}"'))
+        for kind, more in {
+            "uv index": '[[tool.uv.index]]\nurl = "{url}/simple"\n',
+            "uv default index": '[[tool.uv.index]]\nurl = "{url}/simple"\ndefault = true\n',
+            "uv index, odd": '[tool.uv]\nindex-url = "http:{host}/simple"\n',
+            "uv extra-index-url": '[tool.uv]\nextra-index-url = ["{url}/simple"]\n',
+            "uv source": f'[tool.uv.sources]\nleft = {{ url = "{WHEEL}" }}\n',
+            "uv overrides": f'[tool.uv]\noverride-dependencies = ["left @ {WHEEL}"]\n',
+        }.items()
+    },
+    "a lock's registry": pyproject(lock=uv_lock('registry = "{url}/simple"', wheel=WHEEL)),
+    "a lock's archive": pyproject(lock=uv_lock('registry = "{index}"', wheel=WHEEL)),
+    "a lock's address": pyproject(lock=uv_lock(f'url = "{WHEEL}"', wheel=WHEEL)),
+    "Poetry": lambda world: filled(
+        {
+            "pyproject.toml": '[tool.poetry]\nname = "app"\nversion = "1"\n[tool.poetry.dependencies]\n'
+            'python = "*"\nleft = "1.0.0"\n[[tool.poetry.source]]\nname = "x"\nurl = "{url}/simple"\n',
+            "poetry.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\nfiles = []\n'
+            '[package.source]\ntype = "legacy"\nurl = "{url}/simple"\nreference = "x"\n',
+        },
+        world,
+    ),
+    "Pipfile": lambda world: filled(
+        {
+            "Pipfile": '[[source]]\nname = "x"\nurl = "{url}/simple"\nverify_ssl = false\n'
+            '[packages]\nleft = "==1.0.0"\n',
+            "Pipfile.lock": '{"_meta": {"sources": [{"name": "x", "url": "{url}/simple"}]},'
+            ' "default": {"left": {"version": "==1.0.0", "index": "x"}}}',
+        },
+        world,
+    ),
+    "setup.cfg": lambda world: filled(
+        {
+            "setup.cfg": "[metadata]\nname = app\n[options]\ninstall_requires = left==1.0.0\n"
+            "dependency_links = {url}/links\n",
+            "requirements.txt": "left==1.0.0\n",
+        },
+        world,
+    ),
+    "settings": lambda world: filled(
+        {
+            "requirements.txt": "left==1.0.0\n",
+            "uv.toml": 'index-url = "{url}/simple"\n',
+            "pip.conf": "[global]\nindex-url = {url}/simple\n",
+            ".netrc": "machine 127.0.0.1 login a password b\n",
+        },
+        world,
+    ),
+}  # fmt: skip
+
+
+def py_planned(world: World, files: Mapping[str, str]) -> str:
+    repo = repository(world.place / "plan", files)
+    plugin = build_pypi(world.clients)
+    selection = plugin.select(PY, repo)
+    if not isinstance(selection, Selected):
+        return selection.sentence
+    try:
+        plugin.apply(selection, PY, repo)
+    except (RecipeError, ToolFailedError) as error:
+        return str(error)
+    return ""
+
+
+def py_installed(world: World, files: Mapping[str, str], allow: tuple[str, ...] = ()) -> str:
+    """What could not be installed, in words; the error's, if no attempt was made."""
+    place = world.place / f"gates-{len(list(world.place.glob('gates-*')))}"
+    with patched(place, dict(files), {"x.py": ""}, about=PY) as case:
+        context = case.with_(clients=allowing(world.clients, allow)).context
+        try:
+            found = Environment(context, context.repo, ".").install()
+        except ToolFailedError as error:
+            return str(error)
+        return found.in_full
+
+
+@pytest.mark.parametrize("name", UV)
+def test_a_plan_asks_no_strange_index(pypi: World, name: str) -> None:
+    message = py_planned(pypi, UV[name](pypi))
+    pypi.untouched()
+    assert "secret-of-the-user" not in message
+
+
+@pytest.mark.parametrize("name", UV)
+def test_gates_ask_no_strange_index(pypi: World, name: str) -> None:
+    message = py_installed(pypi, UV[name](pypi))
+    pypi.untouched()
+    assert "secret-of-the-user" not in message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["extra index", "included", "uv index", "uv source", "a lock's registry", "a lock's archive"],
+)
+def test_the_index_its_file_and_the_way_on_are_named(pypi: World, name: str) -> None:
+    message = py_installed(pypi, UV[name](pypi))
+    assert f"--allow-host {pypi.stranger.host}" in message
+    assert f"{pypi.stranger.host} is named by " in message
+
+
+@pytest.mark.parametrize("name", ["extra index", "uv index", "uv source", "a lock's archive"])
+def test_an_allowed_index_is_asked(pypi: World, name: str) -> None:
+    py_installed(pypi, UV[name](pypi), allow=(pypi.stranger.host,))
+    assert pypi.stranger.hits

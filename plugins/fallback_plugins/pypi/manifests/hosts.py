@@ -7,7 +7,7 @@ package from a registry can't add an address: uv takes those from a project's ow
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
 from fallback_plugins.pypi.manifests.requirements_files import index_lines
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import CommandResult
+from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import HostRefusedError, Hosts, NamedHost, host_in
 
 #: Commands that ask nobody.
@@ -56,23 +57,38 @@ def wall(hosts: Hosts, cwd: Path, args: Sequence[str], _report: Path) -> Mapping
     return {}
 
 
-def confirmed_hosts(
-    result: CommandResult,
+def run_uv(
+    clients: ClientRunner,
+    arguments: Sequence[str],
+    *,
     cwd: Path,
-    uv: Callable[[Sequence[str], Path], CommandResult],
-    scratch: Path,
-) -> tuple[str, ...]:
-    """Of the hosts that a uv.lock names for archives, those that the entry's own registry names too: asked
-    for one release each. ``uv`` runs in ``scratch``, an empty folder."""
-    found = []
-    for host in result.refused_hosts:
-        for release, registry in _held_at(host, cwd / "uv.lock"):
-            (scratch / "pyproject.toml").write_text(_asking(release, registry), encoding="utf-8")
-            if uv(["lock", "--no-build"], scratch).ok:
-                listed = _held_at(host, scratch / "uv.lock")
-                found += [host for _ in [next(listed, None)] if _ is not None]
-            break
-    return tuple(found)
+    timeout_s: float,
+    env: Mapping[str, str],
+) -> CommandResult:
+    """As ``ClientRunner.run``. A host that a uv.lock names for an archive may be asked if the entry's own
+    registry names it too: that is asked about one release of each such host."""
+    result = clients.run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+    confirmed = [
+        host
+        for host in result.refused_hosts
+        if _is_confirmed(host, cwd / "uv.lock", clients, timeout_s, env)
+    ]
+    if not confirmed:
+        return result
+    return allowing(clients, confirmed).run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+
+
+def _is_confirmed(
+    host: str, lock: Path, clients: ClientRunner, timeout_s: float, env: Mapping[str, str]
+) -> bool:
+    for release, registry in _held_at(host, lock):
+        with scratch_folder("uv") as folder:
+            (folder / "pyproject.toml").write_text(_asking(release, registry), encoding="utf-8")
+            # The settings are in the manifest, which is ours: it has to be read.
+            asking = {**env, "UV_NO_CONFIG": ""}
+            clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
+            return any(True for _ in _held_at(host, folder / "uv.lock"))
+    return False
 
 
 def _asking(release: str, registry: str) -> str:

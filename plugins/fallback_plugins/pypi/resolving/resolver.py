@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS
+from fallback_plugins.pypi.manifests import hosts
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
 from fallback_plugins.pypi.uv_words import one_line, release_at, release_before
@@ -120,7 +121,9 @@ def run_uv(
     """One uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
     # uv takes no --no-compile-bytecode beside this variable.
     reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
-    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported)
+    return hosts.run_uv(
+        clients, [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported
+    )
 
 
 def requirement_line(text: str) -> str:
