@@ -530,10 +530,11 @@ def pypi(
         "PIP_CONFIG_FILE",
         "XDG_CONFIG_HOME",
     )
-    with opened(universe, tmp_path, cache, home, **dict.fromkeys(mine, "")) as world:
+    more = {**dict.fromkeys(mine, ""), "UV_INDEX_STRATEGY": "unsafe-best-match"}  # each is asked
+    with opened(universe, tmp_path, cache, home, **more) as world:
         settings = home / ".config" / "uv" / "uv.toml"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f'[[index]]\nurl = "{world.registry.pypi_url}"\ndefault = true\n')
+        settings.write_text(f'[[index]]\nurl = "{world.registry.pypi_url}"\n')
         universe.pypi(
             "names", "1.0.0", [f"strange @ {world.stranger.url}/strange-1.0-py3-none-any.whl"]
         )
