@@ -37,8 +37,8 @@ class PackageClient(NamedTuple):
     settings: tuple[str, ...] = ()
     #: Hosts of its default registries, and of their files.
     default_hosts: tuple[str, ...] = ()
-    #: None: it asks no registry.
-    wall: Wall | None = None
+    #: Where its ``Wall`` is (``package.module:function``); empty: it asks no registry.
+    wall: str = ""
 
 
 class ClientCache(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.files.tree import FileTree
@@ -54,6 +54,19 @@ class ClientRunner(Protocol):
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
         """stdout and stderr joined, bounded; never raises for a non-zero exit."""
+        ...
+
+
+@runtime_checkable
+class KnowsHosts(Protocol):
+    """Clients that tell which hosts they ask, for the audit trail."""
+
+    def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """The hosts that these clients may ask, in order."""
+        ...
+
+    def take_refused(self) -> tuple[str, ...]:
+        """The hosts that were refused since this was last asked, in order."""
         ...
 
 

@@ -14,8 +14,8 @@ ALLOW_HOST = "FALLBACK_TIER_ALLOW_HOST"
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
 
-#: ``HOST`` or ``HOST:PORT``.
-_ALLOWED = re.compile(rf"(?P<host>{_NAME})(?::(?P<port>\d{{1,5}}))?")
+#: ``HOST`` or ``HOST:PORT``, as a pattern.
+ALLOWED_HOST = rf"^(?:{_NAME})(?::\d{{1,5}})?$"
 
 #: An address that every reader of addresses reads alike. What is written in another way is not admitted:
 #: clients leave out blanks, take ``\`` for ``/``, and read ``http:host`` and numbers as hosts.
@@ -108,7 +108,7 @@ def allowed_hosts(text: str) -> tuple[str, ...]:
     """``HOST[:PORT]`` as a person gives them, separated by commas or blanks. Raises ValueError."""
     hosts = [one for one in re.split(r"[,\s]+", text) if one]
     for host in hosts:
-        if _ALLOWED.fullmatch(host) is None:
+        if re.fullmatch(ALLOWED_HOST, host) is None:
             raise ValueError(f"{host[:_SHOWN]!r} is not HOST or HOST:PORT")
     return tuple(host.lower() for host in hosts)
 

@@ -6,14 +6,16 @@ and git is hardened by construction (no hooks, no filters, only the repository's
 """
 
 import os
+import pkgutil
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from fallback_tier.ecosystem_rules import PackageClient, client_of, installed_rules
+from fallback_tier.ecosystem_rules import PackageClient, Wall, client_of, installed_rules
 from fallback_tier.errors import ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.hosts import (
@@ -84,13 +86,22 @@ def _how_to_install(tool: str) -> str:
 
 
 class SubprocessClients:
-    """The reference implementation of ``execution.ClientRunner``."""
+    """The reference implementation of ``execution.ClientRunner`` and ``execution.KnowsHosts``.
+
+    ``allow_hosts``: hosts that a person allowed (``HOST`` or ``HOST:PORT``), for every client.
+    """
 
     def __init__(
-        self, environ: Mapping[str, str] = os.environ, *, python: Path = Path(sys.executable)
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        python: Path = Path(sys.executable),
+        allow_hosts: Sequence[str] = (),
     ) -> None:
         self._environ = dict(environ)
         self._python = python
+        self._allow_hosts = (*allowed_hosts(self._environ.get(ALLOW_HOST, "")), *allow_hosts)
+        self._refused: set[str] = set()
 
     def run(
         self,
@@ -108,17 +119,16 @@ class SubprocessClients:
         """
         path = self._locate(tool)
         variables = self._environment(tool) | dict(env or {})
-        allowed = allowed_hosts(
-            f"{self._environ.get(ALLOW_HOST, '')} {variables.pop(ALLOW_HOST, '')}"
-        )
+        allowed = (*self._allow_hosts, *allowed_hosts(variables.pop(ALLOW_HOST, "")))
         known = _known(tool)
-        if known.wall is None:
+        if not known.wall:
             return self._run(tool, path, args, cwd, timeout_s, variables)
         hosts = self._hosts(known, path, variables, allowed)
         with tempfile.TemporaryDirectory(prefix="fallback-tier-hosts-") as folder:
             report = Path(folder) / "refused"
             try:
-                variables |= known.wall(hosts, cwd, args, report)
+                wall: Wall = pkgutil.resolve_name(known.wall)
+                variables |= wall(hosts, cwd, args, report)
             except HostRefusedError as error:
                 named = error.named
                 result = CommandResult(argv=(tool, *args), exit_code=1, output="", duration_ms=0)
@@ -130,19 +140,23 @@ class SubprocessClients:
             return result
         said = "".join(f"error: {one.sentence}\n" for one in named)
         refused = tuple(one.host for one in named)
+        self._refused.update(refused)
         return result.model_copy(update={"output": said + result.output, "refused_hosts": refused})
 
-    def allowed_hosts(self, tools: Sequence[str], more: Sequence[str] = ()) -> tuple[str, ...]:
-        """The hosts that these clients may ask, in order; ``more``: those that a person allowed."""
-        by_person = (*allowed_hosts(self._environ.get(ALLOW_HOST, "")), *more)
-        found = set(by_person)
+    def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """As ``KnowsHosts``."""
+        found = set(self._allow_hosts)
         for tool in tools:
-            try:
+            with suppress(ToolMissingError):
                 path = self._locate(tool)
-            except ToolMissingError:
-                continue
-            found |= self._hosts(_known(tool), path, self._environment(tool), by_person).allowed
+                hosts = self._hosts(_known(tool), path, self._environment(tool), ())
+                found |= hosts.allowed
         return tuple(sorted(found))
+
+    def take_refused(self) -> tuple[str, ...]:
+        """As ``KnowsHosts``."""
+        refused, self._refused = self._refused, set()
+        return tuple(sorted(refused))
 
     def _run(
         self,

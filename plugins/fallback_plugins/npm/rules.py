@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES
-from fallback_tier.hosts import Hosts
 
 if TYPE_CHECKING:
     from semantic_version import Version as SemVer
@@ -49,13 +47,9 @@ _DEFAULTS = tuple(
     ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
 )
 
+_WALL = "fallback_plugins.npm.clients.hosts:wall"
+
 _INSTALL = "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH."
-
-
-def _wall(hosts: Hosts, cwd: Path, args: Sequence[str], report: Path) -> Mapping[str, str]:
-    from fallback_plugins.npm.clients.hosts import wall
-
-    return wall(hosts, cwd, args, report)
 
 
 class NpmRules(EcosystemRules):
@@ -78,9 +72,9 @@ class NpmRules(EcosystemRules):
     # node runs the yarn and the pnpm that this plugin has provisioned, core's own reader of JavaScript,
     # and nothing else.
     clients = (
-        PackageClient("npm", _SETTINGS, _INSTALL, False, _USERS, _DEFAULTS, _wall),
+        PackageClient("npm", _SETTINGS, _INSTALL, False, _USERS, _DEFAULTS, _WALL),
         PackageClient(
-            "node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL, False, _USERS, _DEFAULTS, _wall
+            "node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL, False, _USERS, _DEFAULTS, _WALL
         ),
     )
 

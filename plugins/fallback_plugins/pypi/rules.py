@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from packaging.utils import canonicalize_name
@@ -10,7 +9,6 @@ from packaging.version import Version
 
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES
-from fallback_tier.hosts import Hosts
 
 #: One version as a manifest has it: the order would pass over blanks around it.
 _EXACT = re.compile(r"[0-9A-Za-z.!+_-]+")
@@ -51,12 +49,6 @@ _DEFAULTS = tuple(
 )
 
 
-def _wall(hosts: Hosts, cwd: Path, args: Sequence[str], report: Path) -> Mapping[str, str]:
-    from fallback_plugins.pypi.manifests.hosts import wall
-
-    return wall(hosts, cwd, args, report)
-
-
 class PyPIRules(EcosystemRules):
     """Implements EcosystemRules."""
 
@@ -86,7 +78,7 @@ class PyPIRules(EcosystemRules):
             beside_python=True,
             settings=_USERS,
             default_hosts=_DEFAULTS,
-            wall=_wall,
+            wall="fallback_plugins.pypi.manifests.hosts:wall",
         ),
     )
 
