@@ -33,8 +33,9 @@ _COMMENT = re.compile(r"\s*[#;]")
 _PROXY = re.compile(r"[^=:\s]*proxy\b", re.IGNORECASE)
 _FILE = re.compile(r".*config(?:_file)?", re.IGNORECASE)
 
-#: Of a file that is searched for hosts (bytes), and of an address in a message (characters).
+#: Of a file that is searched for hosts (bytes), of such files, and of an address in a message (characters).
 _MAX_TEXT = 50_000_000
+_MAX_FILES = 2_000
 _SHOWN = 80
 
 _PORTS = {"https": ("443",), "http": ("80",), "": ("443", "80")}
@@ -132,11 +133,10 @@ def allow_step(hosts: Iterable[str]) -> str:
 
 def naming_file(host: str, folder: Path) -> str:
     """The file of a client's folder that names a host, relative to it; empty: none does."""
-    name = host.rpartition(":")[0] or host
-    below = (it for it in folder.rglob("package.json") if "node_modules" not in it.parts)
-    for path in (*sorted(folder.glob("*")), *sorted(below)):
-        if name in _text(path):
-            return path.relative_to(folder).as_posix()
+    for depth in ("*", "*/*", "*/*/*"):
+        for path in sorted(folder.glob(depth))[:_MAX_FILES]:
+            if host in _text(path):
+                return path.relative_to(folder).as_posix()
     return ""
 
 
