@@ -30,7 +30,8 @@ _IN_SETTINGS = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"\s*[#;]")
-_PROXY = re.compile(r"[^=:\s]*proxy\b", re.IGNORECASE)
+_PROXY = re.compile(r"\s*[^=:\s]*proxy\b", re.IGNORECASE)
+_NO_PROXY = re.compile(r"\s*[^=:\s]*no[-_]?proxy\b", re.IGNORECASE)
 _FILE = re.compile(r".*config(?:_file)?", re.IGNORECASE)
 
 #: Of a file that is searched for hosts (bytes), of such files, and of an address in a message (characters).
@@ -58,11 +59,12 @@ class NamedHost(NamedTuple):
 
 
 class HostRefusedError(Exception):
-    """A client is not started: what it would read names hosts that it may not ask."""
+    """A client is not started: what it would read names hosts that it may not ask, or can't be read
+    (``why``)."""
 
-    def __init__(self, named: Sequence[NamedHost]) -> None:
-        super().__init__("; ".join(one.sentence for one in named))
+    def __init__(self, named: Sequence[NamedHost], why: str = "") -> None:
         self.named = tuple(dict.fromkeys(named))
+        super().__init__("; ".join([one.sentence for one in self.named] + [why] * bool(why)))
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Hosts:
             texts += _text(path).splitlines()
         found: dict[bool, set[str]] = {True: set(), False: set()}
         for text in texts:
-            if not _COMMENT.match(text):
+            if not _COMMENT.match(text) and not _NO_PROXY.match(text):
                 is_proxy = _PROXY.match(text) is not None
                 # A proxy may be written without a scheme.
                 part = (

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fallback_tier.ecosystem_rules import PackageClient, Wall, client_of, installed_rules
-from fallback_tier.errors import ToolMissingError
+from fallback_tier.errors import ConfigurationError, ToolMissingError
 from fallback_tier.execution import CommandResult
 from fallback_tier.hosts import (
     ALLOW_HOST,
@@ -88,7 +88,8 @@ def _how_to_install(tool: str) -> str:
 class SubprocessClients:
     """The reference implementation of ``execution.ClientRunner`` and ``execution.KnowsHosts``.
 
-    ``allow_hosts``: hosts that a person allowed (``HOST`` or ``HOST:PORT``), for every client.
+    ``allow_hosts``: hosts that a person allowed (``HOST`` or ``HOST:PORT``), for every client. Raises
+    ConfigurationError: the variable of the same purpose (``hosts.ALLOW_HOST``) can't be read.
     """
 
     def __init__(
@@ -100,7 +101,13 @@ class SubprocessClients:
     ) -> None:
         self._environ = dict(environ)
         self._python = python
-        self._allow_hosts = (*allowed_hosts(self._environ.get(ALLOW_HOST, "")), *allow_hosts)
+        try:
+            by_variable = allowed_hosts(self._environ.get(ALLOW_HOST, ""))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{ALLOW_HOST}: {error}.", next_step="Separate hosts by commas."
+            ) from error
+        self._allow_hosts = (*by_variable, *allow_hosts)
         self._refused: set[str] = set()
 
     def run(
@@ -130,12 +137,16 @@ class SubprocessClients:
                 wall: Wall = pkgutil.resolve_name(known.wall)
                 variables |= wall(hosts, cwd, args, report)
             except HostRefusedError as error:
-                named = error.named
-                result = CommandResult(argv=(tool, *args), exit_code=1, output="", duration_ms=0)
-            else:
-                result = self._run(tool, path, args, cwd, timeout_s, variables)
-                lines = report.read_text("utf-8").splitlines() if report.exists() else ()
-                named = tuple(NamedHost(it, naming_file(it, cwd)) for it in dict.fromkeys(lines))
+                refused = tuple(one.host for one in error.named)
+                self._refused.update(refused)
+                said = f"error: {error}"
+                argv = (tool, *args)
+                return CommandResult(
+                    argv=argv, exit_code=1, output=said, duration_ms=0, refused_hosts=refused
+                )
+            result = self._run(tool, path, args, cwd, timeout_s, variables)
+            lines = report.read_text("utf-8").splitlines() if report.exists() else ()
+            named = [NamedHost(it, naming_file(it, cwd)) for it in dict.fromkeys(lines)]
         if not named:
             return result
         said = "".join(f"error: {one.sentence}\n" for one in named)

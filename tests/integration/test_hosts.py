@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,8 @@ from fallback_tier.execution import allowing
 from fallback_tier.outcome import Selected
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.e2e.command import Ended, osv, run
+from tests.e2e.command import repository as command_repository
 from tests.fakes.serving import serving
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
 from tests.registry import Registry, Universe, serve
@@ -735,3 +738,61 @@ def test_the_index_its_file_and_the_way_on_are_named(pypi: World, name: str) -> 
 def test_an_allowed_index_is_asked(pypi: World, name: str) -> None:
     py_installed(pypi, UV[name](pypi), allow=(pypi.stranger.host,))
     assert pypi.stranger.hits
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def fixed(
+    world: World, files: Mapping[str, str], ecosystem: str, *more: str
+) -> tuple[Ended, list[Any]]:
+    """How ``fix`` ended, and the payloads that it recorded."""
+    repo = command_repository(world.place / "repo", files)
+    record = world.place / "advisory.json"
+    record.write_text(osv("left", ecosystem=ecosystem, fixed="1.2.0", id="LEFT-1"))
+    own = ("--state-dir", world.place / "state", "--keys", world.place / "keys")
+    environ = {**world.registry.environ, "HOME": os.environ["HOME"], "NETRC": os.environ["NETRC"]}
+    ended = run("fix", repo, "--advisory", record, "--json", *own, *more, env=environ)
+    assert run("audit", "verify", *own).code == 0
+    events = run("audit", "show", ended.json["fix_id"], *own, "--json").json
+    return ended, events["events"]
+
+
+def test_hosts_are_on_record(npm: World) -> None:
+    allowed = ("--allow-host", "registry.acme.invalid:8443")
+    ended, events = fixed(npm, by_lock(3)(npm), "npm", *allowed)
+    npm.untouched()
+    payloads = [event["payload"] for event in events]
+    (start,) = [one for one in payloads if one["kind"] == "FixStarted"]
+    own = npm.registry.url.removeprefix("http://")
+    assert {own, "registry.acme.invalid:8443"} <= set(start["allowed_hosts"])
+    refused = {host for one in payloads for host in one.get("refused_hosts", ())}
+    assert refused == {npm.stranger.host}
+    assert ended.json["outcome"] != "error"
+
+
+@pytest.mark.parametrize("ecosystem", ["npm", "PyPI"])
+def test_plan_and_fix_say_what_to_allow(npm: World, ecosystem: str) -> None:
+    if ecosystem == "npm":
+        files = by_manifest(URL)(npm)
+    else:
+        npm.registry.universe.pypi("left", "1.0.0").pypi("left", "1.2.0")
+        files = UV["uv index, locked"](npm)
+    record = npm.place / "a.json"
+    record.write_text(osv("left", ecosystem=ecosystem, fixed="1.2.0", id="LEFT-1"))
+    repo = command_repository(npm.place / "planned", files)
+    environ = {**npm.registry.environ, "UV_NO_CONFIG": ""}
+    ended = run("plan", repo, "--advisory", record, env=environ)
+    assert f"--allow-host {npm.stranger.host}" in " ".join(ended.output.split()) or ended.code == 0
+    npm.untouched()
+    allowed = ("--allow-host", npm.stranger.host)
+    run("plan", repo, "--advisory", record, *allowed, env=environ)
+    if ecosystem == "PyPI":
+        assert npm.stranger.hits
+
+
+@pytest.mark.parametrize("host", ["", "http://a", "a:b", "a/b", "-", "a:123456"])
+def test_what_is_not_a_host_is_bad_input(tmp_path: Path, host: str) -> None:
+    ended = run("plan", tmp_path, "--advisory", tmp_path / "a.json", f"--allow-host={host}")
+    assert ended.code == 2
+    assert "HOST" in ended.output

@@ -13,7 +13,7 @@ const zlib = require('node:zlib');
 
 // Of an answer that is searched for archives' addresses: the largest have some 100 MB.
 const MAX_ANSWER = 256 * 1024 * 1024;
-const NEAR = /^(localhost|.*\.localhost|0\..*|127\..*|10\..*|169\.254\..*|192\.168\..*|172\.(1[6-9]|2\d|3[01])\..*|[0-9a-f:]*:[0-9a-f:.]*|\[.*\])$/i;
+const NEAR = /^(localhost\.?|.*\.localhost\.?|0\..*|127\..*|10\..*|169\.254\..*|192\.168\..*|172\.(1[6-9]|2\d|3[01])\..*|[0-9a-f:]*:[0-9a-f:.]*|\[.*\])$/i;
 const USUAL = { 'https:': '443', 'http:': '80' };
 const TARBALL = /"tarball"\s*:\s*"(https?:[^"]+)"/g;
 

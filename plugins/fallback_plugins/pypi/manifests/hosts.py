@@ -131,6 +131,9 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
             addresses = _of_project(document)
         yield from ((path, address) for address in addresses)
     waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
+    if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
+        for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
+            yield from ((path, value) for value in _of_indexes(path.read_text("utf-8", "replace")))
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -147,17 +150,22 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    """Empty for what is not TOML: uv stops there as well."""
+    """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
     try:
         return parse_toml(path.name, path.read_text("utf-8", "replace"))
-    except (OSError, RecipeError):
-        return {}
+    except (OSError, RecipeError) as error:
+        why = error.problem if isinstance(error, RecipeError) else str(error)
+        raise HostRefusedError((), f"uv was not started: {why}") from error
 
 
-def _of_requirements(text: str) -> Iterator[str]:
+def _of_indexes(text: str) -> Iterator[str]:
     for value in index_lines(text):
         if _SCHEME.match(value) and not value.startswith("file:"):
             yield value
+
+
+def _of_requirements(text: str) -> Iterator[str]:
+    yield from _of_indexes(text)
     for line in logical_lines(text):
         begin = _BEGIN.search(line)
         if begin is not None and not any(True for _ in index_lines(line)):
