@@ -121,7 +121,7 @@ def host_in(address: str) -> str:
     read is repeated, without credentials."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        return re.sub(r"//[^/@]*@", "//", address)[:_SHOWN]
+        return re.sub(r"[^/\\:@]*:?[^/\\:@]*@", "", address)[:_SHOWN]
     (place,) = _places(match)
     usual = match["port"] is None or match["port"] in _PORTS[match["scheme"].lower()]
     return match["host"].lower() if usual else place

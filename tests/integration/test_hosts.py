@@ -793,3 +793,36 @@ def test_what_is_not_a_host_is_bad_input(tmp_path: Path, host: str) -> None:
     ended = run("plan", tmp_path, "--advisory", tmp_path / "a.json", f"--allow-host={host}")
     assert ended.code == 2
     assert "HOST" in (ended.out + ended.err)
+
+
+def test_uv_follows_a_lock_to_where_its_registry_keeps_archives(
+    tmp_path: Path, home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_sandbox()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    universe = Universe().pypi("left", "1.0.0")
+    with (
+        serve(universe) as archives,
+        serve(universe, archives_at=archives.url) as registry,
+    ):
+        environ = {**os.environ, **registry.environ, "UV_NO_CONFIG": "", "HOME": str(home)}
+        clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        made = tmp_path / "made"
+        made.mkdir()
+        text = '[project]\nname = "app"\nversion = "0.1"\nrequires-python = ">=3.9"\n'
+        (made / "pyproject.toml").write_text(text + 'dependencies = ["left"]\n')
+        assert clients.run("uv", ["lock"], cwd=made, timeout_s=60).ok
+        lock = (made / "uv.lock").read_text()
+        assert archives.url in lock
+        files = {"pyproject.toml": (made / "pyproject.toml").read_text(), "uv.lock": lock}
+        world = World(registry, Stranger(""), clients, tmp_path)
+        assert py_installed(world, files) == ""
+        assert any(path.endswith(".whl") for path in archives.paths())
+
+
+def test_uv_is_not_started_over_what_it_alone_may_read(pypi: World) -> None:
+    """A lock that is not TOML to us may be TOML to uv, and name a host."""
+    lock = uv_lock('registry = "{index}"', wheel=WHEEL) + 'x = "\\e"\n'
+    message = py_installed(pypi, pyproject(lock=lock)(pypi))
+    pypi.untouched()
+    assert message
