@@ -30,8 +30,8 @@ _IN_SETTINGS = re.compile(
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"\s*[#;]")
-_PROXY = re.compile(r"\s*[^=:\s]*proxy\b", re.IGNORECASE)
-_NO_PROXY = re.compile(r"\s*[^=:\s]*no[-_]?proxy\b", re.IGNORECASE)
+_PROXY = re.compile(r"\s*[\w.-]*proxy[\"']?\s*[=:\s]", re.IGNORECASE)
+_NO_PROXY = re.compile(r"\s*[\w.-]*no[-_]?proxy[\"']?\s*[=:\s]", re.IGNORECASE)
 _FILE = re.compile(r".*config(?:_file)?", re.IGNORECASE)
 
 #: Of a file that is searched for hosts (bytes), of such files, and of an address in a message (characters).
@@ -82,7 +82,7 @@ class Hosts:
         """What a user's settings files and variables name. ``more``: hosts as ``--allow-host`` has them."""
         texts = [f"{name}={value}" for name, value in variables.items()]
         moved = (Path(value) for name, value in variables.items() if _FILE.fullmatch(name))
-        for path in (*settings, *moved):
+        for path in (*settings, *(path for path in moved if path.is_absolute())):
             texts += _text(path).splitlines()
         found: dict[bool, set[str]] = {True: set(), False: set()}
         for text in texts:

@@ -645,6 +645,12 @@ UV = {
         }.items()
     },
     "a lock's registry": pyproject(lock=uv_lock('registry = "{url}/simple"', wheel=WHEEL)),
+    "a lock's archive, odd": pyproject(
+        lock=uv_lock('registry = "{index}"', wheel=WHEEL.replace("{url}", "ht\\ttp://{host}"))
+    ),
+    "a lock's registry, odd": pyproject(
+        lock=uv_lock('registry = "http:{host}/simple"', wheel=WHEEL.replace("{url}", "http:{host}"))
+    ),
     "a lock's archive": pyproject(lock=uv_lock('registry = "{index}"', wheel=WHEEL)),
     "a lock's address": pyproject(lock=uv_lock(f'url = "{WHEEL}"', wheel=WHEEL)),
     "Poetry": lambda world: filled(

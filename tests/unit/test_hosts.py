@@ -75,7 +75,7 @@ def test_what_a_users_settings_name_is_allowed(tmp_path: Path) -> None:
     settings = {
         "npmrc": "registry=https://one.example/npm/\n; registry=https://no.example/\n"
         "//two.example:81/:_authToken=x\n@s:registry=http://three.example:4873\n"
-        "proxy=http://proxy.example:3128\nnoproxy=https://no.example\n",
+        "@my-proxy:registry=https://eleven.example\nproxy=http://proxy.example:3128\nnoproxy=https://no.example\n",
         "uv.toml": '[[index]]\nurl = "https://user@four.example/simple"\n# url = "https://no.example"\n',
         "pip.conf": "[global]\nextra-index-url =\n    https://five.example/simple\n",
         "yarnrc": 'registry "https://six.example"\nhttps-proxy "http://proxy.example:3129"\n',
@@ -92,7 +92,7 @@ def test_what_a_users_settings_name_is_allowed(tmp_path: Path) -> None:
     hosts = Hosts.of_user(paths, variables, ("ten.example",))
     named = {"one.example:443", "two.example:81", "three.example:4873", "four.example:443"}
     named |= {"five.example:443", "six.example:443", "seven.example:443", "eight.example:443"}
-    assert hosts.allowed == {*named, "nine.example:1", "ten.example"}
+    assert hosts.allowed == {*named, "nine.example:1", "ten.example", "eleven.example:443"}
     assert hosts.proxies == {f"proxy.example:{port}" for port in (3128, 3129, 3130)}
 
 

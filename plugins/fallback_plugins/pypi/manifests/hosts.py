@@ -36,10 +36,10 @@ _BEGIN = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9.-]*\+)?(?:https?|ssh|git|ftps?|s3|gs)\s*:",
     re.IGNORECASE,
 )
-_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*\$\{")
+_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
 
-#: Keys of an index that are for publishing.
-_PUBLISHING = frozenset({"publish-url", "check-url"})
+#: What uv reads of a project.
+_PROJECTS = ("pyproject.toml", "uv.toml", "uv.lock")
 
 
 def wall(hosts: Hosts, cwd: Path, args: Sequence[str], _report: Path) -> Mapping[str, str]:
@@ -119,11 +119,11 @@ def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
 def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """What uv would read there, and each address in it."""
     above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
-    below = [path for name in ("pyproject.toml", "uv.toml", "uv.lock") for path in root.rglob(name)]
-    below += root.rglob("pylock*.toml")
+    names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
+    below = [path for name in names for path in root.rglob(name)]
     for path in dict.fromkeys((*below, *(it for it in above if it.is_relative_to(root)))):
         document = _document(path)
-        if path.name == "uv.lock" or path.name.startswith("pylock"):
+        if path.name == "uv.lock":
             addresses = _of_lock(document)
         elif path.name == "uv.toml":
             addresses = _of_settings(document)
@@ -142,7 +142,10 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
         seen.add(path)
         text = path.read_text("utf-8", "replace")
         if path.suffix == ".toml":
-            yield from ((path, address) for address in _of_project(_document(path)))
+            document = _document(path)
+            is_lock = path.name.startswith("pylock")
+            addresses = _of_lock(document) if is_lock else _of_project(document)
+            yield from ((path, address) for address in addresses)
             continue
         yield from ((path, address) for address in _of_requirements(text))
         matches = (_INCLUDE.match(line) for line in logical_lines(text))
@@ -159,9 +162,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def _of_indexes(text: str) -> Iterator[str]:
-    for value in index_lines(text):
-        if _SCHEME.match(value) and not value.startswith("file:"):
-            yield value
+    yield from _places(index_lines(text))
 
 
 def _of_requirements(text: str) -> Iterator[str]:
@@ -187,11 +188,7 @@ def _of_settings(uv: Mapping[str, Any]) -> Iterator[str]:
             settings.get("extra-index-url"),
             settings.get("find-links"),
         ]
-        for index in tables(settings.get("index")):
-            places += [value for key, value in index.items() if key == "url"]
-        for place in _strings(places):
-            if _SCHEME.match(place) and not place.startswith("file:"):
-                yield place
+        yield from _places([*places, *(it.get("url") for it in tables(settings.get("index")))])
     for source in _tables_below(table_of(uv, "sources")):
         yield from texts([source.get("url"), source.get("git")])
     indexed = {"index", "index-url", "extra-index-url", "find-links", "sources", "pip"}
@@ -199,18 +196,32 @@ def _of_settings(uv: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_lock(document: Mapping[str, Any]) -> Iterator[str]:
-    manifest, options = document.get("manifest"), document.get("options")
-    yield from _addresses([manifest, options])
-    for package in (*tables(document.get("package")), *tables(document.get("packages"))):
-        yield from _addresses([package])
+    yield from _addresses([document])
+    waiting: list[Any] = [document]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from _places([one.get(key) for key in ("registry", "url", "git", "index")])
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+
+
+def _places(values: Iterable[Any]) -> Iterator[str]:
+    """Those of texts at any depth that are no paths."""
+    for place in _strings(values):
+        if _SCHEME.match(place) and not place.startswith("file:"):
+            yield place
 
 
 def _addresses(values: Iterable[Any]) -> Iterator[str]:
     """The address in each text, at any depth: to its end, since readers leave out what is between."""
     for text in _strings(values):
-        if (begin := _BEGIN.search(text)) is not None:
-            asked = requirement_in(text)
-            yield (asked and asked.url) or text[begin.start() :].strip()
+        asked = requirement_in(text) if "@" in text else None
+        if asked is not None and asked.url:
+            if not asked.url.startswith("file:"):
+                yield asked.url
+        elif (begin := _BEGIN.search(text)) is not None:
+            yield text[begin.start() :].strip()
 
 
 def _tables_below(value: Any) -> Iterator[Mapping[str, Any]]:
