@@ -18,6 +18,7 @@ ELSEWHERE = {
     "AddressError": "OSError",
     "UnreportedError": "OSError",
     "SessionOverError": "Exception",
+    "HostRefusedError": "Exception",
     "Late": "BaseException",
 }
 
