@@ -121,7 +121,8 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
     above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
     names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
     below = [path for name in names for path in root.rglob(name)]
-    for path in dict.fromkeys((*below, *(it for it in above if it.is_relative_to(root)))):
+    above = [path for path in above if path.is_relative_to(root) and path.is_file()]
+    for path in dict.fromkeys((*below, *above)):
         document = _document(path)
         if path.name == "uv.lock":
             addresses = _of_lock(document)
