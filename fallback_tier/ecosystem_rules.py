@@ -4,15 +4,23 @@ No client runs and nothing is read for them, so they are asked before a reposito
 from the ecosystem's plugin, by its entry point, and are loaded when somebody asks (ADR-0066).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from fallback_tier.entry_points import Mounted, guarded, mounted
+from fallback_tier.hosts import Hosts
 
 #: Entry points by OSV's name of the ecosystem: a callable that builds the plugin from a client runner, and
 #: has its rules as ``rules`` (``EcosystemFactory``).
 ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
+
+
+#: Keeps a client from hosts that it may not ask. Gets the hosts that it may ask, the client's folder and
+#: arguments, and a file for the hosts that it is kept from, one per line. Returns variables for the client.
+#: Raises HostRefusedError if what the client would read names another host.
+Wall = Callable[[Hosts, Path, Sequence[str], Path], Mapping[str, str]]
 
 
 class PackageClient(NamedTuple):
@@ -25,6 +33,12 @@ class PackageClient(NamedTuple):
     how_to_install: str = ""
     #: Installed with our Python, if at all: looked for beside it first.
     beside_python: bool = False
+    #: The user's own settings files that name its registries (``hosts.settings_paths``).
+    settings: tuple[str, ...] = ()
+    #: Hosts of its default registries, and of their files.
+    default_hosts: tuple[str, ...] = ()
+    #: Where its ``Wall`` is (``package.module:function``); empty: it asks no registry.
+    wall: str = ""
 
 
 class ClientCache(NamedTuple):

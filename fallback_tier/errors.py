@@ -59,8 +59,9 @@
 Caught where they are raised, so that nobody is told of them by that name: LenientJsonError, UnreadableError
 and DuplicateKeyError are ValueErrors (text that can't be read), AnswerTooLargeError, StatusError and
 AddressError are OSErrors, as what a network library raises is, SessionOverError (a fix's process is no
-more) is an Exception, and Late (a fix took too long, in its worker) a BaseException, which nothing on its
-way may catch. A name that begins with ``_`` is control flow inside one module.
+more) and HostRefusedError (a client is not started, for a host that it may not ask) are Exceptions, and
+Late (a fix took too long, in its worker) a BaseException, which nothing on its way may catch. A name that
+begins with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar

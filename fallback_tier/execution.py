@@ -1,21 +1,27 @@
 """How programs are run: clients outside the sandbox, a target's commands inside (ADR-0009)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fallback_audit.frozen import Frozen
 from fallback_tier.files.tree import FileTree
+from fallback_tier.hosts import ALLOW_HOST
 
 
 class CommandResult(Frozen):
-    """What a command did. ``exit_code`` is None where the wall clock killed it."""
+    """What a command did. ``exit_code`` is None where the wall clock killed it.
+
+    ``refused_hosts``: hosts that a client was kept from asking, since only the repository names them.
+    """
 
     argv: tuple[str, ...]
     exit_code: int | None
     output: str
     duration_ms: int
     truncated: bool = False
+    refused_hosts: tuple[str, ...] = ()
 
     @property
     def timed_out(self) -> bool:
@@ -49,6 +55,43 @@ class ClientRunner(Protocol):
     ) -> CommandResult:
         """stdout and stderr joined, bounded; never raises for a non-zero exit."""
         ...
+
+
+@runtime_checkable
+class KnowsHosts(Protocol):
+    """Clients that tell which hosts they ask, for the audit trail."""
+
+    def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """The hosts that these clients may ask, in order."""
+        ...
+
+    def take_refused(self) -> tuple[str, ...]:
+        """The hosts that were refused since this was last asked, in order."""
+        ...
+
+
+def allowing(clients: ClientRunner, hosts: Sequence[str]) -> ClientRunner:
+    """The clients, which may ask these hosts too (``HOST`` or ``HOST:PORT``)."""
+    return _Allowing(clients, tuple(hosts)) if hosts else clients
+
+
+@dataclass(frozen=True)
+class _Allowing:
+    inner: ClientRunner
+    hosts: tuple[str, ...]
+
+    def run(
+        self,
+        tool: str,
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        both = dict(env or {})
+        both[ALLOW_HOST] = ",".join(filter(None, (both.get(ALLOW_HOST), *self.hosts)))
+        return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
 
 
 class Sandbox(Protocol):

@@ -4,7 +4,7 @@ All that a plan needs: no store is opened, and nothing is written.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType
@@ -43,9 +43,11 @@ ID_BYTES = 8
 MAX_DIRTY_NAMED = 5
 
 
-def clients_and_plugins() -> tuple[ClientRunner, Mapping[str, EcosystemPlugin]]:
-    """The reference clients, and every installed plugin on top of them."""
-    clients = SubprocessClients()
+def clients_and_plugins(
+    allow_hosts: Sequence[str] = (),
+) -> tuple[ClientRunner, Mapping[str, EcosystemPlugin]]:
+    """The reference clients, which may ask ``allow_hosts`` too, and every installed plugin over them."""
+    clients = SubprocessClients(allow_hosts=allow_hosts)
     return clients, InstalledPlugins(clients)
 
 

@@ -16,7 +16,11 @@ from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import FileTree
+from fallback_tier.hosts import ALLOWED_HOST
 from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
+
+#: ``HOST`` or ``HOST:PORT``.
+AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
 
 
 class Strategy(StrEnum):
@@ -63,6 +67,8 @@ class Settings(Frozen):
     recalls_attempts: bool = False
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
+    #: Hosts that package clients may ask beside those of the user's own configuration (ADR-0096).
+    allow_hosts: tuple[AllowedHost, ...] = ()
     #: A person's word on which step is tried first of the parent bump and the override; None: what changes
     #: less for the application.
     prefer: LadderStep | None = None

@@ -33,6 +33,8 @@ class FixStarted(StartedOn):
     nothing else (TransitionReopened). Since schema version 8. ``batch_sha256``: of what a run over several
     advisories began with, as evidence, where this is one of its parts; ``in_part``: those of
     ``advisory_ids`` of which something stays affected, as was planned (ADR-0051). Since schema version 11.
+    ``allowed_hosts``: hosts that the package clients may ask, from the user's own configuration, from
+    ``--allow-host`` and by default (ADR-0096). Since schema version 13.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -51,6 +53,7 @@ class FixStarted(StartedOn):
     judges_again: Digest | None = None
     batch_sha256: Digest | None = None
     in_part: tuple[str, ...] = ()
+    allowed_hosts: tuple[Prose, ...] = ()
 
 
 class SandboxDisabled(Frozen):
@@ -65,7 +68,8 @@ class GateJudged(Frozen):
 
     ``flaky``: tests that failed here and that fail now and then at the base commit too. ``broken``: tests
     that pass there and failed here, where the runner names them. ``failing_before``: tests that fail
-    here as they always do there, beside a pass.
+    here as they always do there, beside a pass. ``refused_hosts``: hosts that only the repository, or a
+    package, names, and that no client asked since the gate before (ADR-0096). Since schema version 13.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -80,6 +84,7 @@ class GateJudged(Frozen):
     flaky: tuple[Prose, ...] = ()
     broken: tuple[Prose, ...] = ()
     failing_before: tuple[Prose, ...] = ()
+    refused_hosts: tuple[Prose, ...] = ()
 
 
 class RecipeCandidateFailed(Frozen):

@@ -275,3 +275,25 @@ def add_offline(parser: "Options") -> None:
         action="store_true",
         help="do not ask a registry if the files suffice; yanked releases are not noticed then",
     )
+
+
+def add_allow_host(parser: "Options") -> None:
+    """``--allow-host``."""
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        type=_host,
+        default=[],
+        metavar="HOST[:PORT]",
+        help="let package clients ask a host that only the repository names (can be given again)",
+    )
+
+
+def _host(text: str) -> str:
+    from fallback_tier.hosts import allowed_hosts
+
+    try:
+        (host,) = allowed_hosts(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not HOST or HOST:PORT") from None
+    return host

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from fallback_tier.cli.arguments import (
+    add_allow_host,
     add_budget,
     add_handover,
     add_json,
@@ -136,6 +137,7 @@ def _add_fix(commands: "Commands") -> None:
     add_whose_code(fix)
     add_prefer(fix)
     add_offline(fix)
+    add_allow_host(fix)
     add_model(fix)
     add_budget(fix)
     add_record(fix)
@@ -162,6 +164,7 @@ def _add_plan(commands: "Commands") -> None:
     add_whose_code(plan)
     add_prefer(plan)
     add_offline(plan)
+    add_allow_host(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")

@@ -27,8 +27,9 @@ def plan_fixes(
     ``resolve`` False: from the files alone, and no client runs. ``observe`` is told each step. Raises
     RepositoryError, StateFolderError where a client can't write its cache, ToolError.
     """
-    clients, plugins = clients_and_plugins()
-    repo = look_at(repository, clients, settings or Settings())
+    chosen = settings or Settings()
+    clients, plugins = clients_and_plugins(chosen.allow_hosts)
+    repo = look_at(repository, clients, chosen)
     if resolve and not repo.settings.offline:  # else a client may not be needed at all
         check_clients(given, repo, clients, plugins)
     tags = tags_of(repo, clients)

@@ -21,7 +21,7 @@ from fallback_tier.budget.tally import microdollars
 from fallback_tier.fleet.model import CampaignName
 from fallback_tier.fleet.policies import ProviderLimits, StartLimits
 from fallback_tier.fleet.proofs import ProofTable
-from fallback_tier.repo import Settings
+from fallback_tier.repo import AllowedHost, Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
@@ -162,6 +162,9 @@ class Campaign(_Table):
         default=(), description="tests that show a flaw: of an advisory in a repository"
     )
     offline: bool = Field(default=False, description="as fix --offline")
+    allow_hosts: tuple[AllowedHost, ...] = Field(
+        default=(), description="hosts that package clients may ask too, as fix --allow-host"
+    )
     whose_code: AffectedCode | None = Field(default=None, description="own or dependency")
     sandbox_waiver: str | None = Field(
         default=None, description="why targets' commands run unprotected (on record)"
@@ -237,6 +240,9 @@ class Campaign(_Table):
                 usd_per_fix=self.limits.usd_per_fix, tokens_per_fix=self.limits.tokens_per_fix
             ),
             settings=Settings(
-                **self.model.settings(), offline=self.offline, whose_code=self.whose_code
+                **self.model.settings(),
+                offline=self.offline,
+                allow_hosts=self.allow_hosts,
+                whose_code=self.whose_code,
             ),
         )

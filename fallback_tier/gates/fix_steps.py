@@ -22,8 +22,9 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.affected import Affected
 from fallback_tier.attempt.task import Finished, TierEvent
 from fallback_tier.chain import model_missing
+from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import ToolError, ToolMissingError
-from fallback_tier.execution import ClientRunner, Sandbox
+from fallback_tier.execution import ClientRunner, KnowsHosts, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.builtin.applies import judge_application
@@ -124,9 +125,17 @@ class FixSteps:
             tool_version=self._parts.tool_version,
             linked=linked,
             recorded=state.recorded,
+            allowed_hosts=self._allowed_hosts,
         )
         self._say_unprotected()
         return state
+
+    @property
+    def _allowed_hosts(self) -> tuple[str, ...]:
+        rules = map(rules_of, self._advisory.ecosystems)
+        tools = [client.tool for one in rules if one is not None for client in one.clients]
+        clients = self._parts.clients
+        return clients.allowed_hosts(tools) if isinstance(clients, KnowsHosts) else ()
 
     def resume(self, taken: ResumedFix) -> FixState:
         """Put on record that the fix continues from where the trail says that it is.
@@ -266,7 +275,9 @@ class FixSteps:
             verdict = self._judge(name, application, worktree, self._cache(state))
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
-        kept = self.record.judged(verdict, application.attempt)
+        clients = self._parts.clients
+        refused = clients.take_refused() if isinstance(clients, KnowsHosts) else ()
+        kept = self.record.judged(verdict, application.attempt, refused)
         return replace(state, verdicts=(*state.verdicts, kept))
 
     def _judge(

@@ -60,6 +60,7 @@ def configuration(
         settings=Settings(
             **settings.model.settings(),
             offline=submission is not None and submission.offline,
+            allow_hosts=settings.allow_hosts,
             whose_code=None if submission is None else submission.whose_code,
         ),
     )

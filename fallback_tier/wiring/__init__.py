@@ -240,7 +240,7 @@ def wire(
     what is to be fixed, as far as it is known. ``limiter``: what the provider allows in a minute, shared
     with others. Raises StateFolderError where a folder can't be written."""
     check_forms(configuration)
-    clients, plugins = clients_and_plugins()
+    clients, plugins = clients_and_plugins(configuration.settings.allow_hosts)
     author, judge = build_models(configuration, author, limiter) if asks else (author, None)
     models = tuple(model for model in (author, judge) if model is not None)
     check_prices(configuration, models)

@@ -26,6 +26,7 @@ from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateVerdict, TargetRun
+from fallback_tier.hosts import ALLOW_HOST
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration import gate_setup
 from tests.integration.gate_setup import Case, advisory, needs_sandbox, patched
@@ -383,7 +384,10 @@ def test_a_development_dependency_that_nobody_has_does_not_stand_in_the_way(proj
     assert made.says("tape") == "shouts with 1.0.0\n"
 
 
-def test_a_host_that_does_not_answer_is_not_the_registry(project) -> None:
+def test_a_host_that_does_not_answer_is_not_the_registry(
+    project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOW_HOST, "127.0.0.1:9")
     asked = {"gone": "http://127.0.0.1:9/gone-1.0.0.tgz", "tape": "1.0.0"}
     made = project({"package.json": package(dependencies={"left": "1.0.0"}, devDependencies=asked)})
     found = made.base.install()

@@ -47,6 +47,8 @@ class Registry:
     #: Folder of the clients' caches: empty at first, gone with the registry.
     scratch: Path
     requests: list[Request] = field(default_factory=list)
+    #: Another server that its answers name for archives; empty: itself.
+    archives_at: str = ""
 
     @property
     def npm_url(self) -> str:
@@ -121,7 +123,9 @@ class Registry:
         if is_tarball:
             tarball = self.universe.npm_tarball(name, file)
             return None if tarball is None else ("application/octet-stream", tarball)
-        document = self.universe.packument(name, self.npm_url, abbreviated=abbreviated)
+        document = self.universe.packument(
+            name, f"{self.archives_at or self.url}/npm/", abbreviated=abbreviated
+        )
         if document is None:
             return None
         return (_NPM_ABBREVIATED if abbreviated else "application/json"), _json(document)
@@ -138,12 +142,12 @@ class Registry:
         if files is None:
             return None
         if not as_json:
-            return _page(_link(release) for release in files.values())
+            return _page(_link(release, self.archives_at) for release in files.values())
         document = {
             "meta": {"api-version": "1.1"},
             "name": canonicalize_name(name),
             "versions": sorted({_version(release) for release in files.values()}),
-            "files": [_file_document(release) for release in files.values()],
+            "files": [_file_document(release, self.archives_at) for release in files.values()],
         }
         return _SIMPLE_JSON, _json(document)
 
@@ -157,15 +161,23 @@ class Registry:
 
 
 @contextmanager
-def serve(universe: Universe, *, pause_s: float = 0.0, token: str = "") -> Iterator[Registry]:
+def serve(
+    universe: Universe, *, pause_s: float = 0.0, token: str = "", archives_at: str = ""
+) -> Iterator[Registry]:
     """Serve it from threads until the block ends. Releases added meanwhile are served too.
 
     ``pause_s``: before each wheel and tarball, so that what installs one takes its time. ``token``: what a
-    request must bring as its bearer to be answered.
+    request must bring as its bearer to be answered. ``archives_at``: the server that its answers name for
+    archives.
     """
     with TemporaryDirectory(prefix="registry-") as scratch:
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        registry = Registry(f"http://127.0.0.1:{server.server_port}", universe, Path(scratch))
+        registry = Registry(
+            f"http://127.0.0.1:{server.server_port}",
+            universe,
+            Path(scratch),
+            archives_at=archives_at,
+        )
         server.RequestHandlerClass = type(
             "_Bound", (_Handler,), {"registry": registry, "pause_s": pause_s, "token": token}
         )
@@ -226,11 +238,11 @@ def _metadata_hash(release: PypiRelease) -> str | None:
     return hashlib.sha256(release.metadata.encode()).hexdigest()
 
 
-def _file_document(release: PypiRelease) -> dict[str, Any]:
+def _file_document(release: PypiRelease, at: str) -> dict[str, Any]:
     metadata = _metadata_hash(release)
     return {
         "filename": release.file,
-        "url": f"/pypi/files/{release.file}",
+        "url": f"{at}/pypi/files/{release.file}",
         "hashes": {"sha256": release.sha256},
         "requires-python": release.requires_python,
         "size": len(release.content),
@@ -240,10 +252,10 @@ def _file_document(release: PypiRelease) -> dict[str, Any]:
     }
 
 
-def _link(release: PypiRelease) -> str:
+def _link(release: PypiRelease, at: str) -> str:
     metadata = _metadata_hash(release)
     attributes = {
-        "href": f"/pypi/files/{release.file}#sha256={release.sha256}",
+        "href": f"{at}/pypi/files/{release.file}#sha256={release.sha256}",
         "data-requires-python": release.requires_python,
         "data-yanked": release.yanked,
         "data-core-metadata": f"sha256={metadata}" if metadata else None,

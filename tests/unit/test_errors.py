@@ -20,6 +20,7 @@ ELSEWHERE = {
     "UnreportedError": "OSError",
     "FilesReplacedError": "Exception",
     "SessionOverError": "Exception",
+    "HostRefusedError": "Exception",
     "Late": "BaseException",
 }
 

@@ -257,7 +257,8 @@ def _fix_sentence(event: events.AuditEvent) -> str:
             why = f" ({event.failure_kind})" if event.failure_kind else ""
             detail = "" if event.status == "failed" else f": {event.detail}"
             flaky = f" (flaky: {', '.join(event.flaky)})" if event.flaky else ""
-            return f"gate {event.gate} {event.status}{why}{flaky}{detail}"
+            kept = f" (not asked: {', '.join(event.refused_hosts)})" if event.refused_hosts else ""
+            return f"gate {event.gate} {event.status}{why}{flaky}{kept}{detail}"
         case events.RecipeCandidateFailed():
             gates = ", ".join(event.failing_gates)
             without = " and ".join(step.label for step in event.left_out)

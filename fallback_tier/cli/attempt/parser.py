@@ -3,6 +3,7 @@
 import argparse
 
 from fallback_tier.cli.arguments import (
+    add_allow_host,
     add_budget,
     add_offline,
     add_on_violation,
@@ -36,6 +37,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     )
     add_whose_code(parser)
     add_offline(parser)
+    add_allow_host(parser)
     add_model(parser)
     add_budget(parser)
     add_record(parser)

@@ -74,8 +74,13 @@ def _configuration(
                 if cap is not None
             }
         )
+        hosts = tuple(dict.fromkeys((*before.settings.allow_hosts, *arguments.allow_host)))
         configuration = before.model_copy(
-            update={"budget": budget, **keys(before.base_url, before.judge_base_url)}
+            update={
+                "budget": budget,
+                "settings": before.settings.model_copy(update={"allow_hosts": hosts}),
+                **keys(before.base_url, before.judge_base_url),
+            }
         )
     except ValidationError as error:
         raise EvidenceError(

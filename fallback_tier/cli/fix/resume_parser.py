@@ -3,6 +3,7 @@
 import argparse
 
 from fallback_tier.cli.arguments import (
+    add_allow_host,
     add_fix_id,
     add_json,
     add_on_violation,
@@ -48,6 +49,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     )
     different.add_argument("--max-usd-per-day", type=dollars, metavar="N", help="as for `fix`")
     different.add_argument("--max-tokens-per-day", type=count, metavar="N", help="as for `fix`")
+    add_allow_host(different)
     add_record(parser)
     add_on_violation(parser)
     add_json(parser)

@@ -140,7 +140,7 @@ def _find_or_plan(store: FleetStore, campaign: Campaign, place: Path, console: C
 
 
 def _planned(campaign: Campaign, place: Path, console: Console) -> CampaignPlan:
-    clients, plugins = clients_and_plugins()
+    clients, plugins = clients_and_plugins(campaign.allow_hosts)
     checkouts = Checkouts(place, clients, place / "fleet")
     report = say_nothing
     if console.is_terminal:

@@ -70,8 +70,10 @@ class FixRecord:
         tool_version: str,
         linked: str | None,
         recorded: RecordedPatch | None,
+        allowed_hosts: Sequence[str] = (),
     ) -> None:
-        """The fix began, with these gates after ``applies``; ``recorded``: for them alone."""
+        """The fix began, with these gates after ``applies``; ``recorded``: for them alone.
+        ``allowed_hosts``: those that its clients may ask."""
         repo, advisory, affected = self.repo, self.advisory, self.repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY  # as the runner decides
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
@@ -92,6 +94,7 @@ class FixRecord:
                 judges_again=recorded.proposal.patch_sha256 if recorded else None,
                 batch_sha256=setup.batch_sha256,
                 in_part=advisory.in_part,
+                allowed_hosts=tuple(allowed_hosts),
             )
         )
 
@@ -116,8 +119,11 @@ class FixRecord:
         self._record(recorded.proposal)
         return recorded.application
 
-    def judged(self, verdict: GateVerdict, attempt: int) -> GateVerdict:
-        """Returns the verdict as it is on record: what follows is the same for whoever resumes."""
+    def judged(
+        self, verdict: GateVerdict, attempt: int, refused_hosts: Sequence[str] = ()
+    ) -> GateVerdict:
+        """Returns the verdict as it is on record: what follows is the same for whoever resumes.
+        ``refused_hosts``: those that no client asked since the gate before."""
         # A target's tests may print what nobody should keep.
         safe = redact_secrets(verdict.log)[0]
         log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
@@ -142,6 +148,7 @@ class FixRecord:
                 flaky=kept.flaky,
                 broken=kept.broken,
                 failing_before=kept.failing_before,
+                refused_hosts=tuple(refused_hosts),
             )
         )
         return kept

@@ -36,6 +36,19 @@ _FILES = frozenset(
 #: Registries, caches and their tokens, as npm reads them; yarn and pnpm read the same.
 _SETTINGS = r"(?i:npm_config_.+)|NPM_TOKEN|NODE_AUTH_TOKEN"
 
+#: Where the user's own npm, yarn and pnpm read which registries they have.
+_USERS = (
+    *("~/.npmrc", "$PREFIX/etc/npmrc", "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"),
+    *("~/.yarnrc", "~/.yarnrc.yml", "$CONFIG/yarn/.yarnrc", "$CONFIG/pnpm/rc"),
+)
+
+#: The default registries of npm and yarn. In parts: no file here names a registry that could be asked.
+_DEFAULTS = tuple(
+    ".".join(("registry", *owner)) + ":443" for owner in (("npmjs", "org"), ("yarnpkg", "com"))
+)
+
+_WALL = "fallback_plugins.npm.clients.hosts:wall"
+
 _INSTALL = "Install Node.js with npm (https://nodejs.org) and make sure it is on PATH."
 
 
@@ -59,8 +72,10 @@ class NpmRules(EcosystemRules):
     # node runs the yarn and the pnpm that this plugin has provisioned, core's own reader of JavaScript,
     # and nothing else.
     clients = (
-        PackageClient("npm", _SETTINGS, _INSTALL),
-        PackageClient("node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL),
+        PackageClient("npm", _SETTINGS, _INSTALL, False, _USERS, _DEFAULTS, _WALL),
+        PackageClient(
+            "node", _SETTINGS + r"|(?i:yarn_registry)", _INSTALL, False, _USERS, _DEFAULTS, _WALL
+        ),
     )
 
     def caches(self, environ: Mapping[str, str], *, offline: bool) -> Sequence[ClientCache]:

@@ -36,6 +36,19 @@ _FILES = frozenset(
 _REQUIREMENTS = re.compile(r".*(?:requirements|constraints).*\.(?:txt|in)", re.IGNORECASE)
 
 
+#: Where the user's own clients read which registries they have.
+_USERS = (
+    *("$CONFIG/uv/uv.toml", "/etc/xdg/uv/uv.toml", "/etc/uv/uv.toml"),
+    *("$CONFIG/pip/pip.conf", "~/.pip/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/pip.conf"),
+    *("$CONFIG/pypoetry/config.toml", "$CONFIG/pypoetry/auth.toml"),
+)
+
+#: The default index, and where its files are. In parts: no file here names a registry that could be asked.
+_DEFAULTS = tuple(
+    ".".join(parts) + ":443" for parts in (("pypi", "org"), ("files", "pythonhosted", "org"))
+)
+
+
 class PyPIRules(EcosystemRules):
     """Implements EcosystemRules."""
 
@@ -63,6 +76,9 @@ class PyPIRules(EcosystemRules):
             r"UV_(?!PUBLISH_).+|PIP_.+",
             "Install uv (`pip install uv`): it belongs beside the Python that runs fallback-tier.",
             beside_python=True,
+            settings=_USERS,
+            default_hosts=_DEFAULTS,
+            wall="fallback_plugins.pypi.manifests.hosts:wall",
         ),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.disk_errors import blamed
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
@@ -51,7 +52,7 @@ def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundl
     # Beside an exact version of the registry npm is told nothing that it could fetch.
     words = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
     with scratch_project({MANIFEST: "{}"}) as folder:
-        result = clients.run("npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
+        result = run_client(clients, "npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
         found = sorted(folder.glob("*.tgz"))
         if not result.ok or not found:
             raise _unreadable_archive(package, version, own_words(result.output))

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.locks.lockfile import lockfile_version
 from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.hosts import allow_step
 
 #: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
 NPM_TIMEOUT_S = 300.0
@@ -64,7 +66,8 @@ class NpmRunner:
                 ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
                 raise resolver_failed(
                     f"npm could not resolve {files.root_manifest}; {ending}: "
-                    f"{own_words(result.output)}."
+                    f"{own_words(result.output)}.",
+                    allow_step(result.refused_hosts) if result.refused_hosts else "",
                 )
             self._asked = True
             if not lock.is_file():
@@ -73,8 +76,8 @@ class NpmRunner:
 
     def _run(self, command: Sequence[str], scratch: Path, files: Files) -> CommandResult:
         def run(words: Sequence[str]) -> CommandResult:
-            return self.clients.run(
-                "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
+            return run_client(
+                self.clients, "npm", words, cwd=scratch, timeout_s=NPM_TIMEOUT_S, env=_ENVIRONMENT
             )
 
         result = run(command)
@@ -88,10 +91,10 @@ class NpmRunner:
         return again if again.ok else result
 
 
-def resolver_failed(problem: str) -> RecipeError:
+def resolver_failed(problem: str, next_step: str = "") -> RecipeError:
     """The typed refusal for what npm could not, or should not, resolve."""
     usual = "Resolve it by hand with npm, or check that the registry is reachable."
-    return unresolved(problem, scope_notes(problem) or usual)
+    return unresolved(problem, next_step or scope_notes(problem) or usual)
 
 
 def own_words(output: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.pnpm_force import (
     OVERRIDES,
     Force,
@@ -145,7 +146,8 @@ class PnpmClient:
         with scratch_project(texts) as scratch:
             script = store.script(client)
             options = [*_OPTIONS, *_settings(lock), f"--store-dir={store.place / 'pnpm-store'}"]
-            result = self.clients.run(
+            result = run_client(
+                self.clients,
                 "node",
                 [str(script), "install", *options],
                 cwd=scratch,
@@ -188,5 +190,5 @@ def _as_found(before: str, made: str) -> str:
 def _told(output: str) -> list[str]:
     """pnpm's errors; where it names none, all that it said."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
-    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith("ERR")]
+    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith(("ERR", "error: "))]
     return errors or [line for line in lines if line]

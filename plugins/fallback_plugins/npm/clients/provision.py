@@ -18,6 +18,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import users_folder
+from fallback_tier.hosts import allow_step
 
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0
@@ -119,10 +120,11 @@ def unresolved(
     """The typed refusal of a client that could not resolve, with its own words on one line, bounded."""
     ending = f"no answer in {timeout_s:.0f} s" if result.timed_out else "it said"
     told = "; ".join(words)[:_MAX_TOLD].strip(" ;.") or "nothing"
+    by_hand = f"Resolve it by hand with {client.name}, or check that the registry is reachable."
     return RecipeError(
         RefusalReason.RESOLVER_FAILED,
         f"{client.label} could not resolve; {ending}: {told}.",
-        next_step=f"Resolve it by hand with {client.name}, or check that the registry is reachable.",
+        next_step=allow_step(result.refused_hosts) if result.refused_hosts else by_hand,
     )
 
 

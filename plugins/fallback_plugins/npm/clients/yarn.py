@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
@@ -147,7 +148,8 @@ class YarnClient:
         script = (self.store or ClientStore(self.clients)).script(YARN)
         with scratch_project({**texts, _HOOKS_FILE: _HOOKS}) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
-            result = self.clients.run(
+            result = run_client(
+                self.clients,
                 "node",
                 ["--require", f"./{_HOOKS_FILE}", str(script), "install", *_OPTIONS, *folders],
                 cwd=scratch,
@@ -162,4 +164,5 @@ class YarnClient:
 def _told(output: str) -> list[str]:
     """Yarn's errors; where it names none, all that it said."""
     lines = output.splitlines()
-    return [it.removeprefix("error ") for it in lines if it.startswith("error ")] or lines
+    errors = [it for it in lines if it.startswith(("error ", "error: "))]
+    return [it.partition(" ")[2] for it in errors] or lines

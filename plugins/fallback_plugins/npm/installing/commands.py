@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
@@ -105,7 +106,9 @@ class Commands:
         """The user's own npm."""
         options = [*_NPM, *peer_options(inputs.files), f"--cache={self.cache / 'npm'}"]
         command = [*words, *dict.fromkeys(options)]
-        return self.clients.run("npm", command, cwd=folder, timeout_s=self.timeout_s, env=_NO_GIT)
+        return run_client(
+            self.clients, "npm", command, cwd=folder, timeout_s=self.timeout_s, env=_NO_GIT
+        )
 
     def yarn(self, folder: Path, words: Sequence[str]) -> CommandResult:
         """yarn classic, in our version."""
@@ -153,7 +156,8 @@ class Commands:
         with tempfile.TemporaryDirectory(dir=self.cache, prefix="hook-") as place:
             hook = Path(place) / "no-programs.cjs"
             hook.write_text(_NO_PROGRAMS, encoding="utf-8")
-            return self.clients.run(
+            return run_client(
+                self.clients,
                 "node",
                 ["--require", str(hook), str(script), *words],
                 cwd=folder,

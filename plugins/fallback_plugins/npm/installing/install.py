@@ -22,7 +22,7 @@ _MAX_WORDS = 300
 
 #: Lines in which yarn and pnpm say what is wrong.
 _ERROR = re.compile(
-    r"^(?:error |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
+    r"^(?:error:? |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
 )
 
 #: npm's refusal of a lock ends with how it is used.
@@ -63,7 +63,8 @@ def _try(
         project = scratch.joinpath(*("in" for _ in range(NEST)))
         write(step.texts, project)
         result = step.run(project / inputs.files.folder)
-        if result.timed_out or not _asked_elsewhere(result, commands, project):
+        elsewhere = result.refused_hosts or _asked_elsewhere(result, commands, project)
+        if result.timed_out or not elsewhere:
             gating.check_reachable(step.name.partition(" ")[0], result)
         if result.ok:
             gather(project, step.texts, entry)
@@ -82,6 +83,8 @@ def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) ->
 def words(result: CommandResult) -> str:
     """A client's own words on one line: its errors."""
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
-    errors = "; ".join(line.removeprefix("error ") for line in lines if _ERROR.search(line))
+    errors = "; ".join(
+        line.removeprefix("error ").removeprefix("error: ") for line in lines if _ERROR.search(line)
+    )
     message = (errors or own_words(result.output)).partition(_USAGE)[0]
     return message[:_MAX_WORDS].strip(" ;.")

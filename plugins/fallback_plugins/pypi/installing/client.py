@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from fallback_plugins.pypi.manifests import hosts
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 
@@ -41,6 +42,10 @@ def run_uv(
     if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
         arguments = [*arguments, *_ONCE]
     of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
-    return context.clients.run(
-        "uv", arguments, cwd=cwd, timeout_s=context.timeout_s, env={**_ALWAYS, **env, **of_day}
+    return hosts.run_uv(
+        context.clients,
+        arguments,
+        cwd=cwd,
+        timeout_s=context.timeout_s,
+        env={**_ALWAYS, **env, **of_day},
     )

@@ -29,6 +29,11 @@ _OWN_INDEX = re.compile(r"[ \t]*(?:-i|--index-url|--extra-index-url|-f|--find-li
 #: … and wherever it stands among the options of a line, however pip lets it be shortened: ``--ex`` is
 #: ``--extra-index-url``.
 _AN_INDEX = re.compile(r"[ \t]*(?:-\S.*[ \t])?[\"'\\]?(?:-[if]|--(?:i|py|ex|f|no-i))")
+_INDEX_VALUE = re.compile(
+    r"[ \t]*(?:-[if]|--(?:index-url|extra-index-url|find-links))(?:[ \t]*=[ \t]*|[ \t]+|(?<=-[if]))"
+    r"(?P<value>[^\s'\"\\]+)[ \t]*"
+)
+_NO_INDEX = re.compile(r"[ \t]*--no-index[ \t]*")
 _OPTIONS = re.compile(r"[ \t]--[a-z].*$")
 _PER_FILE = re.compile(
     r"[ \t]*(?:--(?:no-binary|only-binary|prefer-binary|pre|require-hashes|use-)|-r|-c)"
@@ -99,6 +104,16 @@ def names_an_index(text: str) -> bool:
         line for joined in logical_lines(text) for line in joined.splitlines()
     )  # as pip ends them
     return any(map(_AN_INDEX.match, lines))
+
+
+def index_lines(text: str) -> Iterator[str]:
+    """What each option that names a registry or a folder has for its value; the whole line where its reader
+    may see another value than we do."""
+    for joined in logical_lines(text):
+        for line in joined.splitlines():
+            if _AN_INDEX.match(line) and not _NO_INDEX.fullmatch(line):
+                option = _INDEX_VALUE.fullmatch(line)
+                yield option["value"] if option else line.strip()
 
 
 def requirement_lines(path: str, text: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS
+from fallback_plugins.pypi.manifests import hosts
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
 from fallback_plugins.pypi.uv_words import one_line, release_at, release_before
@@ -21,6 +22,7 @@ from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
+from fallback_tier.hosts import allow_step
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
 UV_TIMEOUT_S = 300.0
@@ -91,7 +93,10 @@ def uv_lock(
         if not result.ok:
             ending = f"no answer in {UV_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
             message = own_words(result.output, folder)
-            raise UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
+            error = UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
+            if result.refused_hosts:
+                error.next_step = allow_step(result.refused_hosts)
+            raise error
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
@@ -116,7 +121,9 @@ def run_uv(
     """One uv command, without downloads of interpreters, without colours. Raises ToolMissingError."""
     # uv takes no --no-compile-bytecode beside this variable.
     reported = {"UV_COMPILE_BYTECODE": "", **(env or {})}
-    return clients.run("uv", [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported)
+    return hosts.run_uv(
+        clients, [*arguments, *_ALWAYS], cwd=cwd, timeout_s=UV_TIMEOUT_S, env=reported
+    )
 
 
 def requirement_line(text: str) -> str:

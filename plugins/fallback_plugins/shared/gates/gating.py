@@ -23,6 +23,7 @@ from fallback_tier.gate_ports import failed as failed
 from fallback_tier.gate_ports import passed as passed
 from fallback_tier.gate_ports import skipped as skipped
 from fallback_tier.gate_ports import undecided as undecided
+from fallback_tier.hosts import allow_step
 from fallback_tier.repo import RepoContext
 from fallback_tier.verdict_logs import joined
 
@@ -223,11 +224,20 @@ def scratch(context: GateContext) -> Iterator[Path]:
 def check_reachable(
     tool: str, result: CommandResult, asked: Callable[[], Sequence[str]] = tuple
 ) -> None:
-    """Raise ToolFailedError where the registry did not answer: that says nothing about a patch.
+    """Raise ToolFailedError if the registry did not answer, or may not be asked: that says nothing about a
+    patch.
 
     ``asked``: all that it is asked for. Clients name one package, and not the same each time: which of them
     only that registry has is for a person to see.
     """
+    if result.refused_hosts and not result.ok:
+        names = [*dict.fromkeys(asked())]
+        what = f", for {some_of(names, _ASKED)}" if names else ""
+        raise ToolFailedError(
+            f"{tool} was not run{what}: {in_short(result.output[:_QUOTED_CHARS])}",
+            next_step=allow_step(result.refused_hosts),
+            output=result.output,
+        )
     if result.timed_out or _UNREACHABLE.search(result.output):
         where = ", ".join(sorted(unreached(result.output)))
         names = [*dict.fromkeys(asked())]

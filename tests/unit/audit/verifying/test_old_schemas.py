@@ -270,6 +270,14 @@ def test_what_version_11_wrote_is_read_as_it_was() -> None:
     assert RefusalReason.FAILS_TOGETHER in ends
 
 
+def test_what_version_13_added_is_absent_not_invented() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-12.jsonl").rows()]
+    assert {p.allowed_hosts for p in payloads if isinstance(p, FixStarted)} == {()}
+    judged = [p for p in payloads if isinstance(p, GateJudged)]
+    assert {p.refused_hosts for p in judged} == {()}
+    assert GateStatus.UNDECIDED in {p.status for p in judged}
+
+
 def test_what_version_10_wrote_is_read_as_it_was() -> None:
     kinds = {read_row(row).kind for row in Export(TRAILS / "schema-10.jsonl").rows()}
     assert {"RecipeCandidateFailed", "RecordBegunAgain"} <= kinds

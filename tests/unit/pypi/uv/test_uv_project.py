@@ -15,7 +15,7 @@ from fallback_plugins.pypi.uv.project import UvProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.advisory import Advisory, bundle
 from fallback_tier.errors import RecipeError
-from fallback_tier.execution import CommandResult
+from fallback_tier.execution import CommandResult, allowing
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
@@ -320,7 +320,13 @@ def test_another_registry_than_the_locks_is_not_taken(bench: Bench) -> None:
     private = re.sub(
         r'registry = "[^"]*"', 'registry = "https://private.invalid/simple"', files["uv.lock"]
     )
-    fix = bench.project({**files, "uv.lock": private}).resolve(ADVISORY)
+    project = bench.project({**files, "uv.lock": private})
+    refused = project.resolve(ADVISORY)
+    assert refused is not None
+    assert not refused.texts
+    assert any("--allow-host private.invalid" in it.reason for it in refused.left[0].declined)
+    allowed = replace(project, clients=allowing(project.clients, ("private.invalid",)))
+    fix = allowed.resolve(ADVISORY)
     assert fix is not None
     assert not fix.texts
     assert any("which uv.lock does not name" in step.reason for step in fix.left[0].declined)

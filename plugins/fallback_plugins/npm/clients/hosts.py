@@ -1,0 +1,120 @@
+"""Keeps npm, yarn and pnpm from hosts that only a repository, or a package, names (ADR-0096)."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
+from fallback_tier.execution import ClientRunner, CommandResult, allowing
+from fallback_tier.hosts import Hosts, host_in
+
+#: Seconds for one question.
+_ASK_S = 60.0
+
+#: Entries of yarn.lock and pnpm-lock.yaml that say where an archive is.
+_IN_YARN = re.compile(
+    r'^"?(?P<name>@?[^@"\s]+)@.*:\n  version "(?P<version>[^"]+)"\n  resolved "(?P<url>[^"]+)"',
+    re.MULTILINE,
+)
+_IN_PNPM = re.compile(
+    r"^  '?/?(?P<name>@?[^@'\s:]+)[@/](?P<version>[^:'(\s]+)[^\n]*:\n"
+    r"    resolution: \{[^}\n]*\btarball: '?(?P<url>[^,}'\s]+)",
+    re.MULTILINE,
+)
+#: ``npm pack NAME@VERSION``.
+_PACKED = re.compile(r"(?P<name>@?[^@\s]+)@(?P<version>\d[^\s]*)")
+
+
+def wall(hosts: Hosts, _cwd: Path, _args: Sequence[str], report: Path) -> Mapping[str, str]:
+    """As ``ecosystem_rules.Wall``: node loads ``hosts.cjs`` before anything else."""
+    code = files(__package__).joinpath("hosts.cjs")
+    given = {
+        "allowed": sorted(hosts.allowed),
+        "proxies": sorted(hosts.proxies),
+        "report": str(report),
+    }
+    loader = report.with_name("hosts.cjs")
+    loader.write_text(f"require({json.dumps(str(code))})({json.dumps(given)});\n", encoding="utf-8")
+    return {"NODE_OPTIONS": f"--require {json.dumps(str(loader))}"}
+
+
+def run_client(
+    clients: ClientRunner,
+    tool: str,
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+) -> CommandResult:
+    """As ``ClientRunner.run``. A host that a lock names for an archive may be asked if the user's registry
+    says the same of that release: it is asked about one release of each such host."""
+    result = clients.run(tool, words, cwd=cwd, timeout_s=timeout_s, env=env)
+    confirmed = [
+        host
+        for host in result.refused_hosts
+        if _is_confirmed(host, [*_releases(words, cwd)], clients)
+    ]
+    if not confirmed:
+        return result
+    return allowing(clients, confirmed).run(tool, words, cwd=cwd, timeout_s=timeout_s, env=env)
+
+
+def _is_confirmed(
+    host: str, releases: Sequence[tuple[str, str, str]], clients: ClientRunner
+) -> bool:
+    """Does the user's registry name this host for a release that a lock says is there?"""
+    for name, version, url in releases:
+        if url and host_in(url) != host:
+            continue
+        question = [
+            "view",
+            "--json",
+            "--loglevel=silent",
+            "--",
+            f"{name}@{version}",
+            "dist.tarball",
+        ]
+        with scratch_project({MANIFEST: "{}"}) as folder:
+            answer = clients.run("npm", question, cwd=folder, timeout_s=_ASK_S)
+        try:
+            return answer.ok and host_in(str(json.loads(answer.output))) == host
+        except ValueError:
+            return False
+    return False
+
+
+def _releases(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str, str]]:
+    """Name, version and address of what is fetched; an empty address: unknown."""
+    for word in words[1:] if words[:1] == ["pack"] else ():
+        if match := _PACKED.fullmatch(word):
+            yield match["name"], match["version"], ""
+    for path in cwd.glob("*"):
+        if path.name in LOCKS:
+            yield from _in_npms(path)
+        elif path.name in {"yarn.lock", "pnpm-lock.yaml"}:
+            pattern = _IN_YARN if path.name == "yarn.lock" else _IN_PNPM
+            for match in pattern.finditer(path.read_text("utf-8", "replace")):
+                yield match["name"], match["version"], match["url"]
+
+
+def _in_npms(lock: Path) -> Iterator[tuple[str, str, str]]:
+    try:
+        document = json.loads(lock.read_text("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return
+    waiting = [document] if isinstance(document, dict) else []
+    while waiting:
+        table = waiting.pop()
+        for key in ("packages", "dependencies"):
+            entries = table.get(key)
+            for place, entry in entries.items() if isinstance(entries, dict) else ():
+                if not isinstance(entry, dict):
+                    continue
+                name = str(entry.get("name") or place.rpartition("node_modules/")[2])
+                if isinstance(url := entry.get("resolved"), str):
+                    yield name, str(entry.get("version", "")), url
+                waiting.append(entry)

@@ -1,0 +1,240 @@
+"""Keeps uv from hosts that only a repository names (ADR-0096).
+
+uv reads the files of the folder that it runs in, and asks the hosts that they name. What it would read is
+read here first: each index, and each address of an archive, is of an allowed host, or uv is not started. A
+package from a registry can't add an address: uv takes those from a project's own files only.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
+from fallback_plugins.pypi.manifests.requirements_files import index_lines
+from fallback_plugins.shared.scratch import scratch_folder
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner, CommandResult, allowing
+from fallback_tier.hosts import HostRefusedError, Hosts, NamedHost, host_in
+
+#: Commands that ask nobody.
+_ASKS_NOBODY = frozenset({"venv", "export", "cache", "python", "--version"})
+
+#: How folders begin that hold what a client may read, and nothing else.
+_SCRATCH = ("fallback-tier-", "scratch-")
+
+#: Options that name a file of requirements, and a line of such a file that includes another.
+_FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
+_INCLUDE = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(?P<path>\S+)")
+
+#: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
+_BEGIN = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9.-]*\+)?(?:https?|ssh|git|ftps?|s3|gs)\s*:",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
+
+#: What uv reads of a project.
+_PROJECTS = ("pyproject.toml", "uv.toml", "uv.lock")
+
+
+def wall(hosts: Hosts, cwd: Path, args: Sequence[str], _report: Path) -> Mapping[str, str]:
+    """As ``ecosystem_rules.Wall``."""
+    if not args or args[0] in _ASKS_NOBODY or "--offline" in args:
+        return {}
+    root = next((it for it in (cwd, *cwd.parents) if it.name.startswith(_SCRATCH)), cwd)
+    refused = []
+    for path, address in _named(root, cwd, args):
+        if not hosts.admits(address):
+            file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+            refused.append(NamedHost(host_in(address), file))
+    if refused:
+        raise HostRefusedError(refused)
+    return {}
+
+
+def run_uv(
+    clients: ClientRunner,
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    timeout_s: float,
+    env: Mapping[str, str],
+) -> CommandResult:
+    """As ``ClientRunner.run``. A host that a uv.lock names for an archive may be asked if the entry's own
+    registry names it too: that is asked about one release of each such host."""
+    result = clients.run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+    confirmed = [
+        host
+        for host in result.refused_hosts
+        if _is_confirmed(host, cwd / "uv.lock", clients, timeout_s, env)
+    ]
+    if not confirmed:
+        return result
+    return allowing(clients, confirmed).run("uv", arguments, cwd=cwd, timeout_s=timeout_s, env=env)
+
+
+def _is_confirmed(
+    host: str, lock: Path, clients: ClientRunner, timeout_s: float, env: Mapping[str, str]
+) -> bool:
+    for release, registry in _held_at(host, lock):
+        with scratch_folder("uv") as folder:
+            (folder / "pyproject.toml").write_text(_asking(release, registry), encoding="utf-8")
+            # The settings are in the manifest, which is ours: it has to be read.
+            asking = {**env, "UV_NO_CONFIG": ""}
+            clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
+            return any(True for _ in _held_at(host, folder / "uv.lock"))
+    return False
+
+
+def _asking(release: str, registry: str) -> str:
+    return (
+        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\nrequires-python = ">=3.8"\n'
+        f"dependencies = {json.dumps([release])}\n"
+        f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n"
+        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(release.partition('==')[0])}\n"
+        "requires-dist = []\n"
+    )
+
+
+def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
+    """Releases (``name==version``) of which a lock says that their archives are at a host, and the registry
+    of each."""
+    try:
+        packages = tables(parse_toml(lock.name, lock.read_text("utf-8")).get("package"))
+    except (OSError, ValueError, RecipeError):
+        return
+    for package in packages:
+        registry = table_of(package, "source").get("registry")
+        archives = (*tables(package.get("wheels")), table_of(package, "sdist"))
+        at = {host_in(str(archive.get("url", ""))) for archive in archives}
+        if isinstance(registry, str) and host in at:
+            yield f"{package.get('name')}=={package.get('version')}", registry
+
+
+def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """What uv would read there, and each address in it."""
+    above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
+    names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
+    below = [path for name in names for path in root.rglob(name)]
+    above = [path for path in above if path.is_relative_to(root) and path.is_file()]
+    for path in dict.fromkeys((*below, *above)):
+        document = _document(path)
+        if path.name == "uv.lock":
+            addresses = _of_lock(document)
+        elif path.name == "uv.toml":
+            addresses = _of_settings(document)
+        else:
+            addresses = _of_project(document)
+        yield from ((path, address) for address in addresses)
+    waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
+    if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
+        for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
+            yield from ((path, value) for value in _of_indexes(path.read_text("utf-8", "replace")))
+    seen: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        text = path.read_text("utf-8", "replace")
+        if path.suffix == ".toml":
+            document = _document(path)
+            is_lock = path.name.startswith("pylock")
+            addresses = _of_lock(document) if is_lock else _of_project(document)
+            yield from ((path, address) for address in addresses)
+            continue
+        yield from ((path, address) for address in _of_requirements(text))
+        matches = (_INCLUDE.match(line) for line in logical_lines(text))
+        waiting += [path.parent / match["path"].strip("'\"") for match in matches if match]
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
+    try:
+        return parse_toml(path.name, path.read_text("utf-8", "replace"))
+    except (OSError, RecipeError) as error:
+        why = error.problem if isinstance(error, RecipeError) else str(error)
+        raise HostRefusedError((), f"uv was not started: {why}") from error
+
+
+def _of_indexes(text: str) -> Iterator[str]:
+    yield from _places(index_lines(text))
+
+
+def _of_requirements(text: str) -> Iterator[str]:
+    yield from _of_indexes(text)
+    for line in logical_lines(text):
+        begin = _BEGIN.search(line)
+        if begin is not None and not any(True for _ in index_lines(line)):
+            yield line[begin.start() :].split()[0]
+
+
+def _of_project(document: Mapping[str, Any]) -> Iterator[str]:
+    project = table_of(document, "project")
+    asked = [project.get("dependencies"), project.get("optional-dependencies")]
+    asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
+    yield from _addresses(asked)
+    yield from _of_settings(table_of(document, "tool", "uv"))
+
+
+def _of_settings(uv: Mapping[str, Any]) -> Iterator[str]:
+    for settings in (uv, table_of(uv, "pip")):
+        places = [
+            settings.get("index-url"),
+            settings.get("extra-index-url"),
+            settings.get("find-links"),
+        ]
+        yield from _places([*places, *(it.get("url") for it in tables(settings.get("index")))])
+    for source in _tables_below(table_of(uv, "sources")):
+        yield from texts([source.get("url"), source.get("git")])
+    indexed = {"index", "index-url", "extra-index-url", "find-links", "sources", "pip"}
+    yield from _addresses([value for key, value in uv.items() if key not in indexed])
+
+
+def _of_lock(document: Mapping[str, Any]) -> Iterator[str]:
+    yield from _addresses([document])
+    waiting: list[Any] = [document]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from _places([one.get(key) for key in ("registry", "url", "git", "index")])
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+
+
+def _places(values: Iterable[Any]) -> Iterator[str]:
+    """Those of texts at any depth that are no paths."""
+    for place in _strings(values):
+        if _SCHEME.match(place) and not place.startswith("file:"):
+            yield place
+
+
+def _addresses(values: Iterable[Any]) -> Iterator[str]:
+    """The address in each text, at any depth: to its end, since readers leave out what is between."""
+    for text in _strings(values):
+        asked = requirement_in(text) if "@" in text else None
+        if asked is not None and asked.url:
+            if not asked.url.startswith("file:"):
+                yield asked.url
+        elif (begin := _BEGIN.search(text)) is not None:
+            yield text[begin.start() :].strip()
+
+
+def _tables_below(value: Any) -> Iterator[Mapping[str, Any]]:
+    for one in value.values() if isinstance(value, dict) else ():
+        yield from tables(one if isinstance(one, list) else [one])
+
+
+def _strings(values: Iterable[Any]) -> Iterator[str]:
+    waiting = list(values)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
