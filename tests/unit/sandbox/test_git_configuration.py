@@ -254,7 +254,7 @@ def server() -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{serving.server_port}"
         serving.shutdown()
-        thread.join()
+        thread.join(60)
 
 
 @pytest.mark.parametrize("kind", KINDS)
