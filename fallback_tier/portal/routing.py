@@ -18,7 +18,7 @@ from fallback_tier.portal.given import TheBoard
 from fallback_tier.portal.rendering import PREFIX, page
 from fallback_tier.service.http.given import TheService
 from fallback_tier.service.http.problems import status_of
-from fallback_tier.service.http.security import AccessControl, check_same_origin
+from fallback_tier.service.http.security import AccessControl
 from fallback_tier.service.http.sessions import Sessions, SignedIn
 from fallback_tier.service.refusals import NotAllowedError, NotSignedInError
 from fallback_tier.service.roles import Role
@@ -144,16 +144,6 @@ FormToken = Annotated[str, Form(max_length=100)]
 Reader = Annotated[SignedIn, Depends(may(Role.READ))]
 
 
-def _sending(request: Request, form_token: FormToken = "") -> SignedIn:
-    """A person who ends a session needs no role, and is not kept from it by a limit."""
-    signed_in = sessions_of(request).signed_in(request)
-    if signed_in is None:
-        raise NotSignedInError("Nobody has signed in.", next_step=f"Sign in at {SIGN_IN}.")
-    check_same_origin(request)
-    _checked_form(signed_in, form_token)
-    return signed_in
-
-
 async def _sending_reader(signed_in: Reader, form_token: FormToken = "") -> SignedIn:
     _checked_form(signed_in, form_token)
     return signed_in
@@ -167,7 +157,6 @@ async def _sending_decider(
 
 
 #: Who sent a form of ours. The door has looked at where it comes from, too.
-Sending = Annotated[SignedIn, Depends(_sending)]
 SendingReader = Annotated[SignedIn, Depends(_sending_reader)]
 SendingDecider = Annotated[SignedIn, Depends(_sending_decider)]
 

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import SIGN_IN, PageRoute, Sending, sessions_of, way_back
+from fallback_tier.portal.routing import SIGN_IN, PageRoute, SendingReader, sessions_of, way_back
 from fallback_tier.service.http.oidc import Oidc
-from fallback_tier.service.http.security import AccessControl, check_same_origin
+from fallback_tier.service.http.security import AccessControl, address_of, check_same_origin
 from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
@@ -17,7 +17,7 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 _MAX_KEY = 200
 
 _WRONG_KEY = "This key is not valid, or not any more."
-_WRONG_PERSON = "This name and password don't match."
+_WRONG_PERSON = "There is nobody of this name with this password."
 
 
 @router.get("/sign-in")
@@ -40,24 +40,23 @@ def sign_in(
     routes count them."""
     check_same_origin(request)
     doorman: AccessControl = request.app.state.doorman
-    sessions = sessions_of(request)
+    sessions, address = sessions_of(request), address_of(request)
     if key:
-        # Rate-limit invalid keys only: a valid one can't be guessed.
+        # A valid key comes in wherever others have guessed: nobody guesses one.
         if (caller := sessions.open_by_key(request, key.strip())) is None:
-            doorman.wrong_key(request)
+            doorman.check_failures(address)
     else:
-        with doorman.password_attempt(request, name.strip()) as succeeded:
-            caller = sessions.open_by_password(request, name.strip(), password)
-            if caller is not None:
-                succeeded()
+        doorman.check_address(request)
+        caller = sessions.open_by_password(request, name.strip(), password)
     if caller is None:
+        doorman.failed(address)
         wrong = _WRONG_KEY if key else _WRONG_PERSON
         return _page(request, next, status=401, wrong=wrong, name=name, by_key=bool(key))
     return RedirectResponse(way_back(next), 303)
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, _: Sending) -> Response:
+def sign_out(request: Request, _: SendingReader) -> Response:
     """End this session."""
     sessions_of(request).close(request)
     return RedirectResponse(SIGN_IN, 303)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fallback_tier.service.http import problems
@@ -35,24 +35,6 @@ class DeclaredSize:
                 await refused(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-@dataclass(frozen=True)
-class NotStored:
-    """Tells browsers and proxies to store no answer of the API: what it says is for its caller alone."""
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
-
-        async def marked(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        is_ours = scope["type"] == "http" and scope["path"].startswith("/v1/")
-        await self.app(scope, receive, marked if is_ours else send)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,7 @@
 """Who asks, and may they: an API key in a header, or a person's session; limits for both."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
@@ -37,9 +35,7 @@ class AccessControl:
     ) -> None:
         self._keys = keys
         self._session = session
-        self._counts = MemoryStorage()
-        self._limiter = FixedWindowRateLimiter(self._counts)
-        self._taking_back = threading.Lock()
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._per_caller = _limit("requests_per_key", limits.requests_per_key)
         self._per_address = _limit("requests_per_address", limits.requests_per_address)
         self._failed = _limit("failed_sign_ins", limits.failed_sign_ins)
@@ -52,7 +48,8 @@ class AccessControl:
         self._count(self._per_address, "address" if found else "unknown", address)
         if found is None:
             if key is not None:
-                self.wrong_key(request)
+                self.check_failures(address)
+                self.failed(address)
             raise NotSignedInError(
                 "Nobody has signed in."
                 if key is None
@@ -70,41 +67,21 @@ class AccessControl:
         found = self._session(request) if key is None else self._keys.caller(key)
         return found is not None and found.may(role)
 
-    def check_address(self, request: Request) -> None:
-        """Count a request of a caller who is about to sign in at an issuer. Raises TooManyError."""
+    def check_address(self, request: Request) -> str:
+        """Somebody is about to say who they are; the address. Raises TooManyError."""
         address = address_of(request)
         self._count(self._per_address, "unknown", address)
+        self.check_failures(address)
+        return address
+
+    def check_failures(self, address: str) -> None:
+        """Raises TooManyError for an address that has tried too many wrong keys or passwords."""
         if not self._limiter.test(self._failed, "failed", address):
             raise self._too_many(self._failed, "failed", address)
 
-    def wrong_key(self, request: Request) -> None:
-        """Count a wrong key. Raises TooManyError if its address has sent too many."""
-        self._count(self._failed, "failed", address_of(request))
-
-    @contextmanager
-    def password_attempt(self, request: Request, name: str) -> Iterator[Callable[[], None]]:
-        """Count an attempt to sign in as failed, by its address and by its name, until the yielded function
-        is called: attempts that arrive together must not all reach the slow hash.
-
-        Raises TooManyError. By name as well, since a guesser may have many addresses; whoever has the
-        password can then be kept out for a window, but not from using a key or an issuer.
-        """
-        address = address_of(request)
-        self._count(self._per_address, "unknown", address)
-        self._count(self._failed, "failed", address)
-        self._count(self._failed, "name", name)
-
-        def succeeded() -> None:
-            self._take_back(self._failed, "failed", address)
-            self._take_back(self._failed, "name", name)
-
-        yield succeeded
-
-    def _take_back(self, item: RateLimitItem, kind: str, whose: str) -> None:
-        key = item.key_for(kind, whose)
-        with self._taking_back:
-            if self._counts.get(key) > 0:  # otherwise a new window has begun
-                self._counts.incr(key, item.get_expiry(), amount=-1)
+    def failed(self, address: str) -> None:
+        """Somebody there has tried a wrong one."""
+        self._limiter.hit(self._failed, "failed", address)
 
     def _count(self, item: RateLimitItem, kind: str, whose: str) -> None:
         if not self._limiter.hit(item, kind, whose):
@@ -113,11 +90,9 @@ class AccessControl:
     def _too_many(self, item: RateLimitItem, kind: str, whose: str) -> TooManyError:
         window = self._limiter.get_window_stats(item, kind, whose)
         wait = max(1, int(window.reset_time - time.time()) + 1)
-        whose = {"caller": "from this caller", "name": "for this name"}.get(
-            kind, "from this address"
-        )
+        whose = "caller" if kind == "caller" else "address"
         return TooManyError(
-            f"More than {item} {whose}.",
+            f"More than {item} from this {whose}.",
             next_step=f"Wait {wait} seconds.",
             retry_after_s=wait,
         )
