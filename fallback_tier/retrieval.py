@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
+from fallback_tier.files.source_paths import keeps_secrets
 from fallback_tier.outcome import SearchReplace
 
 
@@ -101,11 +102,15 @@ def example_text(
     edits: Sequence[SearchReplace],
     write: Callable[[SearchReplace], str] = edit_line,
 ) -> str:
-    """What a prompt says of a record, before it is fenced. Edits come last: a cut keeps the end.
+    """What a prompt says of a record, before it is fenced. Edits come last: a cut keeps the end. Those of
+    files that keep secrets are left out.
 
     ``write``: an edit in the form in which an answer is wanted.
     """
+    edits = [edit for edit in edits if not keeps_secrets(edit.path)]
     left_out = len(example.edits) - len(edits)
+    withheld = any(keeps_secrets(edit.path) for edit in example.edits)
+    why = "too long, or in a file of secrets" if withheld else "too long"
     return "\n".join(
         (
             f"example {example.example_id}, package {example.package}",
@@ -113,7 +118,7 @@ def example_text(
             *([f"what the fix does: {example.fix_summary}"] if example.fix_summary else []),
             "edits that fixed it:",
             *map(write, edits),
-            *([f"({left_out} of {len(example.edits)} not shown: too long)"] if left_out else []),
+            *([f"({left_out} of {len(example.edits)} not shown: {why})"] if left_out else []),
         )
     )
 

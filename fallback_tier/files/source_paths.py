@@ -7,6 +7,13 @@ SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
     *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
 }
 
+#: Names of files and folders that are there for secrets.
+_SECRETS = re.compile(
+    r"(?:^|[/._-])(?:secrets?|credentials?|passwords|(?:private|service|api)[-_]?(?:account)?[-_]?keys?"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)|local[-_]settings|settings[-_]local)(?=[/._-])"
+    r"|(?:^|/)\.(?:env|aws|ssh|gnupg)(?=[/._-])|(?:^|/)config/keys\.",
+    re.IGNORECASE,
+)
 _TEST = re.compile(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
 #: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
 _BESIDE = re.compile(
@@ -28,6 +35,15 @@ def is_beside(path: str) -> bool:
     """Is it beside the product, by its path below the project's root: a test, documentation, an example, a
     tool's configuration?"""
     return is_test(path) or _BESIDE.match(path) is not None
+
+
+def keeps_secrets(path: str) -> bool:
+    """Return whether a file or its folder is there for secrets, by its name: it is shown to no model.
+
+    Code about secrets (a package's ``credentials.py``) can have such a name, too: a fix that needs it is
+    left to a person.
+    """
+    return _SECRETS.search(path) is not None
 
 
 def is_lock(path: str) -> bool:

@@ -15,7 +15,7 @@ from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.prompt.redact import redact_secrets
+from fallback_tier.prompt.redact import REDACTED, redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import first_error_line
 
@@ -114,6 +114,11 @@ class _Texts:
         if problem is not None:
             return problem
         file = self.files[edit.path]
+        if REDACTED in edit.new and (line := _redacted_line(edit.new, file.before or "")):
+            return (
+                f"`new` has the line {quoted(line)}, in which {REDACTED} is shown in place of a secret of"
+                f" {quoted(edit.path)}: leave that line out of `old` and `new`."
+            )
         try:
             file.after = replace_in_plan(file.after, edit).text
         except EditError as error:
@@ -175,6 +180,13 @@ def barred_reason(
     return reason or judging.reason(path)
 
 
+def _redacted_line(new: str, before: str) -> str | None:
+    """Return a line of ``new`` that the prompt shows and the file doesn't have."""
+    shown = {line.strip() for line in redact_secrets(before)[0].split("\n")}
+    shown -= {line.strip() for line in before.split("\n")}
+    return next((line for line in map(str.strip, new.split("\n")) if line in shown), None)
+
+
 def _texts(edit: SearchReplace) -> str | None:
     """What is wrong with an edit's texts, wherever they belong."""
     if edit.old == edit.new:
@@ -198,7 +210,8 @@ def _broken(path: str, file: _File) -> str | None:
     if line is None or _error_line(file.before or "", path) is not None:
         why = misread_reason(path, file.before, file.after)
         return why and f"{which} {quoted(path)} with text that does not read as it runs: {why}."
-    lines = file.after.split("\n")
+    # As a part of its file: a line alone may not say that a value in it is a secret.
+    lines = redact_secrets(file.after)[0].split("\n")
     shown = lines[min(line, len(lines)) - 1].strip()
     return (
         f"{which} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"

@@ -131,7 +131,8 @@ def may(role: Role) -> Callable[..., SignedIn]:
     return check
 
 
-def _checked_form(signed_in: SignedIn, form_token: str) -> None:
+def check_form(signed_in: SignedIn, form_token: str) -> None:
+    """Raise NotAllowedError unless a page of this session made the form."""
     if not signed_in.may_send(form_token):
         raise NotAllowedError(
             "This form was not made by a page of your session.",
@@ -145,14 +146,14 @@ Reader = Annotated[SignedIn, Depends(may(Role.READ))]
 
 
 async def _sending_reader(signed_in: Reader, form_token: FormToken = "") -> SignedIn:
-    _checked_form(signed_in, form_token)
+    check_form(signed_in, form_token)
     return signed_in
 
 
 async def _sending_decider(
     signed_in: Annotated[SignedIn, Depends(may(Role.DECIDE))], form_token: FormToken = ""
 ) -> SignedIn:
-    _checked_form(signed_in, form_token)
+    check_form(signed_in, form_token)
     return signed_in
 
 

@@ -20,7 +20,7 @@ _HIDDEN = re.compile(f"[{_RANGES}]")
 #: A terminal's control sequence as a whole (ECMA-48 §5.4), else a single hidden character.
 _HIDDEN_RUN = re.compile(f"\\x1b\\[[0-?]*[ -/]*[@-~]|[{_RANGES}]")
 
-_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
+_VISIBLE = bytes((*b"\t\n", *range(32, 127)))
 
 
 def is_hidden(character: str) -> bool:
@@ -39,8 +39,9 @@ def drop_hidden(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """ASCII without controls, as most texts are: told ten times as fast as by a search."""
-    return text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text)
+    """Nothing is hidden: told ten times as fast as by a search of the whole, which is mostly ASCII."""
+    rest = text.encode("utf-8", "surrogatepass").translate(None, _VISIBLE)
+    return not rest or _HIDDEN.search(rest.decode("utf-8", "surrogatepass")) is None
 
 
 def _code_point(match: re.Match[str]) -> str:

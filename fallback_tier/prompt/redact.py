@@ -1,19 +1,22 @@
 """Take secrets out of a text before it leaves the machine or enters the record.
 
-Two nets: the formats in ``secret_rules``, and the exact values that this process knows. Neither is
-complete: a secret without a format, a name or an entry in ``known`` is a word like any other.
+Three nets: the exact values that this process knows, the formats in ``secret_rules``, and the values whose
+name says that they are secrets (``named_values``). None is complete: a secret without a format, a name or
+an entry in ``known`` is a word like any other.
 """
 
 import json
 import re
 from binascii import a2b_base64
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fallback_tier.prompt.characters import drop_hidden, show_hidden
+from fallback_tier.prompt.named_values import named_values
 from fallback_tier.prompt.secret_rules import RULES, Certainty, Rule
 
 #: What stands in a secret's place.
@@ -29,17 +32,21 @@ _WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\})[\"']?:\Z")
 _WORKING_FOLDER_BYTES = len("${OLDPWD}':")
 _PATHS = re.compile(rb"[\w.@-]*/[\w./@-]*(?::[\w./@-]*)*")
 #: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
-_DOTTED_NAME = re.compile(rb"[A-Za-z_]\w*(?:[.?]+[A-Za-z_]\w*)+")
+_DOTTED_NAME = re.compile(rb"[!&*@]*(?:[A-Za-z_]\w*|[0-9]+)(?:(?:[.?!]+|::)[A-Za-z_]\w*)+[?!]?")
 #: … or a plain one (``token_v2``, ``sha256``).
 #: Groups that run services, as ``--user=nobody:nogroup`` names them.
 _GROUPS = frozenset({b"nogroup", b"nobody", b"www-data", b"daemon"})
 #: ``-path``, ``-print``, … of find, without ``-p``.
 _RESTS_OF_OPTIONS = frozenset({b"ath", b"rint", b"rint0", b"rintf", b"erm", b"rune"})
 
-_PLAIN_NAME = re.compile(rb"[A-Za-z_]+\d{0,3}")
+_PLAIN_NAME = re.compile(rb"[!&*@]*[A-Za-z_]+\d{0,3}[?!]?|[0-9]+\.\.\.?[0-9]+|/\*.*")
 _PLACEHOLDER = re.compile(rb"\$\{|\{[\w.]*\}|\{\{|%s|%\(|<%|\*{3,}|x{6,}|\.{3,}", re.IGNORECASE)
 #: What forms and schemas say about a password.
-_ABOUT = re.compile(rb"(?:new|old|current|your|user)?[-_]?(?:pass(?:word|wd|phrase)?|pwd)|required")
+_ABOUT = re.compile(
+    rb"(?:new|old|current|your|user|my|the|api|access|auth)?[-_ ]?"
+    rb"(?:pass(?:word|wd|phrase)?|pwd|secret|token"
+    rb"|key|apikey|jwt|credentials?)s?|required|bearer|basic|digest"
+)
 _LETTER, _DIGIT, _MARK = (re.compile(c) for c in (rb"[A-Za-z]", rb"[0-9]", rb"[!#%^*?@~+=/\\]"))
 #: Paths and plain addresses, often the value of a key such as ``tokenUrl``.
 _PATH = re.compile(rb"(?:https?:/)?\.{0,2}/[\w./-]*[\w/]")
@@ -99,6 +106,8 @@ def _redact(text: str, known: frozenset[str], layers: int = _LAYERS) -> tuple[st
     for rule in _rules():
         data, found = _replace(rule, data)
         count += found
+    spans = named_values(data)
+    data, count = _without(data, spans), count + len(spans)
     if layers:
         data, found = _replace_encoded(data, known, layers - 1)
         count += found
@@ -164,12 +173,16 @@ def _replace_encoded(data: bytes, known: frozenset[str], layers: int) -> tuple[b
     left = _redact("\n".join(lines), known, layers)[0].split("\n") if lines else []
     pairs = zip(places, lines, left, strict=True)
     secret = sorted({place for place, line, kept in pairs if kept != line})
+    return _without(data, [spans[place] for place in secret]), len(secret)
+
+
+def _without(data: bytes, spans: Sequence[tuple[int, int]]) -> bytes:
     pieces: list[bytes] = []
     end = 0
-    for start, stop in (spans[place] for place in secret):
+    for start, stop in spans:
         pieces += (data[end:start], _stand_in(data[start:stop]))
         end = stop
-    return b"".join((*pieces, data[end:])), len(secret)
+    return b"".join((*pieces, data[end:]))
 
 
 def _stand_in(secret: bytes) -> bytes:
@@ -183,7 +196,7 @@ def _is_new(value: bytes) -> bool:
 
 def _is_in_place(value: bytes) -> bool:
     """A value whose place (URL, cookie, option) says enough, unless it stands for another."""
-    return _is_new(value) and not _PLACEHOLDER.search(value) and not _ABOUT.match(value.lower())
+    return _is_new(value) and not _PLACEHOLDER.search(value) and not _ABOUT.fullmatch(value.lower())
 
 
 def _is_literal(value: bytes) -> bool:

@@ -46,6 +46,21 @@ _TOKENS = (
     r"https://hooks\.slack\.com/[\w/]{20,}|https://discord(?:app)?\.com/api/webhooks/[\w/-]{20,}",
 )
 
+#: Hashes of passwords, in the forms of crypt(5), of frameworks, of LDAP and of databases: guessed offline.
+_CRYPT = r"[./0-9A-Za-z\\]"
+_HASHES = (
+    rf"\${{1,2}}2[abxy]?\${{1,2}}[0-9]{{2}}\${{1,2}}{_CRYPT}{{22,}}",
+    rf"\$(?:1|apr1)\${_CRYPT}{{1,8}}\${_CRYPT}{{20,}}",
+    rf"\$(?:5|6|md5|sha1)\$(?:rounds=[0-9]+\$)?{_CRYPT}{{1,24}}\$[./0-9A-Za-z$\\]{{20,}}",
+    r"\$(?:argon2(?:id|i|d)|scrypt|bcrypt-sha256|pbkdf2(?:-sha[0-9]+)?)\$[\w$=,./+\\-]{20,}",
+    r"\$(?:7|8|9|y|gy)\$[\w$./\\-]{20,}|\$[PHS]\$[./0-9A-Za-z]{28,}",
+    r"pbkdf2_sha[0-9]+\$[0-9]+\$[^\s$\"']+\$[\w+/=]{20,}|scrypt\$[0-9]+\$[\w$+/=.-]{20,}",
+    r"(?:pbkdf2:sha[0-9]+(?::[0-9]+)?|scrypt(?::[0-9]+){3}|sha(?:1|256|512))\$[\w./-]+\$[0-9a-f]{32,}",
+    r"\{(?:S?SHA(?:256|512)?|S?MD5|CRYPT|PBKDF2[\w-]*|ARGON2)\}[\w+/=.$-]{16,}",
+    r"SCRAM-SHA-[0-9]+\$[0-9]+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|md5[0-9a-f]{32}|\*[0-9A-F]{40}",
+    r"[0-9a-fA-F]{32}:[0-9a-fA-F]{32}:::",
+)
+
 #: What may stand between the armour lines: base64, line ends and their escapes, quotes and joins of
 #: a literal that spans lines, the headers of an encrypted key. No brackets or underscores, so that
 #: code *about* armour lines is not swallowed up to the next one; no two dashes, so that a match
@@ -111,6 +126,29 @@ _ARGUMENT = r"[^\s\"'<>$/-][^\s\"'<>$]{5,}"
 _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
 
 
+_OPTION = (
+    r"(?:(?:\A|[\s\"'`])--?[\w.-]*(?:password|passwd|passphrase|token|secret|api-?key)"
+    r"|\s--(?:from-literal|set(?:-string)?|build-arg|env)[= ][\w.-]*(?:password|passwd|token|secret|key))"
+)
+_QUERY = r"[?&](?:[\w-]*(?:password|passwd|pwd|secret|api[_-]?key|token|signature|sig))"
+_NEXT_TO_USER = (
+    r"\b(?:user(?: ?id|name)?|uid|host|dbname|server|port)"
+    r"[ \t]*=[ \t]*[^;,\s\"'=]{1,100}[ \t]+"
+    r"(?:password|pwd)[ \t]*"
+)
+_SETTING = (
+    r"\$\{[\w.-]*(?:password|passwd|secret|token|api[_-]?key)[\w.-]*:[=-]?"
+    r"|(?:\A|\n)[ \t]*(?:requirepass|masterauth)[ \t]+|[:/]_(?:password|authToken|auth)[ \t]*=[ \t]*"
+)
+#: Up to the quote of the argument that is a secret.
+_CALLS = (
+    rf"(?:jwt|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^()\"'\n]{{1,80}},\s*"
+    rf"|(?:log_?in|authenticate|sign_?in)\(\s*{_QUOTE}[^\"'\n]{{1,80}}{_QUOTE}\s*,\s*"
+    rf"|createHmac\(\s*{_QUOTE}[\w-]+{_QUOTE}\s*,\s*|hmac\.new\(\s*|cookieParser\(\s*|Fernet\(\s*"
+    r"|(?:mysqli(?:_connect)?|PDO|getConnection)\((?:\s*[^,()\n]{1,200},){2}\s*"
+)
+
+
 class Certainty(Enum):
     """How much the value itself must look like a secret before it is taken out."""
 
@@ -148,8 +186,26 @@ RULES = (
     Rule(Certainty.FORMAT, "", f"(?:{_KEY_END})"),
     # Several where one stands right behind another. The lead is matched over bytes: an edge may be
     # several.
-    Rule(Certainty.FORMAT, f"{_EDGE}*", f"(?:{'|'.join(_TOKENS)})+", start=rf"(?:\A|{_EDGE})"),
-    # Credentials in a URL (RFC 3986 §3.2.1).
+    Rule(
+        Certainty.FORMAT,
+        f"{_EDGE}*",
+        f"(?:{'|'.join((*_TOKENS, *_HASHES))})+",
+        start=rf"(?:\A|{_EDGE})",
+    ),
+    # A line of shadow(5) with a hash of the oldest form, to the end of its ages.
+    Rule(
+        Certainty.FORMAT,
+        r"(?:\A|\n)[a-z_][\w.-]*:",
+        r"[!*]{0,2}[./0-9A-Za-z]{13}:[0-9]{3,6}:[0-9]*:[0-9]*:[0-9]*",
+    ),
+    # Credentials in a URL (RFC 3986 §3.2.1): a token is the name of a user whose password says nothing.
+    Rule(
+        Certainty.PLACE,
+        r"[a-z][0-9a-z+.-]*://",
+        r"[^\s/@:\"'`<>\[\]\\]{3,}:(?:x-oauth-basic|x-oauth|oauth|api_token)?",
+        "@",
+    ),
+    Rule(Certainty.LITERAL, r"[a-z][0-9a-z+.-]*://", r"[0-9a-z_-]{16,}", "@"),
     Rule(Certainty.PLACE, r"[a-z][0-9a-z+.-]*://[^\s/@:\"'`<>]*:", r"[^\s/\"'`<>\[\]\\]{3,}", "@"),
     # Cookies (RFC 6265) and HTTP credentials (RFC 9110 §11), as header lines or arguments.
     Rule(
@@ -160,7 +216,7 @@ RULES = (
     Rule(
         Certainty.BARE,
         r"(?:authorization|x-api-key|api-key|x-auth-token|x-access-token|private-token|x-vault-token"
-        rf"|x-csrf-token|x-amz-security-token)(?:{_QUOTE})?\s*[:=,]\s*(?:{_QUOTE})?"
+        rf"|x-csrf-token|x-amz-security-token)(?:{_QUOTE})?\s*[:=]\s*(?:{_QUOTE})?"
         r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?",
         r"[0-9a-z+/=._~:!@#%^*-]{8,}",
     ),
@@ -179,6 +235,28 @@ RULES = (
         _ARGUMENT,
     ),
     Rule(Certainty.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
+    # In quotes: an option's value, a password of a connection, of a user in SQL, an argument of a call that
+    # everybody knows, a header.
+    Rule(
+        Certainty.PLACE,
+        rf"(?:(?:{_OPTION}[= ][ \t]*|{_NEXT_TO_USER}=[ \t]*|\b(?:{_CALLS})b?"
+        r"|\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+(?:password\s+)?|\bpassword\s+for\s+\S+\s*=\s*)"
+        rf"{_QUOTE}|{_QUOTE}(?:x-[\w-]*(?:token|secret|key|password)|api-?key|private-token):[ \t]+)",
+        r"[^\"'\n$\\][^\"'\n]{2,}",
+        r"[\"']",
+    ),
+    Rule(Certainty.PLACE, r";[ \t]*(?:password|pwd)=", r"[^;\"'\n<>{}()$=]{3,}"),
+    # Without: options, queries of a URL, connection strings, settings of a server and of npm.
+    Rule(
+        Certainty.PLACE,
+        rf"(?:{_OPTION}=|{_QUERY}=|{_NEXT_TO_USER}=[ \t]*|{_SETTING})[\"']?",
+        r"[^\s\"'`<>$&|;(){}#,=\\]{3,}",
+    ),
+    Rule(
+        Certainty.PLACE,
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token|digest)[ \t]+",
+        r"[0-9a-z+/=._~!@#%^*-]{3,}",
+    ),
     # .netrc, on one line or several; without a login before it the password has to look like one.
     Rule(
         Certainty.PLACE,
@@ -191,24 +269,14 @@ RULES = (
         rf"\bmachine{_SPACE}{_PLAIN}{_SPACE}password{_SPACE}",
         r"[^\s\\\"']{6,}",
     ),
-    # ``name = "value"`` in any language: what stands in quotes is a literal. A password may be a
-    # plain word.
-    Rule(
-        Certainty.PLACE,
-        rf"\b\w*(?:password|passwd|passphrase|pwd){_CLOSED}\s*(?::=|=>|[:=])\s*[bfru]?{_QUOTE}",
-        r"[^\s\"'`]{8,}",
-        r"[\"'`]",
-    ),
-    Rule(
-        Certainty.LITERAL,
-        rf"{_NAME}{_CLOSED}\s*(?::=|=>|[:=,])\s*[bfru]?{_QUOTE}",
-        r"[^\s\"'`]{6,}",
-        r"[\"'`]",
-    ),
     Rule(
         Certainty.LITERAL,
         rf"{_NAME}{_WRITTEN_QUOTE}\s*[:=]\s*{_WRITTEN_QUOTE}",
         r"[^\s\"'&\\]{6,}",
     ),
-    Rule(Certainty.BARE, rf"{_NAME}[\"']?[ \t]*[:=][ \t]*", r"[^\s\"'`,;(){}\[\]<>$&|]{6,}"),
+    Rule(
+        Certainty.BARE,
+        rf"{_NAME}[\"']?[ \t]*[:=][ \t]*",
+        r"[^\s\"'`,;(){}\[\]<>$&|:][^\s\"'`,;(){}\[\]<>$&|]{5,}",
+    ),
 )

@@ -96,7 +96,8 @@ class Limits(_Table):
         default="1200/minute", description="of one address, its keys together"
     )
     failed_sign_ins: str = Field(
-        default="10/minute", description="wrong keys and passwords of one address"
+        default="10/minute",
+        description="wrong keys and passwords of one address, and wrong passwords of one name",
     )
     connections: int = Field(
         default=2_000, ge=2, le=50_000, description="open at once; more are closed"

@@ -6,7 +6,14 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from fallback_tier.portal.rendering import PREFIX, page
-from fallback_tier.portal.routing import SIGN_IN, PageRoute, SendingReader, sessions_of, way_back
+from fallback_tier.portal.routing import (
+    SIGN_IN,
+    FormToken,
+    PageRoute,
+    check_form,
+    sessions_of,
+    way_back,
+)
 from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import AccessControl, address_of, check_same_origin
 from fallback_tier.service.people import MAX_NAME_CHARS, MAX_PASSWORD
@@ -17,7 +24,7 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 _MAX_KEY = 200
 
 _WRONG_KEY = "This key is not valid, or not any more."
-_WRONG_PERSON = "There is nobody of this name with this password."
+_WRONG_PERSON = "This name and password don't match."
 
 
 @router.get("/sign-in")
@@ -36,29 +43,32 @@ def sign_in(
     key: Annotated[str, Form(max_length=_MAX_KEY)] = "",
     next: Annotated[str, Form()] = "",  # noqa: A002
 ) -> Response:
-    """A name with its password, or a key, begins a session. Wrong ones are counted by address, as the
-    routes count them."""
+    """Begin a session for a name with its password, or for a key; wrong ones are limited."""
     check_same_origin(request)
     doorman: AccessControl = request.app.state.doorman
-    sessions, address = sessions_of(request), address_of(request)
+    sessions, name = sessions_of(request), name.strip()
     if key:
-        # A valid key comes in wherever others have guessed: nobody guesses one.
+        # Rate-limit invalid keys only: a valid one can't be guessed.
         if (caller := sessions.open_by_key(request, key.strip())) is None:
-            doorman.check_failures(address)
+            doorman.wrong_key(address_of(request))
     else:
-        doorman.check_address(request)
-        caller = sessions.open_by_password(request, name.strip(), password)
+        succeeded = doorman.begin_sign_in(request, name)
+        if (caller := sessions.open_by_password(request, name, password)) is not None:
+            succeeded()
     if caller is None:
-        doorman.failed(address)
         wrong = _WRONG_KEY if key else _WRONG_PERSON
         return _page(request, next, status=401, wrong=wrong, name=name, by_key=bool(key))
     return RedirectResponse(way_back(next), 303)
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, _: SendingReader) -> Response:
-    """End this session."""
-    sessions_of(request).close(request)
+def sign_out(request: Request, form_token: FormToken = "") -> Response:
+    """End this session, whatever role the person has, and over every limit."""
+    check_same_origin(request)
+    sessions = sessions_of(request)
+    if (found := sessions.signed_in(request)) is not None:
+        check_form(found, form_token)
+        sessions.close(request)
     return RedirectResponse(SIGN_IN, 303)
 
 

@@ -46,15 +46,6 @@ _MAX_FILES_OF_A_NAME = 3
 #: … and of so many files that have it none is looked at closely: a hostile repository has it everywhere.
 _MAX_LOOKED_AT = 200
 
-#: A file or a folder that is kept for its secrets, by its name, whatever is asked. Code about secrets (a
-#: package's ``credentials.py``) can be of this name too: an attempt that needs it is a person's.
-_SECRET = re.compile(
-    r"(?:^|[/._-])(?:secrets?|credentials?|passwords|(?:private|service|api)[-_]?(?:account)?[-_]?keys?"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)|local[-_]settings|settings[-_]local)(?=[/._-])"
-    r"|(?:^|/)\.(?:env|aws|ssh|gnupg)(?=[/._-])|(?:^|/)config/keys\.",
-    re.IGNORECASE,
-)
-
 
 def asked_for(
     reason: str,
@@ -85,8 +76,7 @@ class _Search:
         self.sources = Sources(repo, MAX_SNIPPET_BYTES)
         named = named_files(reason, repo.tracked_files)
         modules = named_modules(reason, repo.tracked_files)
-        paths = scannable(repo.tracked_files, frozenset(named) | modules)
-        self._paths = [path for path in paths if not _SECRET.search(path)]
+        self._paths = scannable(repo.tracked_files, frozenset(named) | modules)
         ours = frozenset(self._paths)
         files = [*named, *sorted(modules - set(named))]
         self._files = {path: named.get(path, ()) for path in files if path in ours}

@@ -1,5 +1,6 @@
 """The files of one prompt: each read, parsed and parted once, and never kept for the next prompt."""
 
+from fallback_tier.files.source_paths import keeps_secrets
 from fallback_tier.prompt.context.files import CUT_LINE, Reader
 from fallback_tier.prompt.context.units import Unit, lines_of, units_of
 from fallback_tier.prompt.redact import redact_secrets
@@ -32,9 +33,11 @@ class Sources:
         self._left_to_read = MAX_READ_CHARS
 
     def text(self, path: str) -> str | None:
-        """A tracked text file, or None (``Reader.read``, or as much was read as may be)."""
+        """Return a tracked text file, or None: ``Reader.read`` returned None, the file's name says that it
+        keeps secrets, or MAX_READ_CHARS are used up."""
         if path not in self._texts:
-            text = self._reader.read(path) if self._left_to_read > 0 else None
+            is_readable = self._left_to_read > 0 and not keeps_secrets(path)
+            text = self._reader.read(path) if is_readable else None
             self._left_to_read -= len(text or "")
             self._texts[path] = text
         return self._texts[path]

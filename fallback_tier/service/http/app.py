@@ -21,7 +21,7 @@ from fallback_tier.service.http import (
     routes_reviews,
     routes_session,
 )
-from fallback_tier.service.http.bounds import DeclaredSize, TimeLimit
+from fallback_tier.service.http.bounds import DeclaredSize, NoStore, TimeLimit
 from fallback_tier.service.http.building import build_models, build_routes
 from fallback_tier.service.http.oidc import Oidc
 from fallback_tier.service.http.security import AccessControl
@@ -83,6 +83,7 @@ def create_app(
         redoc_url=None,
         lifespan=_lifespan,
         middleware=[
+            Middleware(NoStore),
             Middleware(TimeLimit, seconds=limits.request_s, observe=reported),
             Middleware(DeclaredSize, max_bytes=limits.body_bytes),
             Middleware(RequestBodyLimitMiddleware, max_body_size=limits.body_bytes),

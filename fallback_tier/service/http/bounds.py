@@ -1,10 +1,10 @@
-"""Bounds around every request, as plain ASGI: how large it is, how long until its answer begins."""
+"""Bounds around every request, as plain ASGI: its size, the time until its answer begins, no caching."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fallback_tier.service.http import problems
@@ -14,6 +14,27 @@ LONG_S = 900.0
 
 #: … and these do so.
 _LONG = ("/v1/attempts", "/v1/audit/verify", "/v1/audit/export")
+
+#: What is answered below this depends on who asks.
+_ROUTES = "/v1/"
+
+
+@dataclass(frozen=True)
+class NoStore:
+    """Middleware that lets no cache keep an answer of the routes, an error included."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it."""
+
+        async def unkept(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Cache-Control"] = "no-store"
+            await send(message)
+
+        is_route = scope["type"] == "http" and scope["path"].startswith(_ROUTES)
+        await self.app(scope, receive, unkept if is_route else send)
 
 
 class DeclaredSize:

@@ -115,7 +115,8 @@ def plain(
 def defect(error: Exception) -> JSONResponse:
     """What nobody explained: its own words may say what nobody should read."""
     body = document(500, "defect", _defect_of(error), _REPORT)
-    return JSONResponse(body, 500, media_type=MEDIA_TYPE)
+    # Made outside of every middleware, so the header is set here.
+    return JSONResponse(body, 500, {"Cache-Control": "no-store"}, media_type=MEDIA_TYPE)
 
 
 def _defect_of(error: Exception) -> str:

@@ -64,14 +64,12 @@ def sign_in(request: Request, given: SignIn) -> Who:
         )
     check_same_origin(request, unknown=True)
     doorman: AccessControl = request.app.state.doorman
-    address = doorman.check_address(request)
+    succeeded = doorman.begin_sign_in(request, given.name)
     sessions: Sessions = request.app.state.sessions
     caller = sessions.open_by_password(request, given.name, given.password)
     if caller is None:
-        doorman.failed(address)
-        raise NotSignedInError(
-            "There is nobody of this name with this password.", next_step="Try again."
-        )
+        raise NotSignedInError("This name and password don't match.", next_step="Try again.")
+    succeeded()
     return Who(name=caller.name, roles=tuple(sorted(caller.roles)), is_person=True)
 
 

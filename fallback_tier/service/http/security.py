@@ -1,6 +1,8 @@
 """Who asks, and may they: an API key in a header, or a person's session; limits for both."""
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated
 
@@ -23,6 +25,9 @@ api_key = APIKeyHeader(name=HEADER, auto_error=False, description="an API key")
 #: What changes nothing needs no proof of where it comes from.
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
+#: Pairs of a name and an address from which it signed in: the last ones, some 3 MB.
+_MAX_KNOWN = 10_000
+
 
 class AccessControl:
     """Tells who asks. ``session``: the person that a session is of, where people can sign in."""
@@ -35,7 +40,10 @@ class AccessControl:
     ) -> None:
         self._keys = keys
         self._session = session
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._storage = MemoryStorage()
+        self._limiter = FixedWindowRateLimiter(self._storage)
+        self._sign_ins = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._per_caller = _limit("requests_per_key", limits.requests_per_key)
         self._per_address = _limit("requests_per_address", limits.requests_per_address)
         self._failed = _limit("failed_sign_ins", limits.failed_sign_ins)
@@ -48,8 +56,7 @@ class AccessControl:
         self._count(self._per_address, "address" if found else "unknown", address)
         if found is None:
             if key is not None:
-                self.check_failures(address)
-                self.failed(address)
+                self.wrong_key(address)
             raise NotSignedInError(
                 "Nobody has signed in."
                 if key is None
@@ -68,20 +75,50 @@ class AccessControl:
         return found is not None and found.may(role)
 
     def check_address(self, request: Request) -> str:
-        """Somebody is about to say who they are; the address. Raises TooManyError."""
+        """Count a request to sign in, and return its address. Raises TooManyError."""
         address = address_of(request)
         self._count(self._per_address, "unknown", address)
-        self.check_failures(address)
-        return address
-
-    def check_failures(self, address: str) -> None:
-        """Raises TooManyError for an address that has tried too many wrong keys or passwords."""
         if not self._limiter.test(self._failed, "failed", address):
             raise self._too_many(self._failed, "failed", address)
+        return address
 
-    def failed(self, address: str) -> None:
-        """Somebody there has tried a wrong one."""
-        self._limiter.hit(self._failed, "failed", address)
+    def wrong_key(self, address: str) -> None:
+        """Count a wrong key. Raises TooManyError if the address has tried too many keys or passwords."""
+        self._count_failure(("failed", address))
+
+    def begin_sign_in(self, request: Request, name: str) -> Callable[[], None]:
+        """Count an attempt before its password is hashed, and return what takes the count back on success.
+
+        Counts by address and by name, so that neither attempts at the same time nor many addresses pass
+        the limit. An address from which this name has signed in is not limited by the name: the failures of
+        others can't lock a person out there (docs/service.md). Raises TooManyError; what is refused is not
+        counted.
+        """
+        address = self.check_address(request)
+        counted = [("failed", address)]
+        if (name, address) not in self._known:
+            counted.append(("failed name", name))
+        self._count_failure(*counted)
+
+        def succeeded() -> None:
+            with self._sign_ins:
+                for identifiers in counted:
+                    self._storage.decr(self._failed.key_for(*identifiers))
+                self._known[name, address] = None
+                self._known.move_to_end((name, address))
+                if len(self._known) > _MAX_KNOWN:
+                    self._known.popitem(last=False)
+
+        return succeeded
+
+    def _count_failure(self, *counted: tuple[str, str]) -> None:
+        """Count all of them or, if one is at its limit, none."""
+        with self._sign_ins:
+            for kind, whose in counted:
+                if not self._limiter.test(self._failed, kind, whose):
+                    raise self._too_many(self._failed, kind, whose)
+            for kind, whose in counted:
+                self._limiter.hit(self._failed, kind, whose)
 
     def _count(self, item: RateLimitItem, kind: str, whose: str) -> None:
         if not self._limiter.hit(item, kind, whose):
@@ -90,9 +127,9 @@ class AccessControl:
     def _too_many(self, item: RateLimitItem, kind: str, whose: str) -> TooManyError:
         window = self._limiter.get_window_stats(item, kind, whose)
         wait = max(1, int(window.reset_time - time.time()) + 1)
-        whose = "caller" if kind == "caller" else "address"
+        counted = {"caller": "from this caller", "failed name": "with this name"}
         return TooManyError(
-            f"More than {item} from this {whose}.",
+            f"More than {item} {counted.get(kind, 'from this address')}.",
             next_step=f"Wait {wait} seconds.",
             retry_after_s=wait,
         )

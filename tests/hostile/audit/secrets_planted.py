@@ -20,13 +20,18 @@ from tests.hostile.audit import maintenance
 from tests.hostile.audit.campaign import Ask, Tally
 from tests.hostile.audit.trail_folder import TrailFolder
 from tests.unit.prompt.test_redact import IN_CONTEXT, TOKENS
+from tests.unit.prompt.test_typed_secrets import ONE_LINE
 
 PLANTED = 20
 
 FIXED = "fixes with a retry, verified"
 
 #: Around a value, and the value: as in the tests of redaction.
-KINDS = (*(("{}", token) for token in TOKENS), *IN_CONTEXT)
+TYPED = tuple(
+    (form.replace("{", "{{").replace("}", "}}").replace("§", "{}"), "swordfish")
+    for form in ONE_LINE
+)
+KINDS = (*(("{}", token) for token in TOKENS), *IN_CONTEXT, *TYPED)
 
 PLACES = ("code", "output", "answer", "citation")
 

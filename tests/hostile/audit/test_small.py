@@ -22,7 +22,7 @@ from tests.hostile.audit.power import Tape, power_shortly, states, unsynced
 from tests.hostile.audit.promises import Promises
 from tests.hostile.audit.report import Run as Figures
 from tests.hostile.audit.report import page
-from tests.hostile.audit.secrets_planted import KINDS, drawn, leaks, secrets
+from tests.hostile.audit.secrets_planted import KINDS, TYPED, drawn, leaks, one_fix, secrets
 from tests.hostile.audit.sequences import sequences
 from tests.hostile.audit.tamper import CAUGHT, IN_ALL, MUTATIONS, TAIL, VOID, tamper
 from tests.hostile.audit.trail_folder import TrailFolder, records
@@ -143,8 +143,20 @@ def test_sequences_of_both_sorts(run: Run) -> None:
 
 
 def test_no_secret_is_on_record(run: Run) -> None:
-    tally = run(secrets, 4, first=60)  # the last in code, the first that a test prints
+    tally = run(secrets, 4, first=len(KINDS) - 2)  # the last in code, the first that a test prints
     assert tally.counts["files and outputs searched"] > 10
+
+
+def test_no_typed_secret_is_on_record(tmp_path: Path) -> None:
+    """Each form in code, in what a test prints, in an answer: in no prompt, event, evidence or output."""
+    kinds = range(len(KINDS) - len(TYPED), len(KINDS))
+    planted = [
+        drawn(kind + place * len(KINDS), Random(kind)) for kind in kinds for place in range(3)
+    ]
+    assert len(planted) > 500
+    found = one_fix(tmp_path, planted, keep_prompts=True)
+    assert any(b"return eval(text)" in content for content in found.values()), "no prompt is kept"
+    assert leaks(planted, found) == []
 
 
 def test_a_secret_that_is_on_record_is_found() -> None:

@@ -4,7 +4,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
+from limits import parse
 
 from fallback_tier.service.roles import Role
 from tests.service.portal import SAME_ORIGIN, form_token, portal_scenario, visit
@@ -105,6 +107,31 @@ def test_signing_out_ends_it(service: ServiceScenario) -> None:
     for client in (visitor.client, thief):
         answer = client.get("/portal/queue", follow_redirects=False)
         assert answer.status_code == 303
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_whoever_has_signed_in_can_sign_out(service: ServiceScenario, role: Role) -> None:
+    """Whatever they may do, and over every limit; on a page that they may not read is the form, too."""
+    visitor = visit(service, role)
+    form = {"form_token": form_token(visitor.client.get("/portal/queue").text)}
+    doorman = service.portal.state.doorman
+    doorman._per_caller = doorman._per_address = parse("1/hour")
+    doorman._count(doorman._per_address, "address", "testclient")
+
+    def sent(origin: str) -> httpx2.Response:
+        headers = {"Origin": origin}
+        return visitor.client.post(
+            "/portal/sign-out", data=form, headers=headers, follow_redirects=False
+        )
+
+    assert sent("https://evil.example").status_code == 403
+    copied = dict(visitor.client.cookies)
+    for _ in range(2):  # who is out is led to the sign-in again
+        ended = sent("http://testserver")
+        assert (ended.status_code, ended.headers["location"]) == (303, "/portal/sign-in")
+    doorman._per_caller = doorman._per_address = parse("100/hour")
+    visitor.client.cookies.update(copied)
+    assert visitor.client.get("/v1/session").status_code == 401
 
 
 def test_signing_out_of_one_process_is_being_out_of_all(tmp_path: Path) -> None:

@@ -1,25 +1,26 @@
 """People sign in: with a password of this machine, or at a real (small) issuer."""
 
 import asyncio
-import time
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
 from fallback_tier.errors import StateFolderError
-from fallback_tier.service import people
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.roles import Role
 from fallback_tier.service.settings import Limits, ServiceSettings, parse_settings
 from tests.integration.service.test_requests import problem
 from tests.service.issuer import CLIENT, SECRET, Issuer, issuing, sent_back
+from tests.service.running import SCRIPT, served
 from tests.service.scenario import ServiceScenario, service_scenario
 
 PASSWORD = "correct horse battery"
@@ -50,71 +51,111 @@ def test_a_session_opens_what_its_roles_are_for(local: ServiceScenario) -> None:
     problem(client.post("/v1/fixes", json=body, headers={"Origin": "http://testserver"}), 403)
 
 
-def test_attempts_that_arrive_together_are_limited(
+def add_person(state: Path) -> None:
+    subprocess.run(
+        [SCRIPT, "keys", "person", "Ada", "--role", "read", "--state-dir", state],
+        input=f"{PASSWORD}\n",
+        text=True,
+        check=True,
+    )
+
+
+def from_address(service: ServiceScenario, address: str) -> TestClient:
+    return TestClient(service.app, client=(address, 50_000), raise_server_exceptions=False)
+
+
+def tried(client: TestClient, name: str, password: str, times: int = 1) -> list[int]:
+    body = {"name": name, "password": password}
+    return [client.post("/v1/session", json=body).status_code for _ in range(times)]
+
+
+def test_attempts_that_arrive_together_are_limited_before_the_hash(tmp_path: Path) -> None:
+    """A real service, with its slow hash: an answer of 401 is a guess that was hashed."""
+    state = tmp_path / "state"
+    with served(state, "[people]\nlocal = true\n") as running:
+        add_person(state)
+        address = str(running.client("").base_url)
+
+        def guess(number: int) -> int:
+            body = {"name": f"Ada{number % 2 or ''}", "password": f"wrong password {number}"}
+            return httpx2.post(f"{address}/v1/session", json=body, timeout=60).status_code
+
+        with ThreadPoolExecutor(100) as threads:
+            answers = Counter(threads.map(guess, range(100)))
+    assert answers[401] <= 10
+    assert answers[401] + answers[429] == 100
+
+
+def test_a_right_password_uses_up_no_limit(local: ServiceScenario) -> None:
+    client = local.client()
+    assert tried(client, "Ada", PASSWORD, 8) == [200] * 8
+    with ThreadPoolExecutor(16) as threads:  # of those at the same time some must wait
+        together = list(threads.map(lambda _: tried(local.client(), "Ada", PASSWORD)[0], range(16)))
+    assert set(together) <= {200, 429}
+    assert tried(client, "Ada", "wrong password", 4) == [401, 401, 401, 429]
+
+
+def test_guesses_from_many_addresses_are_limited_by_name(local: ServiceScenario) -> None:
+    guesses = [
+        tried(from_address(local, f"198.51.100.{n}"), "Ada", "wrong word")[0] for n in range(9)
+    ]
+    assert guesses == [401] * 3 + [429] * 6
+    unknown = [
+        tried(from_address(local, f"198.51.100.{n}"), "Bob", "wrong word")[0] for n in range(9)
+    ]
+    assert unknown == guesses, "an unknown name is told from a known one"
+
+
+def test_failures_of_others_lock_nobody_out_who_signed_in_from_there(
+    local: ServiceScenario,
+) -> None:
+    """A person keeps the address that it works from."""
+    office = from_address(local, "192.0.2.1")
+    assert tried(office, "Ada", PASSWORD) == [200]
+    for number in range(9):
+        tried(from_address(local, f"198.51.100.{number}"), "Ada", "wrong word")
+    assert tried(office, "Ada", PASSWORD) == [200]
+    assert tried(from_address(local, "192.0.2.2"), "Ada", PASSWORD) == [429]
+    local.service.people.put("Eve", PASSWORD, [Role.READ])
+    assert tried(from_address(local, "192.0.2.2"), "Eve", PASSWORD) == [200]
+    assert tried(office, "Ada", "wrong word", 4) == [401, 401, 401, 429]  # its address still counts
+
+
+def test_what_is_refused_is_not_counted(local: ServiceScenario) -> None:
+    client = local.client()
+    assert tried(client, "Ada", "wrong word", 2) == [401, 401]
+    assert tried(client, "Ada", PASSWORD, 5) == [200] * 5
+    assert tried(client, "Ada", "wrong word", 3) == [401, 429, 429]
+
+
+def test_no_answer_of_the_routes_is_kept_by_anybody(local: ServiceScenario) -> None:
+    reader = local.client(Role.READ)
+    for client, path, status in (
+        (reader, "/v1/fixes", 200),
+        (reader, "/v1/fixes/no-such", 404),
+        (reader, "/v1/no-such", 404),
+        (reader, "/v1/openapi.json", 200),
+        (reader, "/v1/audit/events", 200),
+        (local.client(), "/v1/fixes", 401),
+    ):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers.get("cache-control")) == (status, "no-store"), (
+            path
+        )
+    large = reader.post("/v1/fixes", content=b"x", headers={"Content-Length": str(10**9)})
+    assert (large.status_code, large.headers["cache-control"]) == (413, "no-store")
+    assert local.client().post("/v1/session", json=ADA).headers["cache-control"] == "no-store"
+
+
+def test_an_answer_that_a_defect_makes_is_not_kept(
     local: ServiceScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is counted before its password is hashed: no more than the limit are."""
-    hashed: list[str] = []
-    hash_password = people._hash
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
 
-    def slow(password: str, salt: bytes) -> bytes:
-        hashed.append(password)
-        time.sleep(0.05)
-        return hash_password(password, salt)
-
-    monkeypatch.setattr(people, "_hash", slow)
-    with ThreadPoolExecutor(30) as threads:
-        attempts = [
-            threads.submit(local.client().post, "/v1/session", json={**ADA, "password": str(n)})
-            for n in range(60)
-        ]
-        codes = Counter(attempt.result().status_code for attempt in attempts)
-    assert codes == {401: 3, 429: 57}
-    assert len(hashed) == 3
-
-
-def test_attempts_are_limited_by_name_from_any_address(local: ServiceScenario) -> None:
-    def attempt(address: str, name: str, password: str) -> int:
-        client = TestClient(local.app, client=(address, 1))
-        answer = client.post("/v1/session", json={"name": name, "password": password})
-        return answer.status_code
-
-    local.service.people.put("Bob", PASSWORD, [Role.READ])
-    assert [attempt(f"192.0.2.{n}", "Ada", "wrong") for n in range(5)] == [401, 401, 401, 429, 429]
-    assert (
-        attempt("192.0.2.9", "Ada", PASSWORD) == 429
-    )  # a guesser that guessed right is kept out too
-    assert attempt("192.0.2.9", "Bob", PASSWORD) == 200
-    # An unknown name is limited alike: the answers don't tell which names there are.
-    assert [attempt(f"192.0.2.{n}", "Eve", "wrong") for n in range(20, 24)] == [401, 401, 401, 429]
-    # A session and a key are no attempts.
-    assert local.client(Role.READ).get("/v1/fixes").status_code == 200
-
-
-def test_success_uses_up_no_attempt(local: ServiceScenario) -> None:
-    for _ in range(8):
-        signed_in(local)
-    wrong = {**ADA, "password": "wrong"}
-    assert [local.client().post("/v1/session", json=wrong).status_code for _ in range(4)] == [
-        401,
-        401,
-        401,
-        429,
-    ]
-
-
-def test_no_answer_of_the_api_is_stored(local: ServiceScenario) -> None:
-    client = signed_in(local)
-    for path in (
-        "/v1/fixes",
-        "/v1/session",
-        "/v1/fixes/fix-none",
-        "/v1/nothing",
-        "/v1/openapi.json",
-    ):
-        assert client.get(path).headers["cache-control"] == "no-store", path
-    answer = client.post("/v1/session", content=b"x" * 100_000_000)
-    assert (answer.status_code, answer.headers["cache-control"]) == (413, "no-store")
+    monkeypatch.setattr("fallback_tier.service.operations.fixes.Fixes.page", broken)
+    answer = local.client(Role.READ).get("/v1/fixes")
+    assert (answer.status_code, answer.headers["cache-control"]) == (500, "no-store")
 
 
 def test_no_script_reads_the_cookie(local: ServiceScenario) -> None:

@@ -38,12 +38,12 @@ FILES = {"deps.txt": "vulnerable 1.0\n", "src/a.py": "one\ntwo\ntwo\n", "src/b.p
 FILES |= {"pkg/__init__.py": "", "pkg/read.py": "x = 1\n"}
 
 
-def problems(root: Path, plan: dict[str, Any]) -> tuple[str, ...]:
+def problems(root: Path, plan: dict[str, Any], files: dict[str, str] = FILES) -> tuple[str, ...]:
     parsed: Plan = plan_adapter.validate_python(plan)
     return check_plan(
         parsed,
         advisory=parse_advisory(ADVISORY, "test"),
-        repo=context(root, FILES),
+        repo=context(root, files),
         plugin=FakeEcosystem(),
         snippet_ids=frozenset({"S1", "S2", "S10"}),
         example_ids=frozenset({"E1"}),
@@ -298,6 +298,25 @@ def test_a_version_for_npm_is_one_version_and_nothing_around_it(
     )
     assert (messages == ()) == valid
     assert valid or "is not an exact npm version; use one of 2.0.0 or above" in messages[0]
+
+
+def test_what_stands_for_a_secret_is_not_written_into_code(tmp_path: Path) -> None:
+    """The prompt shows ``[REDACTED]`` where the file has a secret: copied, it would be its value."""
+    files = FILES | {"src/c.py": "password = 'swordfish'\nx = 1\n"}
+    copied = edit("src/c.py", "x = 1", "x = 2\n    password = '[REDACTED]'")
+    (message,) = problems(tmp_path, source(copied), files)
+    assert message.startswith("Edit 1: `new` has the line \"password = '[REDACTED]'\"")
+    assert "swordfish" not in message
+    own = edit("src/c.py", "x = 1", "logged = '[REDACTED]'")
+    assert problems(tmp_path, source(own), files) == ()
+
+
+def test_a_line_that_is_quoted_is_redacted_as_a_part_of_its_file(tmp_path: Path) -> None:
+    """Alone the line says nothing of a secret."""
+    new = 'PASSWORDS = {\n    "alice": "swordfish" "x" if,\n}'
+    (message,) = problems(tmp_path, source(edit("pkg/read.py", "x = 1", new)))
+    assert "syntax error at line 2" in message
+    assert "swordfish" not in message
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\x1b[32m", ""])

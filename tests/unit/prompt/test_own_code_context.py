@@ -45,6 +45,47 @@ def chosen(
     return select_snippets(about, repo, FakeEcosystem(), own_code=True, prior_attempts=prior)
 
 
+WITHHELD = (
+    *(
+        "secrets.py",
+        "lib/secrets.py",
+        "lib/aws_credentials.py",
+        "lib/credentials/aws.py",
+        "lib/api_keys.py",
+    ),
+    *(
+        "secrets/prod.py",
+        "lib/passwords.py",
+        "local_settings.py",
+        "lib/secret.prod.py",
+        "config/keys.js",
+    ),
+)
+
+
+@pytest.mark.parametrize("path", WITHHELD)
+def test_a_file_of_secrets_is_in_no_first_prompt(path: str, tmp_path: Path) -> None:
+    """Whatever names it: the advisory, its module, a function in it, a failure, an import."""
+    code = "import vulnerable\n\n\ndef load_keys(value):\n    return 'no secret by its form'\n"
+    files = {path: code, "lib/a.py": "def other(value):\n    return load_keys(value)\n"}
+    about = advisory(
+        "load_keys leaks", f"`load_keys` in {path}, {path[:-3].replace('/', '.')}.load_keys"
+    )
+    failure = failed(f"{path}:4: in load_keys\nNameError: name 'load_keys' is not defined")
+    assert paths(chosen(tmp_path, files, about)) == ["lib/a.py"]
+    assert paths(chosen(tmp_path, files, about, prior=failure)) == ["lib/a.py"]
+    repo = context(tmp_path, files)
+    for prior in ((), failure):
+        found = select_snippets(about, repo, FakeEcosystem(), prior_attempts=prior)
+        assert path not in paths(found)
+
+
+def test_a_manifest_in_a_folder_of_secrets_is_not_shown(tmp_path: Path) -> None:
+    files = {"deps.txt": "vulnerable 1.0\n", "secrets/deps.txt": "vulnerable 1.0\n"}
+    repo = context(tmp_path, files).model_copy(update={"manifests": tuple(files)})
+    assert paths(select_snippets(advisory("it"), repo, FakeEcosystem())) == ["deps.txt"]
+
+
 def paths(snippets: tuple[Snippet, ...]) -> list[str]:
     return list(dict.fromkeys(snippet.path for snippet in snippets))
 
