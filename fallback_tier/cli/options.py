@@ -103,7 +103,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         effort=getattr(arguments, "effort", None),
         answer_form=_answer_form(arguments),
         offline=arguments.offline,
-        allow_hosts=tuple(arguments.allow_host),
+        allow_hosts=tuple(getattr(arguments, "allow_host", ())),
         prefer=_PREFERRED.get(getattr(arguments, "prefer", None) or ""),
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,

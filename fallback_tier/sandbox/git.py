@@ -117,6 +117,7 @@ class GitRepositories:
 
         If there is none, or it is another user's, return git's own answer to that question.
         """
+        cwd = cwd.absolute()  # variables name the folders that git finds
         if _subcommand(args) in _WITHOUT_REPOSITORY:
             return run_git(args, cwd, env)
         found = self._find(run_git, cwd, env)

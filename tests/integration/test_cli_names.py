@@ -26,11 +26,12 @@ class Scenario:
         self.advisory = place / "advisory.json"
         self.advisory.write_text(osv("left"))
 
-    def make(self, *names: bytes) -> None:
-        for name in names:
+    def make(self, *names: bytes, other: bytes | None = None) -> None:
+        """Commit files that pin the affected version, and ``other``, which pins another package."""
+        for name in (*names, *([other] if other else [])):
             place = self.repo / os.fsdecode(name)
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(b"left==1.0.0\n")
+            place.write_bytes(b"right==1.0.0\n" if name == other else b"left==1.0.0\n")
         git(self.repo, "init", "-q", "-b", "main")
         git(self.repo, "config", "user.name", "A Person")
         git(self.repo, "config", "user.email", "person@example.invalid")
@@ -57,7 +58,7 @@ def scenario(tmp_path: Path, registry: Mapping[str, str]) -> Scenario:
 
 @pytest.mark.sandbox
 def test_a_fix_is_made_and_delivered_beside_them(scenario: Scenario) -> None:
-    scenario.make(b"requirements.txt", ODD + b".txt", b"tests/" + ODD + b"/requirements.txt")
+    scenario.make(b"requirements.txt", b"tests/" + ODD + b"/requirements.txt", other=ODD + b".txt")
     git(scenario.repo, "branch", os.fsdecode(b"fallback-tier/" + ODD))
     (fix,) = scenario("plan").json["fixes"]
     assert any(
@@ -70,8 +71,20 @@ def test_a_fix_is_made_and_delivered_beside_them(scenario: Scenario) -> None:
     assert git(scenario.repo, "diff", "--name-only", "main", branch) == "requirements.txt\n"
     assert scenario("fix").code == exit_codes.OK
     assert scenario.pins == "left==2.0.0\n"
-    for name in (ODD + b".txt", b"tests/" + ODD + b"/requirements.txt"):
-        assert (scenario.repo / os.fsdecode(name)).read_bytes() == b"left==1.0.0\n"
+    odd = scenario.repo / os.fsdecode(b"tests/" + ODD + b"/requirements.txt")
+    assert odd.read_bytes() == b"left==1.0.0\n"
+
+
+@pytest.mark.sandbox
+def test_fix_beside_an_odd_file_that_pins_the_affected_version_is_not_called_fixed(
+    scenario: Scenario,
+) -> None:
+    scenario.make(b"requirements.txt", ODD + b".txt")
+    ended = scenario("fix")
+    assert (ended.code, ended.json["outcome"]) == (exit_codes.ESCALATED, "escalated")
+    verdict = next(it for it in ended.json["verdicts"] if it["gate"] == "not_vulnerable")
+    assert (verdict["status"], verdict["proof_level"]) == ("skipped", None)
+    assert "caf" in verdict["detail"]
 
 
 @pytest.mark.sandbox

@@ -71,7 +71,7 @@ def test_with_a_password(browser: Browser) -> None:
     browser.write("not this one")
     browser.press(ENTER)
     browser.until("return document.querySelector('.notice.bad')")
-    assert "nobody of this name" in browser.text()
+    assert "name and password don't match" in browser.text()
     browser.until("return document.activeElement.id === 'password'")
     browser.write(PASSWORD)
     browser.press(ENTER)
