@@ -34,6 +34,7 @@ from fallback_tier.execution import allowing
 from fallback_tier.outcome import Selected
 from fallback_tier.repo import Settings
 from fallback_tier.sandbox.clients import SubprocessClients
+from tests.choice import a_choice
 from tests.e2e.command import Ended, osv, run
 from tests.e2e.command import repository as command_repository
 from tests.fakes.serving import serving
@@ -347,14 +348,14 @@ def installed(world: World, files: Mapping[str, str], allow: tuple[str, ...] = (
         return Installation(context, context.repo, ".").install()
 
 
-@pytest.mark.parametrize("name", NPM)
+@pytest.mark.parametrize("name", a_choice(NPM, step=4))
 def test_a_plan_asks_no_stranger(npm: World, name: str) -> None:
     message = planned(npm, NPM[name](npm))
     npm.untouched()
     assert "secret-of-the-user" not in message
 
 
-@pytest.mark.parametrize("name", NPM)
+@pytest.mark.parametrize("name", a_choice(NPM, step=3))
 def test_gates_ask_no_stranger(npm: World, name: str) -> None:
     found = installed(npm, NPM[name](npm))
     npm.untouched()
@@ -716,14 +717,14 @@ def py_installed(world: World, files: Mapping[str, str], allow: tuple[str, ...] 
         return found.in_full
 
 
-@pytest.mark.parametrize("name", UV)
+@pytest.mark.parametrize("name", a_choice(UV, step=4))
 def test_a_plan_asks_no_strange_index(pypi: World, name: str) -> None:
     message = py_planned(pypi, UV[name](pypi))
     pypi.untouched()
     assert "secret-of-the-user" not in message
 
 
-@pytest.mark.parametrize("name", UV)
+@pytest.mark.parametrize("name", a_choice(UV, step=3))
 def test_gates_ask_no_strange_index(pypi: World, name: str) -> None:
     message = py_installed(pypi, UV[name](pypi))
     pypi.untouched()
