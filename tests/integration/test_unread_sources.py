@@ -435,6 +435,19 @@ PROVED: Mapping[str, tuple[Files, str | None, str]] = {
         "pins",
         "a/requirements-dev.txt",
     ),
+    "an environment of tox that pins it": (
+        {"tox.ini": "[testenv:oldest]\ndeps = left==1.0.0\n"},
+        "resolved_tree",
+        "resolved tree: left 2.0.0",
+    ),
+    "tox and another table that pin it": (
+        {
+            "pyproject.toml": '[tool.tox.env.oldest]\ndeps = ["left==1.0.0"]\n'
+            '[tool.pdm.dev-dependencies]\ntest = ["left==1.0.0"]\n'
+        },
+        None,
+        "pyproject.toml names left==1.0.0 in tool.pdm",
+    ),
     "a script that pins it": (
         {"tool.py": '# /// script\n# dependencies = ["left==1.0.0"]\n# ///\n'},
         None,

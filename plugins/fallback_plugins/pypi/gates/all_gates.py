@@ -160,7 +160,8 @@ class _Installed:
                 if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
-        return next((one.error.problem for one in sources if one.names_it), "")
+        counting = (one for one in sources if one.names_it and not one.for_tests)
+        return next((one.error.problem for one in counting), "")
 
     @cached_property
     def _others(self) -> dict[str, Environment]:

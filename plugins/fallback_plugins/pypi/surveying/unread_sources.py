@@ -66,6 +66,9 @@ _FOR_PEOPLE = re.compile(
     re.IGNORECASE,
 )
 
+#: Files whose environments are made for tests alone.
+_TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
+
 #: Manifests that are read whole, each by its own reader.
 _READ_WHOLE = frozenset(Kind) - {Kind.PYPROJECT, Kind.SETUP_PY}
 
@@ -112,11 +115,15 @@ _TOKEN = re.compile(r"[^\s\"',;)\]]*")
 
 @dataclass(frozen=True)
 class UnreadSource:
-    """``names_it``: the file names a package, in a version that is affected or can't be read."""
+    """``names_it``: the file names a package, in a version that is affected or can't be read.
+
+    ``for_tests``: only environments of tox or nox do, which a project's users never install.
+    """
 
     path: str
     error: RecipeError
     names_it: bool
+    for_tests: bool = False
 
 
 def unread_sources(
@@ -127,12 +134,12 @@ def unread_sources(
     files = RequirementFiles.of(repo)
     found = {one.path: one for one in _missing(files)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
-    for path, words in _named(repo, files, advisory, packages):
+    for path, words, for_tests in _named(repo, files, advisory, packages):
         error = _error(
             f"{path} names {words}, and which command installs from that file is not known here.",
             "Raise it by hand, or remove it, and try again.",
         )
-        found.setdefault(path, UnreadSource(path, error, names_it=True))
+        found.setdefault(path, UnreadSource(path, error, names_it=True, for_tests=for_tests))
     return tuple(found.values())
 
 
@@ -153,8 +160,8 @@ def _error(problem: str, next_step: str) -> RecipeError:
 
 def _named(
     repo: RepoContext, files: RequirementFiles, advisory: Advisory, packages: frozenset[str]
-) -> Iterator[tuple[str, str]]:
-    """Each file that names a package so that it counts, with the words."""
+) -> Iterator[tuple[str, str, bool]]:
+    """Each file that names a package so that it counts, with the words, and whether only tests use it."""
 
     def counts(package: str, declaration: Declaration | None) -> bool:
         return declaration is not None and only_affected(advisory, package, declaration)
@@ -163,9 +170,11 @@ def _named(
     for path in repo.tracked_files:
         if _INSTALLED.intersection(PurePosixPath(path).parts) or path in files.texts:
             continue
-        yield from _archives(path, packages, counts)
+        for place, words in _archives(path, packages, counts):
+            yield place, words, False
         if kind_of(path) is Kind.UV_LOCK:
-            yield from _vendored(repo, path, packages, counts)
+            for place, words in _vendored(repo, path, packages, counts):
+                yield place, words, False
         if _is_searched(path):
             searched[path] = _text(repo, path)
     by_name = grouped(
@@ -181,12 +190,19 @@ def _named(
         searched[path] = _text(repo, path)
     for path, text in searched.items():
         for package in sorted(mentioned(text, packages)):
-            words = next(_counting(path, text, package, counts), "")
-            if words:
-                yield path, words
+            counting = list(_counting(path, text, package, counts))
+            for_users = [words for words in counting if not _is_for_tests(path, words)]
+            if counting:
+                yield path, (for_users or counting)[0], not for_users
 
 
 _Counts = Callable[[str, Declaration | None], bool]
+
+
+def _is_for_tests(path: str, words: str) -> bool:
+    """Return whether words come from an environment of tox or nox: they often hold the oldest supported
+    versions, so that a project is tested with these."""
+    return posixpath.basename(path) in _TEST_TOOLS or " in tool.tox." in words
 
 
 def _is_searched(path: str) -> bool:
