@@ -21,7 +21,7 @@ _MODULES = """
 assert async_hooks buffer console constants crypto diagnostics_channel events fs os path perf_hooks
 punycode querystring readline stream string_decoder sys timers tty url util zlib
 process: abort allowedNodeEnvironmentFlags arch argv argv0 availableMemory browser chdir config
-process: constrainedMemory cpuUsage cwd default emit emitWarning env execArgv execPath exit exitCode
+process: constrainedMemory cpuUsage cwd default emit emitWarning env execPath exit exitCode
 process: features get*id getgroups hrtime listenerCount memoryUsage nextTick off on once pid
 process: platform ppid release removeListener removeAllListeners resourceUsage
 process: setUncaughtExceptionCaptureCallback stderr stdin stdout title umask uptime version versions

@@ -239,6 +239,8 @@ STEERING = {
         [process.env.NODE_OPTIONS] = x;
         ({ a: process.env.NODE_OPTIONS } = x);
         process.loadEnvFile(x)
+        process.execArgv.push(x)
+        process.execArgv.unshift('--import=/tmp/x')
         module.constructor._load('child_process')
         module.constructor._load = x
         module['constructor']._load('fs')
