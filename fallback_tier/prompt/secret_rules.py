@@ -128,7 +128,7 @@ _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;
 
 _OPTION = (
     r"(?:(?:\A|[\s\"'`])--?[\w.-]*(?:password|passwd|passphrase|token|secret|api-?key)"
-    r"|\s--(?:from-literal|set(?:-string)?|build-arg|env)[= ][\w.-]*(?:password|passwd|token|secret|key))"
+    r"|(?:\A|\s)--(?:from-literal|set(?:-string)?|build-arg|env)[= ][\w.-]*(?:password|passwd|token|secret|key))"
 )
 _QUERY = r"[?&](?:[\w-]*(?:password|passwd|pwd|secret|api[_-]?key|token|signature|sig))"
 _NEXT_TO_USER = (
@@ -138,7 +138,12 @@ _NEXT_TO_USER = (
 )
 _SETTING = (
     r"\$\{[\w.-]*(?:password|passwd|secret|token|api[_-]?key)[\w.-]*:[=-]?"
-    r"|(?:\A|\n)[ \t]*(?:requirepass|masterauth)[ \t]+|[:/]_(?:password|authToken|auth)[ \t]*=[ \t]*"
+    r"|(?:\A|\n)[ \t]*(?:requirepass|masterauth)[ \t]+"
+    r"|(?:\A|[:/\n])_(?:password|authToken|auth)[ \t]*=[ \t]*"
+    # The default of a variable with another name, and a bare value behind an anchor or a tag of YAML.
+    r"|(?:password|passwd|secret|token|api[_-]?key)[\w.-]{0,60}[\"']?[ \t]*[=:][ \t]*[\"']?"
+    r"(?:\$\{[\w.-]{1,80}:?[=-]|(?:&[\w-]{1,60}[ \t]+|!![a-z]{1,20}[ \t]+|!vault[ \t]+){1,3})"
+    r"|jdbc:oracle:[a-z]{1,10}:[^/\s@\"']{1,80}/"
 )
 #: Up to the quote of the argument that is a secret.
 _CALLS = (

@@ -69,6 +69,14 @@ TOKENS = [
 ]
 IN_CONTEXT = [
     ("password = '{}'", "hunter22"),
+    ("- POSTGRES_PASSWORD=${{PGPASS:-{}}}", "winterhase"),
+    ("POSTGRES_PASSWORD: ${{PGPASS:-{}}}", "winterhase"),
+    ("password: &pw {}", "winterhase"),
+    ("password: !!str {}", "winterhase"),
+    ("password: !vault {}", "winterhase"),
+    ("jdbc:oracle:thin:bob/{}@db:1521", "winterhase"),
+    ("_auth={}", "winterhase"),
+    ("--set auth.password={}", "winterhase"),
     ('DB_PASSWORD="{}"', "correcthorsebattery"),
     ("export AWS_SECRET_ACCESS_KEY={}", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
     ("client_secret: {}", "8f14e45fceea167a"),
@@ -122,6 +130,19 @@ def test_a_named_value_does_not_survive(around: str, secret: str) -> None:
     assert count >= 1
     assert redacted.startswith("before\n")
     assert redacted.endswith("\nafter\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "POSTGRES_PASSWORD=${PGPASS}",
+        "password: !Ref DbPassword",
+        "password: *pw",
+        "token: ${{ secrets.TOKEN }}",
+    ],
+)
+def test_a_reference_to_a_secret_stays_readable(line: str) -> None:
+    assert redact_secrets(line) == (line, 0)
 
 
 @pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
