@@ -128,7 +128,8 @@ _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;
 
 _OPTION = (
     r"(?:(?:\A|[\s\"'`])--?[\w.-]*(?:password|passwd|passphrase|token|secret|api-?key)"
-    r"|(?:\A|\s)--(?:from-literal|set(?:-string)?|build-arg|env)[= ][\w.-]*(?:password|passwd|token|secret|key))"
+    r"|(?:\A|\s)--(?:from-literal|set(?:-string)?|build-arg|env)[= ]"
+    r"[\w.-]*(?:password|passwd|token|secret|key))"
 )
 _QUERY = r"[?&](?:[\w-]*(?:password|passwd|pwd|secret|api[_-]?key|token|signature|sig))"
 _NEXT_TO_USER = (
