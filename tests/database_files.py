@@ -55,14 +55,15 @@ def watched() -> Iterator[None]:
         _hook().depth -= 1
 
 
-def deleted_files(pid: int) -> list[str]:
-    """Deleted files of databases that the process has open."""
+def deleted_files(pid: int, below: Path = Path("/")) -> list[str]:
+    """Deleted files of databases in the folder ``below`` that the process has open."""
     found = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             name = str(link.readlink())
         except OSError:  # closed meanwhile
             continue
-        if name.endswith(" (deleted)") and _DATABASE.search(name.removesuffix(" (deleted)")):
+        path = name.removesuffix(" (deleted)")
+        if path != name and _DATABASE.search(path) and Path(path).is_relative_to(below):
             found.append(name)
     return found

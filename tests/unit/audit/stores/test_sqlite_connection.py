@@ -82,7 +82,7 @@ def judged(path: Path, expected: dict[str, int]) -> None:
     with closing(open_readonly(path)) as reader:
         assert counts(reader) == expected
         assert verify(reader, checkpoints=None).integrity_problem_count == 0
-    assert deleted_files(os.getpid()) == []
+    assert deleted_files(os.getpid(), path.parent) == []
 
 
 @pytest.fixture
@@ -127,11 +127,11 @@ def test_a_reader_of_deleted_files_reads_on(path: Path) -> None:
         for number in range(3):
             lose_locks(path)
             elsewhere(append_elsewhere, path, f"later-{number}", 200)
-            assert deleted_files(os.getpid())
+            assert deleted_files(os.getpid(), path.parent)
             assert counts(reader)[f"later-{number}"] == 200
             assert verify(reader, checkpoints=None).integrity_problem_count == 0
             assert counts(other) == counts(reader)
-            assert deleted_files(os.getpid()) == []
+            assert deleted_files(os.getpid(), path.parent) == []
 
 
 def test_another_reader_does_not_share_a_deleted_index(path: Path) -> None:
@@ -141,7 +141,7 @@ def test_another_reader_does_not_share_a_deleted_index(path: Path) -> None:
         lose_locks(path)
         elsewhere(append_elsewhere, path, "later", 200)
         with closing(open_readonly(path)) as other:
-            assert deleted_files(os.getpid()) == []
+            assert deleted_files(os.getpid(), path.parent) == []
             assert counts(other) == counts(reader) == {"first": 3, "later": 200}
 
 
@@ -347,7 +347,7 @@ def test_a_queue_of_deleted_files_goes_on(tmp_path: Path) -> None:
                 assert db.execute("SELECT count(*) FROM rows").fetchone()[0] == 2 * number + 1
             with file.writing() as db:
                 db.execute("INSERT INTO rows VALUES ('own')")
-            assert deleted_files(os.getpid()) == []
+            assert deleted_files(os.getpid(), tmp_path) == []
         delete(path)
         with file.writing() as db:
             assert db.execute("SELECT count(*) FROM rows").fetchone()[0] == 6
@@ -363,4 +363,4 @@ def test_opening_twice_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
     with SqliteFile(path, TABLE, "a test"):
         SqliteFile(path, TABLE, "a test").close()
         elsewhere(insert_elsewhere, path, "other")
-        assert deleted_files(os.getpid()) == []
+        assert deleted_files(os.getpid(), tmp_path) == []
