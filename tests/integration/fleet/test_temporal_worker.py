@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S, next_line
 _LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT|WARN|ERROR|Traceback|Fatal Python")
 
 
-@pytest.mark.parametrize("_again", range(5))
+@pytest.mark.parametrize("_again", range(2))
 def test_worker_without_its_server_ends_with_a_reason(tmp_path: Path, _again: int) -> None:
     """The SDK's threads may be at work while the interpreter ends: once it aborted there."""
     port = free_port()
