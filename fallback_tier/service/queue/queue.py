@@ -220,6 +220,13 @@ class OrderQueue:
             *(OrderState.QUEUED, fix_id, OrderState.RUNNING),
         )
 
+    def not_taken(self, fix_id: str) -> bool:
+        """No worker could be started for it, since another process has its lock: this take does not count.
+        Return False if it does not run any more."""
+        return self._changed(
+            "takes = max(0, takes - 1) WHERE fix_id = ? AND state = ?", fix_id, OrderState.RUNNING
+        )
+
     def _changed(self, change: str, *values: str | Callable[[], str] | None) -> bool:
         """In one transaction; it asks for a value that is a function, so a time is when the change was
         made. False: there is no such fix, or it does not stand where it had to."""

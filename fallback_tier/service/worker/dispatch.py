@@ -140,7 +140,10 @@ class Dispatcher:
     def _start_worker(self, fix_id: str) -> None:
         lock = self._locks.take(fix_id)
         if lock is None:
-            return  # the worker of an earlier service has it after all; `_adopt` looks after it
+            # The worker of an earlier service has it after all, or a process that is about to end still has
+            # its lock; `_adopt` looks after it.
+            self._queue.not_taken(fix_id)
+            return
         try:
             self._children[fix_id] = self._process(fix_id, lock)
         except OSError as error:

@@ -237,3 +237,20 @@ def test_what_a_killed_worker_leaves_does_not_fill_the_disk(
     one._look()
     assert queue.get("fix-0").state is OrderState.FAILED
     assert not left.exists()
+
+
+def test_a_take_without_a_worker_does_not_count(queue: OrderQueue, tmp_path: Path) -> None:
+    """A process that is about to end still has the lock: the fix is taken again, no death is counted."""
+    lock = locks(tmp_path).take("fix-0")
+    assert lock is not None
+    one = dispatcher(queue, tmp_path)
+    with lock:
+        one._look()
+        found = queue.get("fix-0")
+        assert (found.state, found.takes) == (OrderState.RUNNING, 0)
+        assert "fix-0" not in one._children
+    one._look()
+    assert queue.get("fix-0").takes == 1
+    while one._children:
+        finished(one)
+        one._look()
