@@ -312,7 +312,8 @@ _ESCAPE: Final = re.compile(rb"\\+(?:[abefnrtv0]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}
 _SCHEME: Final = re.compile(
     rb"(?:bearer|basic|token|digest|apikey|negotiate|aws4-hmac-sha256)(?:\s+|\Z)", re.IGNORECASE
 )
-_VERSION: Final = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
+#: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
+VERSION: Final = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
 #: A path or an address: each part is a word, with a digit at most.
 _PATH: Final = re.compile(
     rb"(?:[a-z][a-z0-9+.-]*:/)?(?:\.{0,2}|~|@?[A-Za-z][\w.-]{0,40})(?:/(?:[A-Za-z_.:@*{}?=&-]*[0-9]?[A-Za-z_.:@*{}?=&-]*){0,3}){1,40}#?",
@@ -360,9 +361,9 @@ def _is_secret(content: bytes, level: Level) -> bool:
         return False
     if not _LETTER.search(rest):
         if _DIGIT.search(rest):
-            return _VERSION.match(rest) is None
+            return VERSION.match(rest) is None
         return level is Level.STRONG and b" " not in rest and len(rest) >= 6 and len(set(rest)) > 3
-    if _VERSION.match(rest) or any(form.fullmatch(rest) for form in _NO_SECRETS):
+    if VERSION.match(rest) or any(form.fullmatch(rest) for form in _NO_SECRETS):
         return False
     if _REGEX.search(rest) or _names_something(rest):
         return False

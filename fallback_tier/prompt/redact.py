@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fallback_tier.prompt.characters import drop_hidden, show_hidden
-from fallback_tier.prompt.named_values import named_values
+from fallback_tier.prompt.named_values import VERSION, named_values
 from fallback_tier.prompt.secret_rules import RULES, Certainty, Rule
 
 #: What stands in a secret's place.
@@ -25,8 +25,6 @@ REDACTED = "[REDACTED]"
 #: A known value shorter than this is no secret, and redacting it would shred the text.
 MIN_KNOWN_CHARS = 6
 
-#: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
-_VERSION = re.compile(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
 #: What stands behind the shell's working folder: ``"$PWD:./bin:$PATH"`` gives no password its value.
 _WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\})[\"']?:\Z")
 _WORKING_FOLDER_BYTES = len("${OLDPWD}':")
@@ -205,7 +203,7 @@ def _is_literal(value: bytes) -> bool:
         _is_mixed(value)
         and _is_new(value)
         and not _PLACEHOLDER.search(value)
-        and not _VERSION.match(value)
+        and not VERSION.match(value)
         and not _PATH.fullmatch(value)
     )
 

@@ -53,7 +53,7 @@ KNOWN = {
     "fallback_tier/patch/named_here.py": "where programs are named that nothing imports",
     "fallback_tier/patch/policy.py": _DENIED,
     "fallback_tier/prompt/context/files.py": "folders of other people's code, which no prompt shows",
-    "fallback_tier/prompt/redact.py": "a version in a text that looks like a secret, and is none",
+    "fallback_tier/prompt/named_values.py": "a version in a text that looks like a secret, and is none",
     "fallback_tier/prompt/secret_rules.py": "how secrets look",
     "fallback_tier/files/source_paths.py": "a lock file that isn't called one",
 }
