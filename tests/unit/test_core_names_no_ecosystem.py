@@ -31,7 +31,6 @@ KNOWN = {
     "fallback_tier/cli/attempt/warming.py": "a try before the first request: any ecosystem serves",
     "fallback_tier/cli/serve/command.py": _HELP,
     "fallback_tier/cli/serve/parser.py": _HELP,
-    "fallback_tier/prompt/named_values.py": "words and version forms that make no value a secret",
     "fallback_tier/service/http/examples.py": "an example in the OpenAPI document",
     "fallback_tier/cli/fleet/worker_parser.py": _HELP,
     "fallback_tier/cli/fleet/working.py": _HELP,
