@@ -73,5 +73,5 @@ def test_deleted_files_are_found(tmp_path: Path) -> None:
     path = tmp_path / "audit.db-wal"
     with path.open("wb"):
         path.unlink()
-        assert deleted_files(os.getpid()) == [f"{path} (deleted)"]
-    assert deleted_files(os.getpid()) == []
+        assert deleted_files(os.getpid(), tmp_path) == [f"{path} (deleted)"]
+    assert deleted_files(os.getpid(), tmp_path) == []

@@ -131,7 +131,7 @@ def test_a_look_at_the_store_keeps_the_locks_on_it(configuration: Configuration)
             [sys.executable, "-c", _LAST_CONNECTION, str(path)], capture_output=True, text=True
         )
         assert (done.stdout, done.stderr) == ("wal\n", "")
-        assert deleted_files(os.getpid()) == []
+        assert deleted_files(os.getpid(), audit_db(configuration.state_dir).parent) == []
         assert reader.tip()[0] == last
 
 
