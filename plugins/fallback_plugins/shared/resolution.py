@@ -1,0 +1,178 @@
+"""Resolutions: what install commands install, as the project's own client says (ADR-0099).
+
+A resolution is the source of truth on versions. What no resolution covers is unknown, not absent.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from enum import StrEnum
+from functools import cached_property
+
+from pydantic import Field
+
+from fallback_audit.frozen import Frozen
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
+from fallback_tier.advisory import Advisory, is_affected
+
+
+class ResolvedBy(StrEnum):
+    """Where a resolution comes from."""
+
+    #: A lock that is in step with its manifests, parsed.
+    LOCK = "lock"
+    #: The project's client resolved the manifests.
+    CLIENT = "client"
+    #: The client can't resolve the manifests together, but they pin every package: the pins are it.
+    PINS = "pins"
+
+
+class InstallCommand(Frozen):
+    """One command that installs packages: a client, and the root files with everything that they include.
+
+    ``files``: paths in the repository, the file that names the command first. ``label``: the command as a
+    person would type it, for example ``pip install -r requirements.txt``.
+    """
+
+    client: str
+    files: tuple[str, ...] = Field(min_length=1)
+    label: str
+
+
+class Declaration(Frozen):
+    """A line of a manifest that requires a package. ``line`` counts from 1; ``environments``: the marker or
+    section that limits it; empty: all environments."""
+
+    name: str
+    text: str
+    file: str
+    line: int = Field(ge=1)
+    environments: str = ""
+
+
+class Requirement(Frozen):
+    """A package's requirement of another. ``to``: key of the package that answers; None: not installed."""
+
+    name: str
+    constraint: str
+    to: str | None
+    optional: bool = False
+    peer: bool = False
+
+
+class ResolvedPackage(Frozen):
+    """One package of a resolution.
+
+    ``key`` is unique in the resolution and the client's own (npm: ``node_modules/a``; Python: ``a 1.0``).
+    ``origin``: registry address, git URL or path; ``digest``: as the lock states it; both empty if unknown.
+    ``environments``: the marker or platform that limits it; empty: all.
+    """
+
+    key: str
+    name: str
+    version: str
+    origin: str = ""
+    digest: str = ""
+    environments: str = ""
+    bundled: bool = False
+    requires: tuple[Requirement, ...] = ()
+
+    def _node(self) -> Node:
+        asks = tuple(
+            DependencyEdge(it.name, it.constraint, it.to, it.optional, it.peer)
+            for it in self.requires
+        )
+        return Node(self.key, self.name, self.version, asks, self.bundled)
+
+
+class Unresolved(Frozen):
+    """A part of a resolution that is unknown. ``subject``: a package, file or address; ``reason`` and
+    ``next_step``: sentences. ``names``: packages that it names; empty: it may be any."""
+
+    subject: str
+    reason: str
+    next_step: str
+    names: frozenset[str] = frozenset()
+
+
+class Resolution(Frozen):
+    """What one install command installs.
+
+    ``client``: name and version of the program that resolved it; ``reason``: why the client could not
+    resolve it (``PINS`` only); ``unresolved``: subtrees that are unknown; ``made_on``: the day of a
+    resolution by a client, None for a lock.
+    """
+
+    ecosystem: str
+    command: InstallCommand
+    by: ResolvedBy
+    client: str = ""
+    reason: str = ""
+    made_on: date | None = None
+    packages: tuple[ResolvedPackage, ...] = ()
+    roots: tuple[ResolvedPackage, ...] = ()
+    declarations: tuple[Declaration, ...] = ()
+    unresolved: tuple[Unresolved, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, tuple[ResolvedPackage, ...]]:
+        """Packages by canonical name."""
+        return grouped((one.name, one) for one in self.packages)
+
+    @cached_property
+    def tree(self) -> DependencyTree:
+        """The same packages as the ladder searches them."""
+        nodes = {one.key: one._node() for one in self.packages}
+        return DependencyTree(
+            self.command.files[0], nodes, tuple(root._node() for root in self.roots)
+        )
+
+    def dependents(self, key: str) -> tuple[tuple[str, str], ...]:
+        """Labels of the packages and roots that require the one at ``key``, each with its constraint."""
+        return tuple((node.label, edge.spec) for node, edge in self.tree.dependents(key))
+
+    def affected(self, advisory: Advisory) -> Iterator[ResolvedPackage]:
+        """Yield the packages that the advisory (or bundle) covers."""
+        for name in advisory.packages(self.ecosystem):
+            for one in self.by_name.get(name, ()):
+                if is_affected(advisory, self.ecosystem, name, one.version):
+                    yield one
+
+    @classmethod
+    def of_tree(
+        cls,
+        ecosystem: str,
+        command: InstallCommand,
+        by: ResolvedBy,
+        tree: DependencyTree,
+        *,
+        client: str = "",
+        made_on: date | None = None,
+        declarations: tuple[Declaration, ...] = (),
+        unresolved: tuple[Unresolved, ...] = (),
+    ) -> "Resolution":
+        """Return the resolution that a tree describes, without origins and digests."""
+        return cls(
+            ecosystem=ecosystem,
+            command=command,
+            by=by,
+            client=client,
+            made_on=made_on,
+            packages=tuple(_package(node) for node in tree.nodes.values()),
+            roots=tuple(_package(root) for root in tree.roots),
+            declarations=declarations,
+            unresolved=unresolved,
+        )
+
+
+def _package(node: Node) -> ResolvedPackage:
+    requires = tuple(
+        Requirement(name=it.name, constraint=it.spec, to=it.to, optional=it.optional, peer=it.peer)
+        for it in node.asks
+    )
+    return ResolvedPackage(
+        key=node.key,
+        name=node.name,
+        version=node.version,
+        bundled=node.bundled,
+        requires=requires,
+    )
