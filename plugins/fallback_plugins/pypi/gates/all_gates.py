@@ -6,9 +6,8 @@ from functools import cached_property
 
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import TypecheckGate
-from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.imports import ImportsGate
-from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.pypi.gates.lacking import beside_base, lacks_by_the_patch
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
@@ -275,7 +274,7 @@ class TestsGate(PyPIGate):
                 alone=alone,
             )
 
-        verdict = beside_drift(here, judge)
+        verdict = beside_base(here, judge)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)
