@@ -250,32 +250,34 @@ class Making:
 
         def uv(words: Sequence[str]) -> CommandResult:
             free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
-            done = None
+            chosen: Sequence[str] | None = ()
             if words[:2] == ["pip", "install"]:
                 words = [*words, *built]
-                if self._pins:
-                    kept = self._write("\n".join(self._pins))
-                    done = self._choose([*words, *free], setting, kept)
-                    words = [*words, "-c", str(kept)]
-            if done is None or done.ok:
-                more = [*free, *_NEVER_BUILT, "--python", python]
-                done = self._uv([*words, *more], setting.until)
+                chosen = self._chosen([*words, *free], setting) if self._pins else ()
+            # uv says of each package why it can't be had only where it is to install it.
+            more = ["--dry-run"] if chosen is None else chosen
+            done = self._uv(
+                [*words, *more, *free, *_NEVER_BUILT, "--python", python], setting.until
+            )
+            if chosen is None and done.ok:
+                done = done.model_copy(update={"exit_code": 1})
             if not done.ok:
                 refusals.append(done.output)
             return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
 
         return uv
 
-    def _choose(self, words: Sequence[str], setting: Setting, kept: Path) -> CommandResult:
-        """Resolve what a ``pip install`` is to install, and write its pins over those in ``kept``: each of
-        them that is still admitted stays, whatever was published since (ADR-0102)."""
+    def _chosen(self, words: Sequence[str], setting: Setting) -> Sequence[str] | None:
+        """Resolve what a ``pip install`` is to install. Return its pins as an option: each of ours that is
+        admitted stays, whatever was published since (ADR-0102). None if uv can't resolve it."""
+        place = self._write("\n".join(self._pins))
         files = [word for word in words[2:] if word != "-r"]
         options = ["--no-upgrade", _NEVER_BUILT[0], "--python", str(setting.python)]
-        done = self._uv(["pip", "compile", *files, *options, "-o", str(kept)], setting.until)
-        if done.ok:
-            lines = map(_written, kept.read_text("utf-8").splitlines())
-            kept.write_text("\n".join(filter(None, lines)) + "\n", encoding="utf-8")
-        return done
+        if not self._uv(["pip", "compile", *files, *options, "-o", str(place)], setting.until).ok:
+            return None
+        lines = map(_written, place.read_text("utf-8").splitlines())
+        place.write_text("\n".join(filter(None, lines)) + "\n", encoding="utf-8")
+        return ["-c", str(place)]
 
     def _sources(self) -> Sequence[Source]:
         manifests = self._manifests
