@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory
@@ -119,6 +120,10 @@ class GateVerdict(Frozen):
     #: Tests that fail here as they always do at the base commit: not the patch's, and one of them may be
     #: the test that shows the flaw.
     failing_before: tuple[str, ...] = ()
+    #: What each project has of the advisory's packages, beside a pass on versions: the lowest level counts.
+    projects: tuple[ProvedProject, ...] = ()
+    #: What a reader should know beside the verdict, in sentences.
+    notes: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import ProofLevel
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -28,6 +29,19 @@ Attempt = Annotated[int, Field(ge=1)]
 Call = Annotated[int, Field(ge=1)]
 #: Dollars as a decimal string: an estimate from a dated price table.
 Dollars = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+
+
+class ProvedProject(Frozen):
+    """What a project has of a package, and how that is known.
+
+    ``project``: the files that one install command reads, the first of them first. ``versions``: those that
+    are installed, or declared if ``proof_level`` is ``pins``; empty: none any more.
+    """
+
+    project: str
+    package: str
+    versions: tuple[str, ...] = ()
+    proof_level: ProofLevel
 
 
 class StartedOn(Frozen):

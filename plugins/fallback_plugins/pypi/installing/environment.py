@@ -192,20 +192,24 @@ class Environment:
         project runs with, and nothing was left out that the project's own client reads. Otherwise none:
         what is installed in part, or of another day, may not be the version that users get. What was built
         from its source for want of a wheel is read like everything else."""
-        found = self.install() if self._is_made else None
-        whole = found is not None and found.level is Level.EVERYTHING and self._as_usual(found)
-        if found and found.step == FLATTENED and self._manifests.flattening_drops:
-            return ()
-        return self.installed(package) if whole else ()
+        return self.installed(package) if self.is_whole else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it made, of all that is declared, as the project's own client makes it?"""
+        if not self._is_made:
+            return False
+        found = self.install()
+        if found.step == FLATTENED and self._manifests.flattening_drops:
+            return False
+        # On the first Python that suits the project, with releases of any day.
+        is_usual = found.how == Setting(self.suited[0]).how
+        return found.level is Level.EVERYTHING and is_usual
 
     @property
     def _is_made(self) -> bool:
         """Was it installed already?"""
         return self._store.find_for(self.wanted) is not None
-
-    def _as_usual(self, found: Installed) -> bool:
-        """Is it on the first Python that suits the project, with releases of any day?"""
-        return found.how == Setting(self.suited[0]).how
 
     def installs(self, path: str) -> bool:
         """As ``Manifests.installs``."""

@@ -111,6 +111,14 @@ def of_installed(
     return None
 
 
+def beside_base(verdict: GateVerdict, base: Installed) -> GateVerdict:
+    """Note if nothing of the base commit can be installed, so that nothing is compared with it."""
+    if base.absent is None:
+        return verdict
+    note = f"the base commit can't be installed, so nothing is compared with it: {base.absent.why}"
+    return verdict.model_copy(update={"notes": (*verdict.notes, note)})
+
+
 def depends_on_setting(verdict: GateVerdict) -> bool:
     """Would it be undecided where the two trees are not installed alike? A failure, which may be the
     setting's doing; and a pass beside tests that fail in both trees: for want of something there, they may
@@ -271,5 +279,12 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
     before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
-    reported = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
+    reported: dict[str, object] = {
+        "detail": details,
+        "log": logs,
+        "proof_level": level,
+        "failing_before": before,
+    }
+    reported["projects"] = tuple(project for verdict in verdicts for project in verdict.projects)
+    reported["notes"] = tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
     return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})
