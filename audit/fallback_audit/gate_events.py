@@ -78,9 +78,9 @@ class GateJudged(Frozen):
     here as they always do there, beside a pass. ``refused_hosts``: hosts that only the repository, or a
     package, names, and that no client asked since the gate before (ADR-0096). Since schema version 13.
     ``resolutions``: what was resolved for the fix since the gate before, as evidence: a resumed fix
-    installs the same again (ADR-0102). ``projects``: what each project has of the advisory's packages, beside a
-    pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know beside the
-    verdict. Since schema version 14.
+    installs the same again (ADR-0102). ``projects``: what each project has of the advisory's packages,
+    beside a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
+    beside the verdict. Since schema version 14.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"

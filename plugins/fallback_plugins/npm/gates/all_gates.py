@@ -65,10 +65,9 @@ class ResolvesGate(ResolvingGate, NpmGate):
             return verdict
         what = f"{project.inputs.client} installs {project.manifest}"
         base = project.base.install()
-        if found.declined and base.absent is None:
-            what += f" {found.in_words}; not more at the base commit"
-        elif found.declined:
+        if found.declined:
             what += f" {found.in_words}"
+            what += "; not more at the base commit" if base.absent is None else ""
         return gating.beside_base(gating.passed(self.name, what, found.in_full), base)
 
 

@@ -75,10 +75,9 @@ class ResolvesGate(ResolvingGate, PyPIGate):
                 self.name, f"{what}, and not as at the base commit: {otherwise}"
             )
         base = project.base.install()
-        if found.declined and base.absent is None:
-            what += f" {found.in_words}; so it is at the base commit"
-        elif found.declined:
+        if found.declined:
             what += f" {found.in_words}"
+            what += "; so it is at the base commit" if base.absent is None else ""
         elif found.unusual:
             what += f", {', '.join(found.unusual)}"
         return gating.beside_base(gating.passed(self.name, what, found.in_full), base)
