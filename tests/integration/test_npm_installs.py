@@ -334,6 +334,17 @@ def test_a_release_published_between_the_two_installs_is_in_neither(
     assert versions(another.patched)["@a/alone"] == versions(another.base)["@a/alone"] == "1.1.0"
 
 
+def test_a_base_commit_that_can_not_be_installed_is_named(project) -> None:
+    """Its release is not there any more."""
+    old, new = (package(dependencies={"left": version}) for version in ("0.9.0", "1.0.0"))
+    made = project({"package.json": old}, {"package.json": new})
+    verdict = ResolvesGate().judge(made.case.context)
+    assert verdict.status is GateStatus.PASSED
+    (note,) = verdict.notes
+    assert note.startswith("the base commit can't be installed, so nothing is compared with it: ")
+    assert "left@0.9.0" in note
+
+
 def versions(tree: Installation) -> dict[str, str]:
     tree.install()
     return {one.name: one.version for one in tree.packages()}

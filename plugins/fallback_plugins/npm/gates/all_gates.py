@@ -68,7 +68,7 @@ class ResolvesGate(ResolvingGate, NpmGate):
         if found.declined:
             what += f" {found.in_words}"
             what += "; not more at the base commit" if base.absent is None else ""
-        return gating.beside_base(gating.passed(self.name, what, found.in_full), base)
+        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
 
 
 class NotVulnerableGate(NotVulnerable):

@@ -80,7 +80,7 @@ class ResolvesGate(ResolvingGate, PyPIGate):
             what += "; so it is at the base commit" if base.absent is None else ""
         elif found.unusual:
             what += f", {', '.join(found.unusual)}"
-        return gating.beside_base(gating.passed(self.name, what, found.in_full), base)
+        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
 
 
 class NotVulnerableGate(NotVulnerable):

@@ -111,11 +111,17 @@ def of_installed(
     return None
 
 
-def beside_base(verdict: GateVerdict, base: Installed) -> GateVerdict:
-    """Note if nothing of the base commit can be installed, so that nothing is compared with it."""
-    if base.absent is None:
+def beside_base(verdict: GateVerdict, found: Installed, base: Installed) -> GateVerdict:
+    """Note if the base commit can't be installed, or only a part of it: nothing is compared with it then,
+    or something else than it declares."""
+    if base.absent is not None:
+        note = (
+            f"the base commit can't be installed, so nothing is compared with it: {base.in_words}"
+        )
+    elif base.level is Level.IN_PART and found.level is Level.EVERYTHING:
+        note = f"what is compared with the base commit has only a part of its packages: {base.in_words}"
+    else:
         return verdict
-    note = f"the base commit can't be installed, so nothing is compared with it: {base.absent.why}"
     return verdict.model_copy(update={"notes": (*verdict.notes, note)})
 
 
