@@ -1,11 +1,12 @@
 """What a gate is given, and what it says, as protocols and models. Plugins implement gates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_tier.advisory import Advisory
@@ -40,6 +41,8 @@ class GateContext:
     """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why.
 
     ``is_proof``: a command's tests decide, so that they are witnessed (``TargetRun.witnessed``).
+    ``resolutions``: what an ecosystem resolved for this fix, by its own keys. Each is recorded as evidence
+    with the verdict that follows, and is there again when the fix is resumed (ADR-0102).
     """
 
     advisory: Advisory
@@ -52,6 +55,7 @@ class GateContext:
     timeout_s: float
     report: Callable[[str], None] = say_nothing
     is_proof: bool = False
+    resolutions: MutableMapping[str, str] = field(default_factory=dict)
 
 
 class Witnessed(Frozen):
@@ -84,36 +88,20 @@ class Witnessed(Frozen):
         )
 
 
-def _nothing() -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class TargetRun:
     """A command of somebody's, run in a tree with its dependencies, and on what it ran.
 
     ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
     the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
-    for their ends to be compared, of which that sentence may say only the beginning. ``drifted``: what else
-    is installed than at the base commit though the patch does not move it, in words. It may install the
-    base commit, so only who compares the two asks (``beside_base``). ``witnessed``: if the context says
-    that it is a proof; None: this ecosystem has no witness, so that the output alone tells.
+    for their ends to be compared, of which that sentence may say only the beginning. ``witnessed``: if the
+    context says that it is a proof; None: this ecosystem has no witness, so that the output alone tells.
     """
 
     result: CommandResult | None
     installed: str = ""
     compared: str = ""
-    drifted: Callable[[], str] = field(default=_nothing, compare=False, repr=False)
     witnessed: Witnessed | None = None
-
-    def beside_base(self) -> "TargetRun":
-        """The run as one that is compared with the base commit's: on other dependencies where any drifted.
-        While the tree is there. Raises as ``EcosystemPlugin.run`` does."""
-        if not (message := self.drifted()):
-            return self
-        installed = "; ".join(filter(None, (self.installed, message)))
-        compared = f"{self.compared} {installed}"
-        return replace(self, installed=installed, compared=compared, drifted=_nothing)
 
 
 class GateVerdict(Frozen):
@@ -132,6 +120,10 @@ class GateVerdict(Frozen):
     #: Tests that fail here as they always do at the base commit: not the patch's, and one of them may be
     #: the test that shows the flaw.
     failing_before: tuple[str, ...] = ()
+    #: What each project has of the advisory's packages, beside a pass on versions: the lowest level counts.
+    projects: tuple[ProvedProject, ...] = ()
+    #: What a reader should know beside the verdict, in sentences.
+    notes: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0
 

@@ -28,10 +28,6 @@ from fallback_tier.sandbox.clients import SubprocessClients
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_R = TypeVar("_R")
-
-#: A plugin's function that is asked after the hook that gave it.
-_Later = Callable[[Mounted, Callable[[], str]], Callable[[], str]]
 
 #: Entry points that each name a GateFactory.
 GATES_GROUP = "fallback_tier.gates"
@@ -160,7 +156,7 @@ def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
     complete: EcosystemPlugin = overlaid(
         built,
         gates=lambda: [_GuardedGate(gate, owner) for gate in gates()],
-        run=_blameless(run, lambda ran, ask: replace(ran, drifted=ask(owner, ran.drifted))),
+        run=_blameless(run),
         runs_on=_blameless(runs_on),
     )
     return complete
@@ -168,11 +164,8 @@ def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
 
 def _blameless(
     call: Callable[Concatenate[GateContext, _P], _T],
-    later: Callable[[_T, _Later], _T] = lambda given, _: given,
 ) -> Callable[Concatenate[GateContext, _P], _T]:
-    """What ``context.report`` raises is of who watches: it is raised as it is, and no plugin is blamed.
-
-    ``later``: what was given, with what is asked of it afterwards guarded, too."""
+    """What ``context.report`` raises is of who watches: it is raised as it is, and no plugin is blamed."""
 
     def watched(context: GateContext, /, *args: _P.args, **named: _P.kwargs) -> _T:
         raised: list[Exception] = []
@@ -184,19 +177,12 @@ def _blameless(
                 raised.append(error)
                 raise
 
-        def asked(ask: Callable[[], _R]) -> _R:
-            try:
-                return ask()
-            except PluginError as error:
-                if raised and error.__cause__ is raised[0]:
-                    raise raised[0] from None
-                raise
-
-        def guarded_later(owner: Mounted, ask: Callable[[], str]) -> Callable[[], str]:
-            return lambda: asked(lambda: owner.call("run", ask))
-
-        given = asked(lambda: call(replace(context, report=report), *args, **named))
-        return later(given, guarded_later)
+        try:
+            return call(replace(context, report=report), *args, **named)
+        except PluginError as error:
+            if raised and error.__cause__ is raised[0]:
+                raise raised[0] from None
+            raise
 
     return watched
 

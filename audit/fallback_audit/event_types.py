@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import ProofLevel
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -40,6 +41,19 @@ class UnreadItem(Frozen):
 
 #: All texts of an item can be redacted: they quote a target's files and clients.
 Unread = Annotated[UnreadItem, FREE_TEXT]
+
+
+class ProvedProject(Frozen):
+    """What a project has of a package, and how that is known.
+
+    ``project``: the files that one install command reads, the first of them first. ``versions``: those that
+    are installed, or declared if ``proof_level`` is ``pins``; empty: none any more.
+    """
+
+    project: str
+    package: str
+    versions: tuple[str, ...] = ()
+    proof_level: ProofLevel
 
 
 class StartedOn(Frozen):

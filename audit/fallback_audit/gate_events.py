@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose, StartedOn, Unread
+from fallback_audit.event_types import (
+    Attempt,
+    Digest,
+    Excerpt,
+    Prose,
+    ProvedProject,
+    StartedOn,
+    Unread,
+)
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     AffectedCode,
@@ -70,6 +78,10 @@ class GateJudged(Frozen):
     that pass there and failed here, where the runner names them. ``failing_before``: tests that fail
     here as they always do there, beside a pass. ``refused_hosts``: hosts that only the repository, or a
     package, names, and that no client asked since the gate before (ADR-0096). Since schema version 13.
+    ``resolutions``: what was resolved for the fix since the gate before, as evidence: a resumed fix
+    installs the same again (ADR-0102). ``projects``: what each project has of the advisory's packages,
+    beside a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
+    beside the verdict. Since schema version 14.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -85,6 +97,9 @@ class GateJudged(Frozen):
     broken: tuple[Prose, ...] = ()
     failing_before: tuple[Prose, ...] = ()
     refused_hosts: tuple[Prose, ...] = ()
+    resolutions: tuple[Digest, ...] = ()
+    projects: tuple[ProvedProject, ...] = ()
+    notes: tuple[Prose, ...] = ()
 
 
 class RecipeCandidateFailed(Frozen):

@@ -87,18 +87,27 @@ class Entries:
     @contextmanager
     def made(self, key: str) -> Iterator[Path]:
         """A folder to make the entry in, in its turn; it stands in its place once all went well."""
-        place = self.folder / key
+        with self.part(key) as part:
+            yield part
+            self.put(part, key)
+
+    @contextmanager
+    def part(self, key: str) -> Iterator[Path]:
+        """Yield a folder to make something in, in the key's turn. It is removed if it was not ``put``."""
         for half in self.folder.glob(f"{key}.*{_PART}"):  # of a run that was killed in this turn
             remove_tree(half)
         part = self.folder / f"{key}.{secrets.token_hex(4)}{_PART}"
         try:
             part.mkdir()
             yield part
-            (part / _SIZE).write_text(str(size_of(part)), encoding="ascii")
-            self._replace(place, part)
-        except BaseException:
-            remove_tree(part)
-            raise
+        finally:
+            if part.exists():
+                remove_tree(part)
+
+    def put(self, part: Path, key: str) -> None:
+        """Make a part the entry of a key, in the key's turn."""
+        (part / _SIZE).write_text(str(size_of(part)), encoding="ascii")
+        self._replace(self.folder / key, part)
 
     def all(self) -> list[Entry]:
         """What is kept, the last used first. Nothing is locked: some of it may just go."""

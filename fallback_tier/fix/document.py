@@ -4,7 +4,15 @@ from fallback_audit.vocabulary import GateStatus
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.gates.builtin.proof_given import PROOF
-from fallback_tier.gates.result import FixResult, Patched, RefusedFix, Verified, WithPatch
+from fallback_tier.gates.result import (
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+    WithPatch,
+    notes_of,
+    projects_of,
+)
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import UnreadItem
 
@@ -16,6 +24,8 @@ def document(result: FixResult) -> dict[str, object]:
     reported["unread"] = [item.model_dump(mode="json") for item in unread_of(result)]
     if not isinstance(result, WithPatch):
         return reported
+    projects = [one.model_dump(mode="json") for one in projects_of(result.verdicts)]
+    reported |= {"projects": projects, "gate_notes": notes_of(result.verdicts)}
     return {**reported, "proof_level": result.proof_level, "headline": headline(result)}
 
 

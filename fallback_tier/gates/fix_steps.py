@@ -29,7 +29,7 @@ from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.builtin.applies import judge_application
 from fallback_tier.gates.decision import AskPerson, Failure, decide, with_command
-from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.inputs import RecordedResolution, Setup
 from fallback_tier.gates.journal.recording import FixRecord, Observer
 from fallback_tier.gates.journal.resume import ResumedFix
 from fallback_tier.gates.result import FixResult
@@ -114,6 +114,8 @@ class FixSteps:
         )
         self._tier = parts.tier
         self._is_resumed = False
+        self._resolutions: dict[str, str] = {}
+        self._recorded: set[str] = set()
         self._worktree: Worktree | None = None
         self._opened = ExitStack()
 
@@ -149,6 +151,8 @@ class FixSteps:
         if makes and needs_model and (taken.asked_model or state.prior_attempts):
             self._check_model()
         self._is_resumed = True
+        self._resolutions |= taken.resolutions
+        self._recorded |= taken.resolutions.keys()
         self._tier = self._tier.resumed(needs_model=needs_model)
         if taken.linked is not None:
             return self.begin(taken.state, taken.linked)
@@ -277,8 +281,14 @@ class FixSteps:
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
         clients = self._parts.clients
         refused = clients.take_refused() if isinstance(clients, KnowsHosts) else ()
-        kept = self.record.judged(verdict, application.attempt, refused)
+        kept = self.record.judged(verdict, application.attempt, refused, self._new_resolutions())
         return replace(state, verdicts=(*state.verdicts, kept))
+
+    def _new_resolutions(self) -> tuple[RecordedResolution, ...]:
+        """Those that are not on record yet."""
+        new = {key: it for key, it in self._resolutions.items() if key not in self._recorded}
+        self._recorded |= new.keys()
+        return tuple(RecordedResolution(key=key, text=text) for key, text in new.items())
 
     def _judge(
         self, name: str, application: Applied, worktree: Worktree, cache: Path
@@ -300,6 +310,7 @@ class FixSteps:
             clients=self._parts.clients,
             timeout_s=self._parts.timeout_s,
             report=self._parts.report,
+            resolutions=self._resolutions,
         )
 
     def _cache(self, state: FixState) -> Path:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
@@ -80,6 +81,17 @@ class Escalated(_Ended):
 
 
 FixResult = Annotated[Verified | Patched | RefusedFix | Escalated, Field(discriminator="outcome")]
+
+
+def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:
+    """What each project has of the advisory's packages, by the gates that passed."""
+    passed = (verdict for verdict in verdicts if verdict.status is GateStatus.PASSED)
+    return tuple(project for verdict in passed for project in verdict.projects)
+
+
+def notes_of(verdicts: Sequence[GateVerdict]) -> tuple[str, ...]:
+    """What gates noted beside their verdicts, each sentence once."""
+    return tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
 
 
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:

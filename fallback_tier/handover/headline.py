@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, WithPatch
@@ -15,11 +16,26 @@ _VERSIONS = {
 }
 
 
+_READ = {
+    ProofLevel.RESOLVED_TREE: "read from what is installed",
+    ProofLevel.PINS: "read from what is declared",
+}
+
+
 def headline(result: WithPatch) -> str:
     """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw`` …"""
     if isinstance(result, Patched):
         return UNSHOWN.replace("tests pass", _passing(_verdict(result, TESTS_GATE)))
     return f"fixed; {', '.join(_shown(result))}"
+
+
+def proof_of(project: ProvedProject) -> str:
+    """``requirements.txt: idna 3.7, read from what is installed``: one project's level, in words."""
+    versions = ", ".join(project.versions)
+    held = (
+        f"{project.package} {versions}" if versions else f"{project.package} is not in it any more"
+    )
+    return f"{project.project}: {held}, {_READ[project.proof_level]}"
 
 
 def status_of(result: WithPatch, gate: str) -> GateStatus | None:

@@ -13,9 +13,9 @@ from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
-from fallback_tier.gates.result import Patched, WithPatch
+from fallback_tier.gates.result import Patched, WithPatch, notes_of, projects_of
 from fallback_tier.handover.confidence import confidence
-from fallback_tier.handover.headline import headline
+from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.handover.markdown import block, inline
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.patch.diff import new_files
@@ -55,6 +55,8 @@ def pull_request_body(subject: Subject) -> str:
         confidence=confidence(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),
+        projects=[proof_of(project) for project in projects_of(result.verdicts)],
+        notes=notes_of(result.verdicts),
         gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
         failures=[(summary, _failure_message(summary)) for summary in result.prior_attempts],
         by_model=result.application.tier is Tier.LLM,

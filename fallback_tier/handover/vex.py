@@ -12,8 +12,9 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.gates.result import WithPatch, notes_of, projects_of
 from fallback_tier.handover.confidence import is_shown_gone
+from fallback_tier.handover.headline import proof_of
 from fallback_tier.handover.product import Product
 
 _OPENVEX_CONTEXT = "https://openvex.dev/ns/v0.2.0"
@@ -58,6 +59,11 @@ class Statement:
         )
         if advisory_id in self.advisory.in_part:
             more += " It is fixed in part: something that it affects stays as it was."
+        projects = projects_of(self.result.verdicts)
+        if len(projects) > 1:
+            more += f" {'; '.join(map(proof_of, projects))}."
+        for note in notes_of(self.result.verdicts):
+            more += f" {note}."
         where = "in" if self.sandboxed else "without"
         return f"Gates passed {where} a sandbox: {gates}; proof: {level}.{more}"
 

@@ -22,7 +22,8 @@ class Remaining(Left):
 
 class EcosystemPlan(Frozen):
     """What one gate transition would fix; ``in_part``: those of which something stays, as ``left`` says.
-    ``proof_level`` None: nothing was resolved.
+    ``proof_level``: how the versions are known, from a client's resolution (``resolved_tree``) or from what
+    is declared; None: nothing was resolved. What a fix proves is only known once it is installed.
 
     ``advisory`` is all of it as one record, for the tier; it stands in no document.
     """

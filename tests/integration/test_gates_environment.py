@@ -8,16 +8,17 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.gates.all_gates import build_gates
-from fallback_plugins.pypi.gates.drift import beside_drift, drifted
-from fallback_plugins.pypi.installing import building, environment
+from fallback_plugins.pypi.installing import building
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.shared.gates import gating
+from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -144,24 +145,20 @@ def test_a_projects_own_programs_are_there_for_its_tests(
     assert (verdict.detail == "1 test(s) pass") is passes
 
 
-@pytest.mark.parametrize(
-    ("fixed", "told"),
-    [
-        pytest.param("1.0.1", "mypy fails", id="a release came in between"),
-        pytest.param("1.0.2", "mypy fails", id="the patch brings another release in"),
-    ],
-)
-def test_a_release_that_the_patch_does_not_move_fails_no_patch(
-    tmp_path: Path, fixed: str, told: str
+@pytest.mark.parametrize("fixed", ["1.0.1", "1.0.2"])
+def test_a_release_published_between_the_two_installs_is_in_neither(
+    tmp_path: Path, fixed: str
 ) -> None:
+    """The base commit is resolved once, and the patch moves ``left`` and what that requires."""
     universe = (
         Universe()
         .pypi("left", "1.0.0", ["odd<1.1"])
-        .pypi("left", "1.0.1")
+        .pypi("left", "1.0.1", ["odd"])
         .pypi("left", "1.0.2", ["odd>=1.1"])
         .pypi("odd", "1.0", files={"odd.py": ""})
         .pypi("mypy", "2.0.0", files={"mypy/__main__.py": MYPY, "mypy/__init__.py": ""})
-        .pypi("alone", "1.0", files={"alone.py": ""})
+        .pypi("alone", "1.0", ["far"], files={"alone.py": ""})
+        .pypi("far", "1.0")
     )
     lines = "mypy\nalone\nleft=={}\n"
     files = {"pyproject.toml": TYPED, "requirements.txt": lines.format("1.0.0")}
@@ -170,59 +167,69 @@ def test_a_release_that_the_patch_does_not_move_fails_no_patch(
     with serve(universe) as registry, patched(tmp_path, files, change, about=about) as case:
         before = case.with_(clients=SubprocessClients(os.environ | registry.environ)).context
         Environment(before, before.repo, ".").install()
-        bad = "alone" if fixed == "1.0.1" else "odd"
-        universe.pypi(bad, "1.1", files={f"{bad}.py": "BAD = 1\n"})
+        universe.pypi("alone", "1.1", files={"alone.py": "BAD = 1\n"}).pypi("far", "1.1")
+        universe.pypi("odd", "1.1", files={"odd.py": "BAD = 1\n"})
         # uv asks for a package again only after minutes.
         fresh = {"UV_CACHE_DIR": str(tmp_path / "uv")}
         later = case.with_(clients=SubprocessClients(os.environ | registry.environ | fresh)).context
-        gate = next(one for one in build_gates() if one.name == "typecheck")
-        verdict = gate.judge(later)
-        failing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
-        beside = beside_drift(in_patched(later), lambda: failing)
-    assert verdict.detail.startswith(told), verdict.detail
-    assert (beside.status is GateStatus.UNDECIDED) is (bad == "alone")
-    assert (verdict.status is GateStatus.UNDECIDED) is (bad == "alone")
-    assert ("alone (1.1, there 1.0)" in verdict.detail) is (bad == "alone")
+        verdicts = [gate.judge(later) for gate in build_gates()]
+        ours = in_patched(later)
+        both = [versions(ours), versions(ours.base)]
+    moved = {"left": fixed, "odd": "1.1"} if fixed == "1.0.2" else {"left": fixed}
+    assert both == [both[1] | moved, both[1]]
+    assert (both[1]["alone"], both[1]["far"], both[1]["odd"]) == ("1.0", "1.0", "1.0")
+    assert GateStatus.UNDECIDED not in {verdict.status for verdict in verdicts}
+    assert not any("releases" in verdict.detail for verdict in verdicts)
+    (types,) = (verdict for verdict in verdicts if verdict.gate == "typecheck")
+    assert types.detail.startswith("mypy: in order" if fixed == "1.0.1" else "mypy fails")
 
 
 def in_patched(context: GateContext) -> Environment:
     return Environment(context, gating.patched(context), ".")
 
 
-@pytest.mark.parametrize("releases", [("1.0",), ("1.0", "1.1")])
-def test_sets_that_became_others_while_tests_ran_decide_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, releases: tuple[str, ...]
+def versions(tree: Environment) -> dict[str, str]:
+    return {name: found.version for name, found in tree.distributions().items()}
+
+
+def test_what_was_resolved_for_a_fix_is_installed_again_on_another_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The base commit's tests ran before midnight, with the releases of that day."""
+    """Of both trees, though nothing is left of the store. The next fix resolves anew."""
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1").pypi("alone", "1.0")
-    files, change = ({"requirements.txt": f"alone\nleft=={it}\n"} for it in ("1.0.0", "1.0.1"))
-    about, cache = advisory("left", "PyPI"), tmp_path / "uv"
-    passing = gating.passed("tests", "").model_copy(update={"failing_before": ("a test",)})
-
-    def judge() -> GateVerdict:
-        monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
-        for release in releases:
-            universe.pypi("alone", release)
-        shutil.rmtree(cache)  # uv asks for a package again only after minutes
-        return passing
-
-    with serve(universe) as registry, patched(tmp_path, files, change, about=about) as case:
-        environ = os.environ | registry.environ | {"UV_CACHE_DIR": str(cache)}
+    files, change = ({"requirements.txt": f"alone\nleft{it}\n"} for it in ("==1.0.0", ">1.0.0"))
+    with (
+        serve(universe) as registry,
+        patched(tmp_path, files, change, about=advisory("left", "PyPI")) as case,
+    ):
+        environ = os.environ | registry.environ | {"UV_CACHE_DIR": str(tmp_path / "uv")}
         context = case.with_(clients=SubprocessClients(environ)).context
-        verdict = beside_drift(in_patched(context), judge)
-    is_alike = len(releases) == 1
-    assert verdict.status is (GateStatus.PASSED if is_alike else GateStatus.UNDECIDED)
-    assert ("made anew meanwhile" in verdict.detail) is not is_alike
+        ours = in_patched(context)
+        before = [versions(ours), versions(ours.base)]
+        del ours
+        gc.collect()
+        universe.pypi("alone", "1.1").pypi("left", "1.0.2")
+        shutil.rmtree(tmp_path / "uv")
+        shutil.rmtree(context.cache)
+        monkeypatch.setattr(building, "today", lambda: "2199-01-01")
+        again = in_patched(context)
+        assert [versions(again), versions(again.base)] == before
+        another = in_patched(replace(context, resolutions={}))
+        assert versions(another) == {"left": "1.0.2", "alone": "1.1"}
+        assert versions(another.base) == {"left": "1.0.0", "alone": "1.1"}
+        # A resolution that is not available any more is an error, not another resolution.
+        shutil.rmtree(tmp_path / "uv")
+        shutil.rmtree(context.cache)
+        del universe.pypi_packages["alone"]["alone-1.0-py3-none-any.whl"]
+        with pytest.raises(ToolFailedError, match=r"can't be installed again: alone 1\.0"):
+            in_patched(context).install()
 
 
 LOCKED = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = ["left=={}"]\n'
 
 
-def test_what_a_lock_does_not_pin_is_of_the_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The test runner, which the project does not declare, and what that asks for. What both locks pin is
-    the patch's, however far it moves."""
+def test_what_a_lock_does_not_pin_is_as_at_the_base_commit(tmp_path: Path) -> None:
+    """The test runner, which the project does not declare, and what that requires."""
     universe = Universe().pypi("left", "1.0.0", ["odd<1.1"]).pypi("left", "1.0.1", ["odd"])
     universe.pypi("odd", "1.0").pypi("odd", "1.1").pypi("pytest", "9.0", ["helper"])
     universe.pypi("helper", "1.0").pypi("mine", "1.0")
@@ -241,28 +248,25 @@ def test_what_a_lock_does_not_pin_is_of_the_day(
             fresh = {"UV_CACHE_DIR": str(tmp_path / "uv")}
             later = case.with_(clients=SubprocessClients(os.environ | registry.environ | fresh))
             base = Environment(case.with_(clients=clients).context, case.context.repo, ".")
-            assert base.install().of_day
+            base.install()
             universe.pypi("helper", "1.1")
             ours = in_patched(later.context)
-            assert drifted(ours, ours.base) == ("helper (1.1, there 1.0)",)
-            del base, ours
-            gc.collect()  # who runs on it keeps it
-            monkeypatch.setattr(building, "today", lambda: "2199-01-01")
-            ours = in_patched(later.context)
-            assert drifted(ours, ours.base) == ()
+            moved = {"left": "1.0.1", "odd": "1.1"}
+            assert versions(ours) == versions(ours.base) | moved
+            assert versions(ours)["helper"] == "1.0"
 
 
-def test_the_next_day_a_set_is_made_again_and_what_is_the_same_is_no_other_run(
+def test_an_environment_is_keyed_by_what_was_resolved_and_by_no_day(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What ran at the base commit is kept by what it ran on."""
+    """The next day's fix resolves again; what comes out the same is the same environment."""
     files, about = {"requirements.txt": "left==1.0.0\n"}, advisory("left", "PyPI")
     with patched(tmp_path, files, {"x": "1"}, about=about) as case:
         clients = SubprocessClients(os.environ | registry.environ)
         context = case.with_(clients=clients).context
         first = Environment(context, context.repo, ".")
         ran_on = first.contents()
-        monkeypatch.setattr(environment, "today", lambda: "2001-01-01")
-        second = Environment(context, context.repo, ".")
+        monkeypatch.setattr(building, "today", lambda: "2001-01-01")
+        second = Environment(replace(context, resolutions={}), context.repo, ".")
         assert second.contents() == ran_on
-        assert second.place != first.place
+        assert second.place == first.place

@@ -465,7 +465,7 @@ def _pnpm(key: str, spec: str, node: str, integrity: str, ref: str, tarball: str
     }
 
 
-def test_pnpm_lock_is_held_against_what_pnpm_installed(bench: Bench) -> None:
+def test_pnpm_lock_is_held_against_what_pnpm_installed(bench: Bench, cache: Path) -> None:
     affected = bench.of("1.0.0")
     base = _pnpm("left", "1.0.0", "left@1.0.0", affected["integrity"], "1.0.0")
     alias = _pnpm(
@@ -473,6 +473,8 @@ def test_pnpm_lock_is_held_against_what_pnpm_installed(bench: Bench) -> None:
     )
     _proves(bench.verdict(base, alias), ProofLevel.RESOLVED_TREE, "resolved tree: left 2.0.0")
     bench.clear()
+    # pnpm itself would find the lie in its own store, which has that archive of the base commit.
+    shutil.rmtree(cache / "fallback-tier" / "clients" / "pnpm-store")
     claims = affected["integrity"], "2.0.0", affected["resolved"]
     lie = _pnpm("left", "2.0.0", "left@2.0.0", *claims)
     found = bench.verdict(base, lie)

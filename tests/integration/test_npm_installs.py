@@ -15,7 +15,6 @@ from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
-from fallback_plugins.npm.gates import npm_gate
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
 from fallback_plugins.npm.gates.npm_gate import beside_base
 from fallback_plugins.npm.installing import installation
@@ -157,9 +156,8 @@ def project(registry: Registry, tmp_path: Path) -> Iterator[object]:
 
 
 def whole(step: str) -> Installed:
-    """Everything was installed, by this step of the ladder: what no lock pins, of the day."""
-    by_lock, of_day = step != "npm install", step.startswith("npm install")
-    return Installed(Level.EVERYTHING, step=step, of_day=of_day, by_lock=by_lock)
+    """Everything was installed, by this step of the ladder."""
+    return Installed(Level.EVERYTHING, step=step, by_lock=step != "npm install")
 
 
 def steps(found: Installed) -> list[str]:
@@ -316,43 +314,73 @@ BROKEN = failed("tests", FailureKind.TESTS_FAILED, "a test fails")
 
 
 @pytest.mark.parametrize("verdict", [FAILING, BROKEN])
-def test_a_release_that_the_patch_does_not_move_decides_nothing(
+def test_a_release_published_between_the_two_installs_is_in_neither(
     moving: tuple[Universe, "Project"], verdict: GateVerdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     universe, made = moving
     released(universe, made)
-    found = beside_base(made.patched, made.base, lambda: verdict)
-    assert found.status is GateStatus.UNDECIDED
-    assert "the patch does not move: @a/alone (1.1.0, there 1.0.0)" in found.detail
-    assert len(made.clients.installs) == 2  # on one day, one set of each
-    for module in (installation, npm_gate):
-        monkeypatch.setattr(module, "today", lambda: "2199-01-01")
-    assert beside_base(made.patched, made.base, lambda: verdict) == verdict  # both are of that day
-    assert len(made.clients.installs) == 4
+    assert beside_base(made.patched, made.base, lambda: verdict) == verdict
+    both = [versions(made.patched), versions(made.base)]
+    assert both[0] == both[1] | {"left": both[0]["left"]}
+    assert both[0]["left"] != both[1]["left"]
+    assert both[1]["@a/alone"] == "1.0.0"
+    assert len(made.clients.installs) == 2
+    # The same on another day, though nothing is left of the store.
+    monkeypatch.setattr(installation, "today", lambda: "2199-01-01")
+    rmtree(made.case.context.cache)
+    assert [versions(made.patched), versions(made.base)] == both
+    # The next fix resolves anew.
+    another = Project(made.case.with_(resolutions={}), made.clients)
+    assert versions(another.patched)["@a/alone"] == versions(another.base)["@a/alone"] == "1.1.0"
 
 
-def test_sets_that_became_others_while_tests_ran_decide_nothing(
-    moving: tuple[Universe, "Project"], monkeypatch: pytest.MonkeyPatch
+def test_a_base_commit_that_can_not_be_installed_is_named(project) -> None:
+    """Its release is not there any more."""
+    old, new = (package(dependencies={"left": version}) for version in ("0.9.0", "1.0.0"))
+    made = project({"package.json": old}, {"package.json": new})
+    verdict = ResolvesGate().judge(made.case.context)
+    assert verdict.status is GateStatus.PASSED
+    (note,) = verdict.notes
+    assert note.startswith("the base commit can't be installed, so nothing is compared with it: ")
+    assert "left@0.9.0" in note
+
+
+def versions(tree: Installation) -> dict[str, str]:
+    tree.install()
+    return {one.name: one.version for one in tree.packages()}
+
+
+@pytest.mark.parametrize("lock", ["package-lock.json", "yarn.lock", "pnpm-lock.yaml"])
+def test_what_a_lock_out_of_step_does_not_answer_is_as_at_the_base_commit(
+    project, tmp_path: Path, lock: str
 ) -> None:
-    """What is there is held while a gate runs; what was not yet there may be of either day."""
-    _, made = moving
+    """And what the patch changes in that lock is kept."""
+    universe = Universe()
+    for version in ("1.0.0", "1.0.1"):
+        universe.npm("left", version)
+    universe.npm("alone", "1.0.0")
+    with serve(universe) as own:
+        if lock == "package-lock.json":
+            texts = [npm_lock(own, tmp_path / it, locking(it)) for it in ("1.0.0", "1.0.1")]
+        elif lock == "yarn.lock":
+            texts = [classic(own, it) for it in ("1.0.0", "1.0.1")]
+        else:
+            texts = [pnpm_project(own, "^1.0.0", "^1.0.0", it)[lock] for it in ("1.0.0", "1.0.1")]
+        asked = package(dependencies={"left": "^1.0.0", "alone": "*"})
+        clients = Counting(os.environ | own.environ)
+        case = project({"package.json": asked, lock: texts[0]}, {lock: texts[1]}).case
+        made = Project(case.with_(clients=clients), clients)
+        before = versions(made.base)
+        universe.npm("alone", "1.1.0")
+        for kept in ("npm", "yarn"):
+            rmtree(made.case.context.cache / kept, ignore_errors=True)
+        now = versions(made.patched)
+    assert (before["left"], before["alone"]) == ("1.0.0", "1.0.0")
+    assert (now["left"], now["alone"]) == ("1.0.1", "1.0.0")
 
-    def on(day: str) -> GateVerdict:
-        for module in (installation, npm_gate):
-            monkeypatch.setattr(module, "today", lambda: day)
-        for tree in (made.base, made.patched):
-            tree.install()
-        return FAILING
 
-    found = beside_base(made.patched, made.base, lambda: on("2199-01-01"))
-    assert found.status is GateStatus.UNDECIDED
-    assert "made anew meanwhile" in found.detail
-    on("2199-01-01")
-    before = len(made.clients.installs)
-    assert beside_base(made.patched, made.base, lambda: on("2199-01-02")) == FAILING
-    assert len(made.clients.installs) == before
-    on("2199-01-02")
-    assert len(made.clients.installs) == before + 2
+def locking(version: str) -> str:
+    return package(dependencies={"left": version})
 
 
 @pytest.mark.parametrize("others", [1, 5])
@@ -610,7 +638,6 @@ def test_a_lock_that_nobody_reads_is_said_and_npm_installs(project) -> None:
         Level.IN_PART,
         (("bun.lock", "no client of ours follows it"),),
         step="npm install without a lock",
-        of_day=True,
     )
     assert made.says(*REQUIRE) == "1.0.1\n"
 

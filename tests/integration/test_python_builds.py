@@ -1,6 +1,5 @@
 """What has no wheel is built in the sandbox, and nothing of it reaches farther: real uv and bubblewrap."""
 
-import gc
 import os
 import subprocess
 import sys
@@ -22,9 +21,10 @@ from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
 from fallback_plugins.pypi.installing.wheel_build import BuildSystem, NotBuiltError, WheelBuild
 from fallback_plugins.pypi.manifests.own_index import Indexes
-from fallback_plugins.shared.installed import RECORD, Installed, Level
+from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.builtin.proof import Proof, ProofGate
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, older_python, patched
@@ -145,7 +145,8 @@ def test_what_a_wheel_asks_for_is_built_and_told(tmp_path: Path, registry: Regis
         assert found.in_words == "everything, built from source: plain 1.0"
         done = made.sandboxed(["-c", "import plain; print(plain.V)"])
         assert done.output.strip() == "built"
-        assert made.resolved("left") == ()  # users get what their own client builds
+        assert made.resolved("left") == ("1.0",)  # read from what is installed, as "plain" is
+        assert made.resolved("plain") == ("1.0",)
 
 
 @pytest.mark.parametrize("name", ["legacy", "declares", "asks"])
@@ -243,34 +244,27 @@ def test_what_failed_once_is_not_tried_again_that_day(
 
 
 @pytest.mark.parametrize("change", [{"today": lambda: "2199-01-01"}, {"_system": lambda: (1,)}])
-def test_what_is_built_in_the_meantime_is_in_both_trees(
+def test_what_can_be_built_in_the_meantime_is_in_the_next_fixs_trees(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
+    """One fix keeps what its base commit was resolved to."""
     files = {"requirements.txt": "plain==1.0\n"}
     with project(tmp_path, registry, files, {"requirements.txt": "plain==1.0\nleft\n"}) as made:
 
-        def base() -> Environment:
-            return Environment(made.context, made.context.repo, ".")
+        def trees(context: GateContext) -> tuple[Environment, Environment]:
+            base = Environment(context, context.repo, ".")
+            return base, Environment(context, made.repo, ".")
 
         with monkeypatch.context() as without:
             without.setattr(wheel_build, "build_system", _cannot_be_built)
-            first = base()
-            assert first.install().unbuilt == (("plain 1.0", "not built: no compiler"),)
-            before = _made(first)
-            assert _made(base()) == before
-        del first
-        gc.collect()  # who runs on it keeps it
+            for tree in trees(made.context):
+                assert tree.install().unbuilt == (("plain 1.0", "not built: no compiler"),)
         for name, value in change.items():
             monkeypatch.setattr(building, name, value)
-        assert base().install().built == made.install().built == ("plain 1.0",)
-        assert made.otherwise() == ""
-        again = _made(base())
-        monkeypatch.setattr(building, "_system", lambda: (2,))
-        assert _made(base()) == again != before
-
-
-def _made(environment: Environment) -> int:
-    return (environment.place / RECORD).stat().st_ino
+        assert [tree.install().built for tree in trees(made.context)] == [(), ()]
+        another = trees(replace(made.context, resolutions={}))
+        assert [tree.install().built for tree in another] == [("plain 1.0",), ("plain 1.0",)]
+        assert another[1].otherwise() == ""
 
 
 def _cannot_be_built(_: bytes) -> BuildSystem:

@@ -1,21 +1,27 @@
 """Resuming a fix: what must be as it was, how each end is told, and a delivery that was cut short."""
 
 import json
+import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import FixStarted, PatchProposed, TransitionReopened
+from fallback_audit.events import FixStarted, GateJudged, PatchProposed, TransitionReopened
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.ending import ended
 from fallback_tier.errors import InputError, RecipeError, RepositoryError
+from fallback_tier.gate_ports import GateContext, GateVerdict, passed
 from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.journal.holding import holding
+from fallback_tier.wiring import evidence_dir
 from tests.fakes.crashing import Kill
+from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate, SkippedGate
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY
@@ -202,6 +208,57 @@ class TestEnded:
         assert scenario.fix(Kill(len(reported.events), before=True)) is None
         assert scenario.ended(scenario.resume()) == first
         assert scenario.ended(scenario.resume()) == first
+
+
+@dataclass
+class Resolving:
+    """Resolves something once per fix, of another name each time; ``place`` has the name."""
+
+    place: Path
+    name: str = "resolves"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        found = context.resolutions.setdefault("base", secrets.token_hex(4))
+        self.place.write_text(found)
+        return passed(self.name, f"resolved {found}")
+
+
+class TestResolutions:
+    """A resumed fix installs what it resolved first."""
+
+    @pytest.fixture
+    def stopped(self, whole: CrashScenario, tmp_path: Path) -> CrashScenario:
+        """Killed once the gate that resolves was on record."""
+        place = tmp_path / "resolved"
+        again = RuleGate(lambda context: context.resolutions["base"] == place.read_text())
+        first, scenario = (CrashScenario(tmp_path / name, like=whole) for name in ("a", "b"))
+        first.gates = scenario.gates = (Resolving(place), again)
+        assert first.fix() == exit_codes.OK
+        gates = [getattr(it, "gate", "") for it in first.events]
+        assert scenario.fix(Kill(gates.index("resolves") + 1, before=False)) is None
+        (verdict,) = (it for it in scenario.events if getattr(it, "gate", "") == "resolves")
+        assert isinstance(verdict, GateJudged)
+        assert len(verdict.resolutions) == 1
+        return scenario
+
+    def test_what_was_resolved_is_there_again(self, stopped: CrashScenario) -> None:
+        assert stopped.ended(stopped.resume()).code == exit_codes.OK
+        assert sum(len(getattr(it, "resolutions", ())) for it in stopped.events) == 1
+
+    def test_without_that_evidence_it_stops(
+        self, stopped: CrashScenario, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (digest,) = (one for it in stopped.events for one in getattr(it, "resolutions", ()))
+        file_evidence(evidence_dir(stopped.state)).path(digest).unlink()
+        before = stopped.kinds
+        with (
+            pytest.raises(EvidenceError, match="recorded at gate 'resolves'") as caught,
+            stopped.services() as its,
+        ):
+            stopped.go_on(its)
+        assert stopped.kinds == before
+        assert ended(caught.value, as_json=False) == exit_codes.ENVIRONMENT
+        assert "start a new fix" in capsys.readouterr().err
 
 
 def test_a_reopened_fix_starts_anew_with_the_last_failure(

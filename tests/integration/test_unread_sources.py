@@ -478,6 +478,77 @@ def test_a_tree_is_proved_if_every_project_was_installed(
         assert (ended.code, ended.json["proof_level"]) == (exit_codes.OK, level)
 
 
+#: What ``tests.py`` of both projects imports, built in the sandbox from its source.
+BUILT = Universe().pypi("left", "1.0.0").pypi("left", "2.0.0")
+BUILT.pypi(
+    "plain",
+    "1.0",
+    sdist_only=True,
+    files={
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "plain_build"\n'
+        'backend-path = ["."]\n',
+        "plain_build.py": """import os, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "plain-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        info = "plain-1.0.dist-info"
+        wheel.writestr("plain.py", "")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: plain\\nVersion: 1.0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+""",
+    },
+)
+TESTS = "import unittest, plain, left\nclass T(unittest.TestCase):\n" + "".join(
+    f"    def test_{number}(self): pass\n" for number in range(4)
+)
+
+
+@pytest.mark.sandbox
+def test_a_dependency_built_from_source_does_not_lower_the_level(tmp_path: Path) -> None:
+    make(tmp_path, {"requirements.txt": "left==1.0.0\nplain==1.0\n", "test_it.py": TESTS})
+    with serve(BUILT) as registry:
+        ended = command("fix", tmp_path, registry.environ, "--dry-run")
+    details = {it["gate"]: it["detail"] for it in ended.json["verdicts"]}
+    assert "built from source: plain 1.0" in details["resolves"]
+    assert details["tests"].startswith("4 test(s) pass")
+    assert (ended.code, ended.json["proof_level"]) == (exit_codes.OK, "resolved_tree")
+    assert ended.json["headline"] == "fixed; versions proved, tests pass"
+
+
+@pytest.mark.sandbox
+def test_each_project_has_its_level_and_the_lowest_counts(
+    tmp_path: Path, registry: Mapping[str, str]
+) -> None:
+    files = {"a/requirements.txt": "left==1.0.0\n", "b/requirements.txt": "left\nnowhere==9\n"}
+    make(tmp_path, files)
+    report = tmp_path / "report"
+    ended = command("fix", tmp_path, registry, "--dry-run", "--report", str(report))
+    levels = {it["project"]: (it["proof_level"], it["versions"]) for it in ended.json["projects"]}
+    assert levels["a/requirements.txt"] == ("resolved_tree", ["2.0.0"])
+    assert levels["b/requirements.txt"][0] == "pins"
+    assert ended.json["proof_level"] == "pins"
+    texts = "".join(path.read_text() for path in report.rglob("*") if path.is_file())
+    assert texts.count("a/requirements.txt: left 2.0.0, read from what is installed") >= 3
+    assert "b/requirements.txt: left" in texts
+
+
+@pytest.mark.sandbox
+def test_a_base_commit_that_can_not_be_installed_is_named(tmp_path: Path) -> None:
+    """Its only release has no wheel, and can't be built; the patched one is there."""
+    universe = Universe().pypi("left", "1.0.0", sdist_only=True).pypi("left", "2.0.0")
+    make(tmp_path, {"requirements.txt": "left==1.0.0\n"})
+    report = tmp_path / "report"
+    with serve(universe) as own:
+        ended = command("fix", tmp_path, own.environ, "--dry-run", "--report", str(report))
+    (note,) = ended.json["gate_notes"]
+    assert note.startswith("what is compared with the base commit has only a part of its packages")
+    assert "left==1.0.0" in note
+    texts = [path.read_text() for path in report.rglob("*") if path.is_file()]
+    assert sum("has only a part of its packages" in text for text in texts) >= 2  # body, VEX
+
+
 @pytest.mark.sandbox
 def test_lines_of_our_own_prove_no_tree_that_uv_takes_from_elsewhere(
     tmp_path: Path, registry: Mapping[str, str]

@@ -29,8 +29,8 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
             return tuple(filter(None, kept))
         case FixStarted():
             return tuple(filter(None, (event.inputs_sha256, event.batch_sha256)))
-        case GateJudged(evidence_sha256=str(digest)):
-            return (digest,)
+        case GateJudged():
+            return tuple(filter(None, (event.evidence_sha256, *event.resolutions)))
         case RetrievalQueried(account_sha256=str(digest)):
             return (digest,)
         case ModelAnswered(answer_evidence=str(digest)) | AnswerReused(answer_evidence=digest):

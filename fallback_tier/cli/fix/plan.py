@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import settings
@@ -35,7 +35,7 @@ from fallback_tier.planning import EcosystemPlan, RemediationPlan
 #: Inputs left out and findings in code that are listed; JSON has them all.
 MAX_LISTED = 10
 
-COLUMNS = ("manifest", "package", "from → to", "step", "proof", "advisories")
+COLUMNS = ("manifest", "package", "from → to", "step", "known", "advisories")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,7 +124,7 @@ def _show_moves(planned: RemediationPlan, console: Console) -> None:
             safe(move.package),
             change(move),
             how(move),
-            _proof(fix),
+            _known(fix),
             names(move.advisory_ids),
         )
         for fix, move in moves
@@ -146,5 +146,12 @@ def _width(markup: str) -> int:
     return Text.from_markup(markup).cell_len
 
 
-def _proof(fix: EcosystemPlan) -> str:
-    return "not resolved" if fix.proof_level is None else fix.proof_level.replace("_", " ")
+def _known(fix: EcosystemPlan) -> str:
+    """How the versions are known. What a fix proves is seen only once it is installed."""
+    match fix.proof_level:
+        case None:
+            return "not resolved"
+        case ProofLevel.PINS:
+            return "declared"
+        case _:
+            return "resolved"

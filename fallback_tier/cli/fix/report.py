@@ -5,7 +5,13 @@ from rich.console import Console
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
-from fallback_tier.cli.remediation import line, safe, show_remediation, show_unread
+from fallback_tier.cli.remediation import (
+    line,
+    safe,
+    show_notes,
+    show_remediation,
+    show_unread,
+)
 from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import DeliveryOutcome
@@ -17,8 +23,10 @@ from fallback_tier.gates.result import (
     RefusedFix,
     Verified,
     WithPatch,
+    notes_of,
+    projects_of,
 )
-from fallback_tier.handover.headline import headline
+from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files
 
@@ -82,6 +90,10 @@ def _report_patched(result: WithPatch, head: str, console: Console) -> None:
     )
     if application.remediation is not None:
         show_remediation(console, application.remediation)
+    projects = projects_of(result.verdicts)
+    for project in projects if len(projects) > 1 else ():
+        line(console, f"  {safe(proof_of(project))}")
+    show_notes(console, notes_of(result.verdicts))
     if proof_status(result) is GateStatus.PASSED:
         line(console, "  the proof given fails at the base commit and passes with the patch")
     if isinstance(result, Patched):

@@ -268,8 +268,7 @@ class ProofGate:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
             watched = replace(context, is_proof=True)
-            ran = self.plugin.run(watched, files, self.proof.command, self.proof.timeout_s)
-            return ran.beside_base()
+            return self.plugin.run(watched, files, self.proof.command, self.proof.timeout_s)
 
 
 def _some(names: Sequence[str], between: str = ", ") -> str:

@@ -48,6 +48,13 @@ class FixInputs(Frozen):
     setup: Setup = Setup()
 
 
+class RecordedResolution(Frozen):
+    """What an ecosystem resolved for a fix, as evidence: its plugin's key and text."""
+
+    key: str
+    text: str
+
+
 class _AdvisoryOfInputs(BaseModel):
     """The advisory of a fix's inputs, whatever else a version wrote beside it."""
 

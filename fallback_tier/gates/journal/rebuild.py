@@ -28,6 +28,7 @@ from fallback_audit.vocabulary import CallType, Tier
 from fallback_tier.errors import InputError
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.journal.history import History, Transition
+from fallback_tier.gates.journal.inputs import RecordedResolution
 from fallback_tier.gates.steps import FixState, RecordedPatch
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
 
@@ -141,6 +142,27 @@ def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> 
     return replace(state, application=_application(patch, evidence), verdicts=verdicts)
 
 
+def recorded_resolutions(transition: Transition, evidence: EvidenceStore) -> dict[str, str]:
+    """What was resolved for the fix in a gate transition, by its plugin's keys.
+
+    Raises EvidenceError if one is gone: another resolution would be of other releases.
+    """
+    found = {}
+    for judged in transition.of(GateJudged):
+        for digest in judged.resolutions:
+            try:
+                one = get_document(evidence, RecordedResolution, digest)
+            except EvidenceError as error:
+                raise EvidenceError(
+                    f"A resolution that this fix recorded at gate {judged.gate!r} can't be read: "
+                    f"{error.problem}",
+                    next_step="Restore that evidence from a backup, or start a new fix, which resolves the "
+                    "base commit again.",
+                ) from error
+            found[one.key] = one.text
+    return found
+
+
 def _application(patch: PatchProposed, evidence: EvidenceStore) -> Applied:
     if patch.application_sha256 is None:
         raise InputError(
@@ -162,6 +184,8 @@ def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
         flaky=judged.flaky,
         broken=judged.broken,
         failing_before=judged.failing_before,
+        projects=judged.projects,
+        notes=judged.notes,
         log=log.decode(),
         duration_ms=judged.duration_ms,
     )

@@ -29,7 +29,7 @@ from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.decision import AskPerson, Decision, Failure, OnlyTested, Pass, Refuse
 from fallback_tier.gates.journal.ending import End, result_of
-from fallback_tier.gates.journal.inputs import FixInputs, Setup
+from fallback_tier.gates.journal.inputs import FixInputs, RecordedResolution, Setup
 from fallback_tier.gates.result import shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
@@ -39,6 +39,9 @@ from fallback_tier.verdict_logs import cut
 
 #: Tests that one verdict names: beyond them it is no question of a test or two.
 MAX_NAMED_TESTS = 100
+
+#: Projects that one verdict names: a repository can have hundreds.
+MAX_NAMED_PROJECTS = 100
 
 Observer = Callable[[TierEvent | StepKey], None]
 
@@ -120,10 +123,15 @@ class FixRecord:
         return recorded.application
 
     def judged(
-        self, verdict: GateVerdict, attempt: int, refused_hosts: Sequence[str] = ()
+        self,
+        verdict: GateVerdict,
+        attempt: int,
+        refused_hosts: Sequence[str] = (),
+        resolutions: Sequence[RecordedResolution] = (),
     ) -> GateVerdict:
         """Returns the verdict as it is on record: what follows is the same for whoever resumes.
-        ``refused_hosts``: those that no client asked since the gate before."""
+        ``refused_hosts``: those that no client asked since the gate before; ``resolutions``: those that
+        were made since then."""
         # A target's tests may print what nobody should keep.
         safe = redact_secrets(verdict.log)[0]
         log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
@@ -132,6 +140,8 @@ class FixRecord:
                 "detail": excerpt(verdict.detail, MAX_EXCERPT_CHARS),
                 "broken": _some(verdict.broken),
                 "failing_before": _some(verdict.failing_before),
+                "projects": verdict.projects[:MAX_NAMED_PROJECTS],
+                "notes": _some(verdict.notes),
                 "log": log.decode(),
             }
         )
@@ -149,6 +159,9 @@ class FixRecord:
                 broken=kept.broken,
                 failing_before=kept.failing_before,
                 refused_hosts=tuple(refused_hosts),
+                resolutions=tuple(put_document(self.evidence, one) for one in resolutions),
+                projects=kept.projects,
+                notes=kept.notes,
             )
         )
         return kept

@@ -29,7 +29,12 @@ from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import History, read_history
 from fallback_tier.gates.journal.inputs import FixInputs
-from fallback_tier.gates.journal.rebuild import last_failure, rebuild, recorded_patch
+from fallback_tier.gates.journal.rebuild import (
+    last_failure,
+    rebuild,
+    recorded_patch,
+    recorded_resolutions,
+)
 from fallback_tier.gates.journal.review import can_be_tried_again
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState
@@ -52,7 +57,7 @@ class ResumedFix:
     or was reopened for attempts; ``asked_model``: it asked one. ``result``: how it has ended; None: it goes
     on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
     about, as it began; None: an older version did not say. ``seen``: number of the last event that was
-    read.
+    read. ``resolutions``: what was resolved for it, by its plugin's keys.
     """
 
     gate_transition_id: str
@@ -70,6 +75,7 @@ class ResumedFix:
     delivered: PatchDelivered | None = None
     affected: Affected | None = None
     seen: int = 0
+    resolutions: dict[str, str] = field(default_factory=dict)
 
 
 def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixInputs:
@@ -135,6 +141,7 @@ def resume_from_trail(
         asked_model=asked_model,
         seen=history.last_seq,
         result=result,
+        resolutions={} if result else recorded_resolutions(current, evidence),
         delivered=current.last_of(PatchDelivered)
         if isinstance(end, FixVerified | FixPatched)
         else None,

@@ -61,8 +61,7 @@ class Installed:
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
     source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains; ``of_day``: beside what a lock says there are releases of the
-    day; ``by_lock``: the client had the project's lock."""
+    by itself, so that this only explains; ``by_lock``: the client had the project's lock."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -70,7 +69,6 @@ class Installed:
     step: str = ""
     built: tuple[str, ...] = ()
     unbuilt: tuple[tuple[str, str], ...] = ()
-    of_day: bool = False
     by_lock: bool = False
 
     @property
@@ -149,8 +147,8 @@ class Installed:
             unbuilt = tuple((what, why) for what, why in found.get("unbuilt", ()))
             how, step = tuple(found.get("how", ())), found.get("step", "")
             built = tuple(found.get("built", ()))
-            of_day, by_lock = (bool(found.get(key, False)) for key in ("of_day", "by_lock"))
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt, of_day, by_lock)
+            by_lock = bool(found.get("by_lock", False))
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt, by_lock)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 
 from pydantic import Field
 
@@ -99,7 +100,8 @@ class Resolution(Frozen):
 
     ``client``: name and version of the program that resolved it; ``reason``: why the client could not
     resolve it (``PINS`` only); ``unresolved``: subtrees that are unknown; ``made_on``: the day of a
-    resolution by a client, None for a lock.
+    resolution by a client, None for a lock. ``lock``: text of the lock that the client wrote while it
+    resolved, at ``lock_path``; both empty if it wrote none.
     """
 
     ecosystem: str
@@ -108,6 +110,8 @@ class Resolution(Frozen):
     client: str = ""
     reason: str = ""
     made_on: date | None = None
+    lock: str = ""
+    lock_path: str = ""
     packages: tuple[ResolvedPackage, ...] = ()
     roots: tuple[ResolvedPackage, ...] = ()
     declarations: tuple[Declaration, ...] = ()
@@ -117,6 +121,12 @@ class Resolution(Frozen):
     def by_name(self) -> dict[str, tuple[ResolvedPackage, ...]]:
         """Packages by canonical name."""
         return grouped((one.name, one) for one in self.packages)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the packages: whichever day they were resolved on."""
+        releases = sorted((one.key, one.name, one.version) for one in self.packages)
+        return sha256(repr(releases).encode()).hexdigest()
 
     @cached_property
     def tree(self) -> DependencyTree:

@@ -2,6 +2,9 @@
 
 An entry is written by its making alone. It is looked at whenever it is taken: all of its bytes once a boot,
 after that sizes, times and names. One that was changed is made again.
+
+What is installed for manifests is resolved once per fix (ADR-0102): the first installation records which
+packages it chose, and every later one installs these again.
 """
 
 import hashlib
@@ -9,16 +12,18 @@ import json
 import os
 import stat
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from fallback_plugins.shared.installed import Installed
+from fallback_plugins.shared.resolution import Resolution, ResolvedBy
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.files.folders import boot_id
+from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import GateContext
 
 #: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its
@@ -32,11 +37,45 @@ MAX_BYTES = 20 * 1024**3
 #: Folder of an entry: what was installed.
 _CONTENT = "installed"
 
-#: File of an entry: stands for its day, and for all that builds which failed for it may owe that to.
-_TRIED = "tried"
-
 #: Where a state folder's cache has them.
 FOLDER = "installed"
+
+#: Folder beside that one: the newest resolution of each set of manifests, for the next fix of that day.
+_NEWEST = "resolutions"
+
+#: Packages that an error names.
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An installation. ``what``: digest of the manifests and the setting; ``by``: digest of the clients and
+    the machine; ``of_fix``: the fix's resolutions by ``what``; ``base``: the installation whose packages
+    this one keeps.
+
+    ``fresh``: another fix's resolution is taken if this is as it was then: the day, and what failed builds
+    depend on. It is not part of any key.
+    """
+
+    kind: str
+    what: str
+    by: str
+    of_fix: MutableMapping[str, str]
+    fresh: str
+    base: "Wanted | None" = None
+
+    @property
+    def asked(self) -> str:
+        """All that decides it except the resolution."""
+        return _key(self.kind, self.what, self.by)
+
+    def key(self, resolution: Resolution) -> str:
+        """The entry's key."""
+        return _key(self.kind, self.what, self.by, resolution.digest)
+
+
+#: Installs into a folder; if a resolution is given, its packages.
+Make = Callable[[Path, Resolution | None], tuple[Installed, Resolution]]
 
 
 @dataclass(frozen=True)
@@ -62,33 +101,107 @@ class InstalledStore:
         """The one of a gate's state folder."""
         return cls(context.cache / FOLDER, context.report)
 
-    def entry(self, key: str, make: Callable[[Path], Installed], *, tried: str = "") -> Path:
+    def entry(self, key: str, make: Callable[[Path], Installed]) -> Path:
         """The entry's folder, made if it is not there; ``Installed.kept`` tells what is in it.
 
-        ``key``: all that decides it, ``KIND-DIGEST``; ``tried``: stands for the day, and for all that a
-        failed build may owe its failure to. Where that is another, one that lacks what was not built or has
-        releases of the day (``Installed.of_day``), is made again, once nobody uses it: the other tree's, or
-        the next fix's, would be another. Raises what ``make`` raises, nothing is kept then; OSError;
-        ToolFailedError where another run makes it and does not end.
+        ``key``: all that decides it, ``KIND-DIGEST``. Raises what ``make`` raises, nothing is kept then;
+        OSError; ToolFailedError where another run makes it and does not end.
         """
         with self._entries.turn(key) as place:
-            if not self._is_whole(place) or self._is_replaced(key, place, tried):
+            if not self._is_whole(place):
                 with self._entries.made(key) as part:
-                    (part / _TRIED).write_text(tried, encoding="utf-8")
-                    (part / _CONTENT).mkdir()
-                    make(part / _CONTENT).keep(part / _CONTENT)
-                    _mark(part)
+                    _fill(part, make)
             self._use(key)
         self._entries.tidy()
         return place / _CONTENT
 
-    def has(self, key: str) -> bool:
-        """Was the entry made? Nothing in it is looked at."""
-        return (self._entries.folder / key).is_dir()
+    def installed(self, wanted: Wanted, make: Make) -> Path:
+        """Return the folder of an installation, made if it is not there, and record the fix's resolution.
+
+        Raises as ``entry``; ToolFailedError if the packages of a recorded resolution are not available
+        any more.
+        """
+        recorded = self._recorded(wanted)
+        if recorded is not None:
+            return self.entry(wanted.key(recorded), lambda made: _again(made, recorded, make))
+        known = self._newest(wanted)
+        place = None if known is None else self.find(wanted.key(known))
+        if known is None or place is None:
+            place, known = self._resolve(wanted, make)
+        wanted.of_fix[wanted.what] = json.dumps(known.model_dump(mode="json"))
+        return place
+
+    def resolution(self, wanted: Wanted) -> Resolution | None:
+        """Return the fix's resolution, or that of another fix which is still fresh."""
+        return self._recorded(wanted) or self._newest(wanted)
+
+    def resolved(self, wanted: Wanted) -> Resolution:
+        """Return the resolution of an installation, which this store made or found."""
+        return Resolution.model_validate_json(wanted.of_fix[wanted.what])
+
+    def find_for(self, wanted: Wanted) -> Path | None:
+        """The folder of an installation that was made and is whole. Raises OSError, ToolFailedError."""
+        known = self.resolution(wanted)
+        return None if known is None else self.find(wanted.key(known))
+
+    def _resolve(self, wanted: Wanted, make: Make) -> tuple[Path, Resolution]:
+        asked, chosen = wanted.asked, list[Resolution]()
+
+        def resolve(made: Path) -> Installed:
+            found, resolution = make(made, None)
+            chosen.append(resolution)
+            return found
+
+        with self._entries.turn(asked), self._entries.part(asked) as part:
+            known = self._newest(wanted)  # another run may have resolved it meanwhile
+            if known is not None and (place := self.find(wanted.key(known))) is not None:
+                return place, known
+            found = _fill(part, resolve)
+            (resolution,) = chosen
+            key = wanted.key(resolution)
+            with self._entries.turn(key) as place:
+                if not self._is_whole(place):
+                    self._entries.put(part, key)
+                self._use(key)
+            lasts = resolution.by is ResolvedBy.LOCK and not found.unbuilt
+            self._keep_newest(wanted, resolution, is_lasting=lasts)
+        self._entries.tidy()
+        return place / _CONTENT, resolution
+
+    @staticmethod
+    def _recorded(wanted: Wanted) -> Resolution | None:
+        text = wanted.of_fix.get(wanted.what)
+        return None if text is None else Resolution.model_validate_json(text)
+
+    def _newest(self, wanted: Wanted) -> Resolution | None:
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            kept = json.loads(self._newest_file(wanted).read_text(encoding="utf-8"))
+            if kept["fresh"] in {"", self._fresh(wanted)}:
+                return Resolution.model_validate(kept["resolution"])
+        return None
+
+    def _fresh(self, wanted: Wanted) -> str | None:
+        """What another fix's resolution must share; None if the base's is not known yet."""
+        if wanted.base is None:
+            return wanted.fresh
+        base = self.resolution(wanted.base)
+        return None if base is None else f"{wanted.fresh} {base.digest}"
+
+    def _keep_newest(self, wanted: Wanted, resolution: Resolution, *, is_lasting: bool) -> None:
+        fresh = "" if is_lasting else self._fresh(wanted)
+        if fresh is None:
+            return
+        kept = {"fresh": fresh, "resolution": resolution.model_dump(mode="json")}
+        file = self._newest_file(wanted)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps(kept).encode())
+
+    def _newest_file(self, wanted: Wanted) -> Path:
+        return self._entries.folder.parent / _NEWEST / f"{wanted.asked}.json"
 
     def find(self, key: str) -> Path | None:
-        """The entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
-        if not self.has(key):
+        """An entry's folder, if it was made and is whole. Raises OSError, ToolFailedError."""
+        if not (self._entries.folder / key).is_dir():
             return None
         with self._entries.turn(key) as place:
             if not self._is_whole(place):
@@ -107,9 +220,6 @@ class InstalledStore:
         if (before := self._uses.pop(key, None)) is not None:
             before.close()
         self._uses[key] = use
-
-    def _is_replaced(self, key: str, place: Path, tried: str) -> bool:
-        return _is_stale(place, tried) and not self._entries.has_user(key)
 
     def _is_whole(self, place: Path) -> bool:
         """Is it as it was made? Looks at all of it where this boot has not, or where something differs."""
@@ -143,13 +253,31 @@ def described(entry: Entry) -> tuple[str, str]:
         return kind, "nothing that can be read"
 
 
-def _is_stale(place: Path, tried: str) -> bool:
-    found = Installed.kept(place / _CONTENT)
-    if not found.unbuilt and not found.of_day:
-        return False
-    with suppress(OSError, ValueError):
-        return (place / _TRIED).read_text(encoding="utf-8") != tried
-    return True
+def _key(kind: str, *parts: str) -> str:
+    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
+
+
+def _fill(part: Path, make: Callable[[Path], Installed]) -> Installed:
+    (part / _CONTENT).mkdir()
+    found = make(part / _CONTENT)
+    found.keep(part / _CONTENT)
+    _mark(part)
+    return found
+
+
+def _again(made: Path, recorded: Resolution, make: Make) -> Installed:
+    """Install a recorded resolution. Raises ToolFailedError if the packages are others now."""
+    found, now = make(made, recorded)
+    if now.digest == recorded.digest:
+        return found
+    packages = [{(it.key, it.name, it.version) for it in one.packages} for one in (recorded, now)]
+    gone = [f"{name} {version}" for _, name, version in sorted(packages[0] - packages[1])]
+    what = ", ".join(gone[:_NAMED]) or "further packages are installed"
+    raise ToolFailedError(
+        f"What {recorded.command.label} installed for this fix on {recorded.made_on} can't be installed "
+        f"again: {what}.",
+        next_step="Start a new fix, which resolves the base commit again.",
+    )
 
 
 def _let_go(uses: dict[str, BinaryIO]) -> None:

@@ -16,7 +16,7 @@ FOUND = Installed(Level.IN_PART, (("a==1", "no wheel"), ("b==1", "gone")), step=
         (replace(FOUND, how=("on Python 3.8",)), False),
         (replace(FOUND, declined=FOUND.declined[:1]), False),
         (replace(FOUND, declined=FOUND.declined[::-1]), True),
-        (replace(FOUND, built=("c 1",), unbuilt=(("d 1", "no compiler"),), of_day=True), True),
+        (replace(FOUND, built=("c 1",), unbuilt=(("d 1", "no compiler"),)), True),
     ],
 )
 def test_runs_are_compared_by_how_their_trees_were_installed(

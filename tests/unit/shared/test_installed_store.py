@@ -9,12 +9,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
 
 from fallback_plugins.shared.installed import RECORD, Installed, Level
-from fallback_plugins.shared.store import InstalledStore, described, entries_of
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    ResolvedPackage,
+)
+from fallback_plugins.shared.store import InstalledStore, Wanted, described, entries_of
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.files import entries, folders
 from tests.waiting import next_line
@@ -278,22 +285,56 @@ def test_who_uses_a_changed_entry_keeps_its_files_until_it_ends(place: Path, mak
     assert names(place) == {"kind-a", "kind-b"}
 
 
-def test_one_that_lacks_a_build_is_made_again_once_nobody_runs_on_it(place: Path) -> None:
-    made: list[str] = []
+def wanted(fresh: str, of_fix: dict[str, str], base: Wanted | None = None) -> Wanted:
+    return Wanted("kind", "what" if base is None else "patched", "by", of_fix, fresh, base)
 
-    def entry(store: InstalledStore, day: str) -> str:
-        def make(folder: Path) -> Installed:
-            (folder / "day").write_text(day)
-            made.append(day)
-            return replace(IN_PART, unbuilt=(("x 1", "not built"),))
 
-        return (store.entry("kind-a", make, tried=day) / "day").read_text()
+def resolved(version: str, by: ResolvedBy = ResolvedBy.CLIENT) -> Resolution:
+    return Resolution(
+        ecosystem="npm",
+        command=InstallCommand(client="npm", files=("package.json",), label="npm install"),
+        by=by,
+        packages=(ResolvedPackage(key="a", name="a", version=version),),
+    )
 
-    user = InstalledStore(place)
-    assert entry(user, "1") == entry(InstalledStore(place), "2") == "1"
-    del user
-    assert entry(InstalledStore(place), "2") == entry(InstalledStore(place), "2") == "2"
+
+def test_what_is_resolved_once_serves_a_fix_and_the_next_one_resolves_anew(place: Path) -> None:
+    """On the same day the next one takes it too, and on another day if a lock decides."""
+    released, made = ["1"], list[str]()
+
+    def install(day: str, of_fix: dict[str, str], by: ResolvedBy = ResolvedBy.CLIENT) -> str:
+        def make(folder: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
+            version = recorded.packages[0].version if recorded else released[-1]
+            (folder / "version").write_text(version)
+            made.append(version)
+            return IN_PART, resolved(version, by)
+
+        return (InstalledStore(place).installed(wanted(day, of_fix), make) / "version").read_text()
+
+    first: dict[str, str] = {}
+    assert install("day 1", first) == "1"
+    released.append("2")
+    assert [install("day 1", {}), install("day 2", first), install("day 2", {})] == ["1", "1", "2"]
     assert made == ["1", "2"]
+    rmtree(place)
+    assert [install("day 3", first), install("day 3", {}, ResolvedBy.LOCK)] == ["1", "2"]
+    released.append("3")
+    assert install("day 4", {}) == "2"
+    assert len({path.name for path in place.iterdir() if path.is_dir()}) == 2
+
+
+def test_a_patched_tree_is_made_anew_beside_another_base(place: Path) -> None:
+    """Though it is of the same day: what was kept of the base may be other packages."""
+    store = InstalledStore(place)
+
+    def install(base: str, patched: str, of_fix: dict[str, str]) -> str:
+        under = wanted(base, of_fix)
+        store.installed(under, lambda _, __: (IN_PART, resolved(base)))
+        over = wanted("day", of_fix, under)
+        store.installed(over, lambda _, __: (IN_PART, resolved(patched)))
+        return store.resolved(over).packages[0].version
+
+    assert [install("1", "2", {}), install("1", "3", {}), install("4", "5", {})] == ["2", "2", "5"]
 
 
 def test_nobody_waits_for_ever(place: Path, make: Making, monkeypatch: pytest.MonkeyPatch) -> None:

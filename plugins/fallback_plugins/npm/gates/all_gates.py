@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
 from fallback_plugins.npm.gates.imports import ImportsGate
@@ -31,11 +32,6 @@ from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
-
-_LEVELS = {"pins": ProofLevel.PINS, "resolved tree": ProofLevel.RESOLVED_TREE}
-
-#: How test data is known that nobody installs.
-_ASIDE = "aside"
 
 #: Projects that one verdict installs beside those that the patch touches: a repository can have hundreds.
 MAX_INSTALLS = 20
@@ -68,9 +64,11 @@ class ResolvesGate(ResolvingGate, NpmGate):
         ) is not None:
             return verdict
         what = f"{project.inputs.client} installs {project.manifest}"
+        base = project.base.install()
         if found.declined:
-            what += f" {found.in_words}; not more at the base commit"
-        return gating.passed(self.name, what, found.in_full)
+            what += f" {found.in_words}"
+            what += "; not more at the base commit" if base.absent is None else ""
+        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
 
 
 class NotVulnerableGate(NotVulnerable):
@@ -118,13 +116,12 @@ class NotVulnerableGate(NotVulnerable):
         beside += now.clauses
         held = {version for place, version in now.copies.items() if place not in bad}
         if held:
-            what = f"{now.level}: {package} {', '.join(sorted(held))}{beside}"
-            return gating.passed(self.name, what, proof_level=_LEVELS[now.level])
+            what = f"{package} {', '.join(sorted(held))}{beside}"
+            return self._proved(what, now.projects)
         if bad:
             return gating.skipped(self.name, f"{package} is not fixed{beside}")
         if _folders_at_base(context, package):
-            what = f"{now.level}: {package} is no longer in it{beside}"
-            return gating.passed(self.name, what, proof_level=_LEVELS[now.level])
+            return self._proved(f"{package} is no longer in it{beside}", now.projects)
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
@@ -155,7 +152,8 @@ class _Holding:
     copies: dict[str, str] = field(default_factory=dict)
     contradictions: dict[str, str] = field(default_factory=dict)
     unknown: str = ""
-    _levels: set[str] = field(default_factory=set)
+    _proved: list[ProvedProject] = field(default_factory=list)
+    _aside: list[ProvedProject] = field(default_factory=list)
     _by_text: set[str] = field(default_factory=set)
     _samples: set[str] = field(default_factory=set)
     _installs: int = 0
@@ -177,11 +175,10 @@ class _Holding:
         return held
 
     @property
-    def level(self) -> str:
-        """Return ``resolved tree`` if each project that has the package was installed as its client reads
-        it, otherwise ``pins``. Test data that is not installed does not count beside a project that is."""
-        is_seen = "pins" not in self._levels and self._levels != {_ASIDE}
-        return "resolved tree" if is_seen else "pins"
+    def projects(self) -> list[ProvedProject]:
+        """What each project has of the package. Test data that is not installed does not count beside a
+        project that is."""
+        return self._proved or self._aside
 
     @property
     def is_by_text(self) -> bool:
@@ -203,30 +200,48 @@ class _Holding:
     def _add(self, project: Project) -> None:
         """Add a project whose files name the package, or a copy of it."""
         copies, is_whole = self._installed(project.folder)
+        before = {*self.copies}
         self.copies |= project.local
+        is_seen = False
         if project.lock is not None:
             unseen = self._held_against(project, copies)
             is_installed = copies is not None
-            self._rate(project, is_seen=is_installed and not unseen, is_installed=is_installed)
+            is_seen = is_installed and not unseen
+            if not is_seen:
+                self._by_text.add(project.lock)
             doubt = project.unread or ("" if is_installed else project.doubt)
             self.unknown = self.unknown or (f"{self.package}: {doubt}" if doubt else "")
         elif copies is not None and is_whole and not project.unread:
             self._take(copies)
-            self._levels.add("resolved tree")
+            is_seen = True
         else:
             # Installed in part, it may be another version than users get: that proves nothing safe.
             self._take([one for one in copies or () if self._is_affected(one.version)])
             self._declared(project)
+        versions = {it for place, it in self.copies.items() if place not in before}
+        is_aside = copies is None and identity.is_aside(project.manifest)
+        rated = self._aside if is_aside and project.lock is not None else self._proved
+        rated.append(self._project(project.lock or project.manifest, versions, is_seen=is_seen))
+
+    def _project(self, path: str, versions: Iterable[str], *, is_seen: bool) -> ProvedProject:
+        return ProvedProject(
+            project=path,
+            package=self.package,
+            versions=tuple(sorted(versions)),
+            proof_level=ProofLevel.RESOLVED_TREE if is_seen else ProofLevel.PINS,
+        )
 
     def _add_unnamed(self, folder: str, *, counts: bool) -> None:
         """Add a project whose files do not name the package. ``counts``: at the base commit they did."""
         copies, _ = self._installed(folder)
+        before = {*self.copies}
         if self._take(copies or ()) or counts:
-            self._levels.add("pins" if copies is None else "resolved tree")
+            versions = {it for place, it in self.copies.items() if place not in before}
+            path = in_folder(folder, MANIFEST)
+            self._proved.append(self._project(path, versions, is_seen=copies is not None))
 
     def _declared(self, project: Project) -> None:
         if project.local and not project.declared:
-            self._levels.add("pins")
             return
         floors = {f"{it.section}.{it.key}": floor(it.spec) for it in project.declared}
         known = {place: version for place, version in floors.items() if version is not None}
@@ -235,7 +250,6 @@ class _Holding:
             self.unknown = self.unknown or f"{self.package}: {doubt}"
             return
         self.copies |= {in_folder(project.folder, place): it for place, it in known.items()}
-        self._levels.add("pins")
 
     def _held_against(
         self, project: Project, copies: Sequence[Package] | None
@@ -272,14 +286,6 @@ class _Holding:
         loaded = {one.place: one.version for one in own if not one.is_sample}
         self.copies |= loaded
         return bool(loaded)
-
-    def _rate(self, project: Project, *, is_seen: bool, is_installed: bool) -> None:
-        if is_seen:
-            self._levels.add("resolved tree")
-            return
-        self._by_text.add(project.lock or project.manifest)
-        is_aside = not is_installed and identity.is_aside(project.manifest)
-        self._levels.add(_ASIDE if is_aside else "pins")
 
     def _is_affected(self, version: str) -> bool:
         return is_affected(self.context.advisory, ECOSYSTEM, self.package, version)

@@ -64,7 +64,7 @@ class ImportsGate(NpmGate):
         base = Installation(context, context.repo, folder)
         if not project.inputs.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
-        if project.key == base.key:
+        if project.inputs.identity == base.inputs.identity:
             return gating.skipped(self.name, f"no dependency of {project.manifest} moves")
         if (absent := project.install().absent) is not None:
             return gating.skipped(self.name, absent.sentence)

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins.npm.gates.drift import drifted
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST, in_folder
-from fallback_plugins.shared.gates import drifting, gating
+from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_plugins.shared.installed import LEFT_OUT, Installed
-from fallback_plugins.shared.versions import today
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 
@@ -38,11 +36,9 @@ def touched(context: GateContext) -> tuple[str, ...]:
 def beside_base(
     ours: Installation, base: Installation, judge: Callable[[], GateVerdict]
 ) -> GateVerdict:
-    """What ``judge`` says. A failure in a tree that another step of the ladder installed than the base
-    commit's, or beside other releases, is undecided (ADR-0077), and so is a pass whose failing tests had
-    less there, or other releases. Both are where what is installed may have become another meanwhile.
-    Raises as ``judge`` and ``Installation.install`` do."""
-    day, is_held = today(), [tree.hold() for tree in (ours, base)]
+    """Return what ``judge`` says. If another step of the ladder installed the base commit, a failure is
+    undecided (ADR-0077), and so is a pass whose failing tests had less there. Raises as ``judge`` and
+    ``Installation.install`` do."""
     verdict = judge()
     if not gating.depends_on_setting(verdict):
         return verdict
@@ -51,11 +47,7 @@ def beside_base(
     had_less = there.lacks_beside(here) or _left_out(there) != _left_out(here)
     if verdict.status is not GateStatus.FAILED and had_less:
         otherwise = otherwise or f"here {here.in_words}; at the base commit {there.in_words}"
-    if otherwise:
-        return gating.beside_another_setting(verdict, otherwise)
-    if here.of_day and today() != day and not all(is_held):
-        return drifting.beside_sets_made_anew(verdict)
-    return drifting.beside_other_releases(verdict, drifted(ours, base))
+    return gating.beside_another_setting(verdict, otherwise)
 
 
 def _left_out(found: Installed) -> set[tuple[str, str]]:

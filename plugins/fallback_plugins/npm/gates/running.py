@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fallback_plugins.npm.gates.drift import drifted
 from fallback_plugins.npm.gates.reporting import Reporting, laid_out, reporting
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.drifting import in_words
 from fallback_plugins.shared.gates.reports import Report, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.versions import interpreters
@@ -51,7 +49,6 @@ def run(
 ) -> TargetRun:
     """``EcosystemPlugin.run``: workspaces are installed with their root."""
     message = compared = ""
-    project = None
     if tree.has(MANIFEST):
         try:
             project = Installation(context, tree, ".")
@@ -65,15 +62,7 @@ def run(
         result, witnessed = command.run_witnessed()
     else:
         result, witnessed = command.run(Reporting()), None
-    ran = TargetRun(result, message, compared, witnessed=witnessed)
-    if project is None or not context.repo.has(MANIFEST):
-        return ran
-    ours = project
-
-    def drift() -> str:
-        return in_words(drifted(ours, Installation(context, context.repo, ".")))
-
-    return replace(ran, drifted=drift)
+    return TargetRun(result, message, compared, witnessed)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ is kept, and lies below the tree as a layer that nobody writes to; what runs in 
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -17,13 +19,21 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing import install
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs
+from fallback_plugins.npm.installing.install import Earlier
 from fallback_plugins.npm.installing.modules_layer import Package, layered, packages_in
-from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
-from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    ResolvedPackage,
+)
+from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, today, version_of
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
@@ -33,7 +43,7 @@ from fallback_tier.repo import RepoContext
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 5
+_FORMAT = 6
 
 
 class Installation:
@@ -69,10 +79,11 @@ class Installation:
         return dict(entries(self._facts.get("scripts"))).get(name, "").strip()
 
     def install(self) -> Installed:
-        """Install it, once for these manifests: as much of it as can be had.
+        """Install it, once for these manifests: as much of it as can be had. What no lock of the project
+        decides is as at the base commit, except what the patch moves (ADR-0102).
 
         Raises RecipeError, RepositoryError (a manifest can't be read), ToolMissingError; ToolFailedError
-        where no registry answers.
+        where no registry answers, or what was resolved for this fix is not available any more.
         """
         if not self.inputs.declares:
             return Installed(Level.EVERYTHING)
@@ -82,13 +93,8 @@ class Installation:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
         here = interpreters(self.context.clients)
         if not self.inputs.declares:
-            return f"{self.key} {here}"
-        return f"{self.key} {self._store.digest(self._entry())} {here}"
-
-    def hold(self) -> bool:
-        """Is it installed? Then it stays so while this object lives: of another day it is made again first.
-        Raises as ``install`` does."""
-        return self._store.has(self.key) and bool(self._entry())
+            return f"{self.wanted.asked} {here}"
+        return f"{self.wanted.asked} {self._store.digest(self._entry())} {here}"
 
     def packages(self) -> Iterator[Package]:
         """What is installed already, by itself and in each other."""
@@ -129,27 +135,87 @@ class Installation:
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 
     def _entry(self) -> Path:
-        # What no lock pins is of the day: of another it is installed again.
-        self._place = self._place or self._store.entry(self.key, self._make, tried=today())
+        if self._place is None:
+            if not self.inputs.lock_name and self.base is not self:
+                self.base.install()
+            self._place = self._store.installed(self.wanted, self._make)
         return self._place
 
     def _found(self) -> Path | None:
-        self._place = self._place or self._store.find(self.key)
+        self._place = self._place or self._store.find_for(self.wanted)
         return self._place
 
-    def _make(self, entry: Path) -> Installed:
-        context = self.context
+    def _make(self, entry: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
+        context, base = self.context, self.base
+
+        def earlier() -> Earlier:
+            first, chosen = self, recorded
+            if chosen is None and base is not self and base.inputs.declares:
+                first, chosen = base, base.resolution
+            if chosen is None:
+                return Earlier()
+            return Earlier(chosen.lock_path, chosen.lock, first.inputs.files.lock_text)
+
         clients, store = scoped(self.inputs.files, context.clients), ClientStore(context.clients)
         commands = Commands(clients, store, context.cache, context.timeout_s)
-        return install.install(context, commands, self.inputs, entry)
+        found, chosen = install.install(context, commands, self.inputs, entry, earlier)
+        by_lock = chosen is None
+        resolution = Resolution(
+            ecosystem=ECOSYSTEM,
+            command=InstallCommand(
+                client=self.inputs.client,
+                files=(self.manifest,),
+                label=f"{self.inputs.client} for {self.manifest}",
+            ),
+            by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
+            client=version_of("npm", context.clients),
+            reason="" if found.absent is None else _plain(found.in_words),
+            made_on=None if by_lock else date.fromisoformat(today()),
+            lock="" if chosen is None else chosen.lock,
+            lock_path="" if chosen is None else chosen.path,
+            packages=()
+            if by_lock
+            else tuple(
+                ResolvedPackage(key=it.place, name=_plain(it.own_name), version=_plain(it.version))
+                for it in packages_in(entry)
+            ),
+        )
+        return found, resolution
+
+    @property
+    def resolution(self) -> Resolution:
+        """What the fix resolved for it. Raises as ``install`` does."""
+        self._entry()
+        return self._store.resolved(self.wanted)
 
     @cached_property
-    def key(self) -> str:
-        """All that decides what is installed: texts, clients, node, and the machine."""
+    def base(self) -> "Installation":
+        """The base commit's; itself, if it is installed from the same texts, or that can't be read."""
+        base = self.context.repo
+        if self._repo is base or not base.has(self.manifest):
+            return self
+        with suppress(RecipeError, RepositoryError):
+            other = Installation(self.context, base, self.folder)
+            if other.inputs.identity != self.inputs.identity:
+                return other
+        return self
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """All that decides what is installed except the resolution: texts, clients, node, the machine; of a
+        patched tree also the base commit's texts, whose resolution it keeps."""
         clients = [client.label for client in (YARN, *BERRY.values(), *PNPM.values())]
         asked = [version_of(tool, self.context.clients) for tool in ("npm", "node")]
         here = [*asked, sys.platform, platform.machine()]
-        return f"npm-{gating.content_key(_FORMAT, *self.inputs.identity, clients, *here)}"
+        base = None if self.base is self else self.base.wanted
+        what = gating.content_key(*self.inputs.identity, base and base.what)
+        by = gating.content_key(_FORMAT, clients, *here)
+        return Wanted("npm", what, by, self.context.resolutions, today(), base)
+
+
+def _plain(text: str) -> str:
+    """Return a text of a published manifest, which may hold half a character, as one for a record."""
+    return text.encode("utf-8", "replace").decode()
 
 
 @lru_cache(maxsize=8)

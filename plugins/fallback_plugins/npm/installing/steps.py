@@ -37,8 +37,8 @@ _MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptio
 class Step:
     """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
 
-    ``where``: it is tried only where the reason of the one before says this. ``frozen``: the client takes
-    what the lock says, and nothing beside it.
+    ``where``: it is tried only where the reason of the one before says this. ``lock``: path of the lock
+    that the client writes while it resolves; empty: it takes what the project's lock says, and no more.
     """
 
     name: str
@@ -47,7 +47,12 @@ class Step:
     run: Callable[[Path], CommandResult]
     left_out: tuple[tuple[str, str], ...] = ()
     where: str = ""
-    frozen: bool = False
+    lock: str = ""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Does the project's lock decide everything?"""
+        return not self.lock
 
 
 def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
@@ -110,11 +115,13 @@ class _Npm:
     locked: bool
 
     def step(self, name: str, level: Level, words: Sequence[str]) -> Step:
+        files = self.inputs.files
         texts = self.inputs.texts(locked=self.locked)
-        lock = "--package-lock" if self.inputs.files.lock in texts else "--no-package-lock"
-        command = [*words, lock]
-        run = partial(self.commands.npm, self.inputs, words=command)
-        return Step(name, level, texts, run, frozen=words[0] == "ci")
+        run = partial(self.commands.npm, self.inputs, words=[*words, "--package-lock"])
+        if words[0] == "ci":
+            return Step(name, level, texts, run)
+        lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
+        return Step(name, level, texts, run, lock=str(lock))
 
     def steps(self, name: str, level: Level, *words: str) -> Iterator[Step]:
         """And by the older rule for peers, where the project does not ask for that itself."""
@@ -138,8 +145,9 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
             return run
 
         frozen = "--frozen-lockfile"
-        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen), frozen=True)
-        yield Step(f"{YARN.label} without {frozen}", Level.IN_PART, texts, classic())
+        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
+        name = f"{YARN.label} without {frozen}"
+        yield Step(name, Level.IN_PART, texts, classic(), lock=str(inputs.files.lock))
         return
     compression = berry_compression(inputs.files.lock_text)
     client = next(client for lowest, client in BERRY.items() if written >= lowest)
@@ -147,10 +155,9 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
 
-    yield Step(
-        f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True), frozen=True
-    )
-    yield Step(f"{client.label} without --immutable", Level.IN_PART, texts, berry(frozen=False))
+    yield Step(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
+    name = f"{client.label} without --immutable"
+    yield Step(name, Level.IN_PART, texts, berry(frozen=False), lock=str(inputs.files.lock))
 
 
 def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
@@ -165,14 +172,15 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def run(*words: str) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.pnpm(client, folder, words)
 
-    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen), frozen=True)
+    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
     if private := inputs.private_members:
         name = f"{client.label} {frozen} without private members"
         left_out = (("private members", left_out_reason(private)),)
         published = _published(inputs, texts)
-        yield Step(name, Level.IN_PART, published, run(frozen), left_out, frozen=True)
+        yield Step(name, Level.IN_PART, published, run(frozen), left_out)
     name = f"{client.label} without {frozen}"
-    yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"))
+    lock = str(inputs.files.lock)
+    yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"), lock=lock)
 
 
 def _pnpm_texts(inputs: Inputs) -> dict[str, str]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import TypecheckGate
-from fallback_plugins.pypi.gates.drift import beside_drift
 from fallback_plugins.pypi.gates.imports import ImportsGate
-from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.pypi.gates.lacking import beside_base, lacks_by_the_patch
 from fallback_plugins.pypi.gates.testing import run_tests
 from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
 from fallback_plugins.pypi.installing.environment import Environment
@@ -74,11 +74,13 @@ class ResolvesGate(ResolvingGate, PyPIGate):
             return gating.undecided(
                 self.name, f"{what}, and not as at the base commit: {otherwise}"
             )
+        base = project.base.install()
         if found.declined:
-            what += f" {found.in_words}; so it is at the base commit"
+            what += f" {found.in_words}"
+            what += "; so it is at the base commit" if base.absent is None else ""
         elif found.unusual:
             what += f", {', '.join(found.unusual)}"
-        return gating.passed(self.name, what, found.in_full)
+        return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
 
 
 class NotVulnerableGate(NotVulnerable):
@@ -105,18 +107,15 @@ class NotVulnerableGate(NotVulnerable):
         if held:
             if unknown := installed.doubt(planned=[version for _, version in bad]):
                 return gating.unread(self.name, f"{unknown}{beside}")
-            level = ProofLevel.RESOLVED_TREE if installed.is_whole else ProofLevel.PINS
             versions = ", ".join(sorted({version for _, version in held}))
-            what = f"{level.replace('_', ' ')}: {package} {versions}{beside}"
-            return gating.passed(self.name, what, proof_level=level)
+            return self._proved(f"{package} {versions}{beside}", installed.projects)
         if places:
             where = ", ".join(sorted({place.path for place in places}))
             return gating.unread(self.name, f"{where} does not say which version of {package}")
         if survey(context.repo, package):
             if unknown := installed.doubt():
                 return gating.unread(self.name, f"{unknown}{beside}")
-            what = f"pins: {package} is no longer declared{beside}"
-            return gating.passed(self.name, what, proof_level=ProofLevel.PINS)
+            return self._proved(f"{package} is no longer declared{beside}", installed.without)
         return gating.skipped(
             self.name, f"{package} is not a dependency of this repository{beside}"
         )
@@ -144,9 +143,34 @@ class _Installed:
         self.versions = {it: one.resolved(package) for it, one in self._touched.items()}
 
     @property
-    def is_whole(self) -> bool:
-        """Was every project that has the package installed as its client reads it?"""
-        return any(self.versions.values()) and not self._unseen
+    def projects(self) -> list[ProvedProject]:
+        """What each project that has the package was seen to have, or declares."""
+        found = []
+        for one in {**self._touched, **self._others}.values():
+            if versions := one.resolved(self._package):
+                found.append(
+                    self._project(", ".join(one.sources), ProofLevel.RESOLVED_TREE, versions)
+                )
+        for place in self._unseen:
+            asked = place.asked.pep440 if place.asked is not None else ""
+            declared = tuple(filter(None, (place.current or asked,)))
+            found.append(self._project(place.path, ProofLevel.PINS, declared))
+        return found
+
+    @property
+    def without(self) -> list[ProvedProject]:
+        """The projects that had the package, of which no file names it any more."""
+        found = []
+        for one in self._touched.values():
+            shown = one.base.installed(self._package) and one.is_whole
+            level = ProofLevel.RESOLVED_TREE if shown else ProofLevel.PINS
+            found.append(self._project(", ".join(one.sources) or one.folder, level, ()))
+        return found
+
+    def _project(self, project: str, level: ProofLevel, versions: Sequence[str]) -> ProvedProject:
+        return ProvedProject(
+            project=project, package=self._package, versions=tuple(versions), proof_level=level
+        )
 
     def doubt(self, planned: Sequence[str] = ()) -> str:
         """Why what is declared and what is installed do not show that no affected version is used, but for
@@ -275,7 +299,7 @@ class TestsGate(PyPIGate):
                 alone=alone,
             )
 
-        verdict = beside_drift(here, judge)
+        verdict = beside_base(here, judge)
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

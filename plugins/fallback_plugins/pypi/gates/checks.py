@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_plugins.pypi.gates.drift import beside_drift
+from fallback_plugins.pypi.gates.lacking import beside_base
 from fallback_plugins.pypi.gates.touched import PyPIGate
 from fallback_plugins.pypi.gates.type_checkers import TypeChecker, configured
 from fallback_plugins.pypi.installing.environment import Environment
@@ -38,7 +38,7 @@ class TypecheckGate(PyPIGate):
         reported = (checker.findings, checker.is_blocked, checker.arguments)
         check = Check(checker.name, run, *reported, on=run.at_base)
         where = (project.context, project.folder)
-        return beside_drift(project, lambda: judge_check(self.name, *where, check))
+        return beside_base(project, lambda: judge_check(self.name, *where, check))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """What a project's direct dependencies are imported as, by their own metadata; nothing is imported here."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import Distribution
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.gates.drift import InstalledByName, asking, differing
 from fallback_plugins.pypi.gates.touched import ASIDE
 from fallback_plugins.pypi.installing.declared import ProjectFiles, declared
 from fallback_plugins.pypi.installing.environment import Environment
@@ -30,6 +29,9 @@ _ACCIDENTS = ASIDE | {"benchmarks", "scripts", "tools"}
 _CODE = frozenset({".py", ".so"})
 _NAME = re.compile(r"\s*([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)")
 
+#: Distributions by canonical name.
+_InstalledByName = Mapping[str, Distribution]
+
 
 def dependency_modules(project: Environment) -> tuple[str, ...]:
     """Modules of what the patched manifests ask for themselves, as it is installed in either tree.
@@ -38,7 +40,8 @@ def dependency_modules(project: Environment) -> tuple[str, ...]:
     more. None where both trees have the same installed. Raises as ``Environment.install`` does.
     """
     trees = (project, project.base)
-    here, there, moved = differing(*trees)
+    here, there = (tree.distributions() for tree in trees)
+    moved = {it for it in {*here, *there} if _version(here, it) != _version(there, it)}
     if not moved:
         return ()
     near, changed = _needing(here, moved), project.context.application.files
@@ -101,13 +104,22 @@ def _is_public(parts: Sequence[str]) -> bool:
     )
 
 
-def _first(installed: InstalledByName, name: str) -> list[str]:
+def _first(installed: _InstalledByName, name: str) -> list[str]:
     return import_names(installed[name])[:MAX_MODULES_OF_ONE] if name in installed else []
 
 
-def _needing(installed: InstalledByName, moved: set[str]) -> set[str]:
+def _version(installed: _InstalledByName, name: str) -> str:
+    return installed[name].version if name in installed else "none"
+
+
+def _needing(installed: _InstalledByName, moved: set[str]) -> set[str]:
     """What moved, and all that comes to it by what it requires, whatever the condition."""
-    edges = [*asking(installed)]
+    edges = [
+        (name, canonicalize_name(asked[1]))
+        for name, one in installed.items()
+        for line in one.requires or ()
+        if (asked := _NAME.match(line)) is not None
+    ]
     found = more = {*moved}
     while more:
         more = {name for name, required in edges if required in more} - found

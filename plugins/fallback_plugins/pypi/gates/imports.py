@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fallback_plugins.pypi.gates.checks import PythonRun
 from fallback_plugins.pypi.gates.dependencies import dependency_modules
-from fallback_plugins.pypi.gates.drift import beside_drift
+from fallback_plugins.pypi.gates.lacking import beside_base
 from fallback_plugins.pypi.gates.touched import PyPIGate, modules
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.observed import source_of
@@ -41,4 +41,4 @@ class ImportsGate(PyPIGate):
             return PythonRun(project, ["-c", source_of("import_probe"), *limits(context), *some])
 
         asked = Loading(names, lambda tree, some: probe(some)(tree), probe(names).at_base)
-        return beside_drift(project, lambda: judge_loading(self.name, context, folder, asked))
+        return beside_base(project, lambda: judge_loading(self.name, context, folder, asked))

@@ -1,20 +1,43 @@
-"""Can less be installed with the patch than at the base commit, and is that the patch's doing?
+"""Is a patched tree installed as its base commit is, and if not, is that the patch's doing?
 
+What fails in another setting, or beside more than the base commit has, is a person's question (ADR-0077).
 Requirements files that contradict each other are installed in part, and so are pins without a wheel. Where
 the patch moves a line that could not be had before either, the line as it is now is another one that can't.
 """
 
 import re
+from collections.abc import Callable
 
 from packaging.utils import canonicalize_name
 
+from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.uv_words import one_line
+from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed
+from fallback_tier.gate_ports import GateVerdict
+
+#: Packages that a verdict's one sentence names.
+_NAMED = 3
 
 #: uv's words for a release that is there, and can't be installed here without building it.
 _NO_WHEEL = ("has no usable wheels", "has no wheels with a matching")
+
+
+def beside_base(project: Environment, judge: Callable[[], GateVerdict]) -> GateVerdict:
+    """Return what ``judge`` says of a patched project. If the base commit is installed in another setting,
+    a failure is undecided, and so is a pass whose failing tests had less there. Raises as ``judge`` and
+    ``Environment.install`` do."""
+    verdict = judge()
+    if not gating.depends_on_setting(verdict):
+        return verdict
+    otherwise = project.otherwise()
+    if verdict.status is not GateStatus.FAILED:
+        lacked = lacked_at_base(project, project.base)
+        if lacked:
+            otherwise = otherwise or f"that lacks {gating.some_of(lacked, _NAMED)}"
+    return gating.beside_another_setting(verdict, otherwise)
 
 
 def lacks_by_the_patch(ours: Environment, base: Environment) -> bool:

@@ -4,13 +4,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from fallback_plugins.pypi.gates.drift import drifted
 from fallback_plugins.pypi.gates.summaries import failures, pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.drifting import in_words
 from fallback_plugins.shared.gates.reports import report_in
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
@@ -72,7 +70,6 @@ def run(
         result,
         "" if found.is_as_declared else found.in_words,
         found.compared,
-        lambda: in_words(drifted(project, project.base)),
         witnessed,
     )
 

@@ -20,7 +20,7 @@ from fallback_plugins.pypi.installing.wheel_build import (
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.gates.at_base import keep, kept
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import this_python, today, version_of
 from fallback_tier.gate_ports import GateContext
@@ -38,7 +38,7 @@ MAX_TRIED = 15
 MAX_LISTED = 40
 
 #: Changed with how a wheel is built: one of an older version is not taken.
-_FORMAT = 1
+_FORMAT = 2
 
 #: Changed wherever the system's packages are: a build that failed for want of one is tried again.
 _SYSTEM = (
@@ -132,9 +132,11 @@ class Building:
         self._left -= 1
         key = self._key(archive, python, until)
         # What failed once today is not tried again for the other tree, or for the next attempt.
-        kept = f"unbuilt-{gating.content_key(key, tried_as(), self._context.timeout_s)}"
-        if (why := self._failed_before(kept)) is not None:
-            tried.failed[release] = why
+        failures = self._context.cache / "unbuilt"
+        failure = failures / f"{gating.content_key(key, self._context.timeout_s)}.json"
+        before = kept(failure)
+        if before is not None and before["tried"] == tried_as():
+            tried.failed[release] = before["why"]
             return
         build = WheelBuild(self._context, archive, python, until)
         try:
@@ -143,17 +145,12 @@ class Building:
             tried.failed[release] = f"not built: {error.problem}"
         except NotBuiltError as error:
             tried.failed[release] = why = f"not built: {error.problem}"
-            failed = Installed(Level.METADATA, unbuilt=((" ".join(release), why),))
-            self._store.entry(kept, lambda _: failed)
-
-    def _failed_before(self, key: str) -> str | None:
-        place = self._store.find(key)
-        kept = Installed.kept(place).unbuilt if place else ()
-        return kept[0][1] if kept else None
+            keep(failure, {"tried": tried_as(), "why": why})
 
     def _key(self, archive: SourceArchive, python: Path, until: str) -> str:
-        """All that decides a wheel. What its build needs is of the day, or of this one."""
-        by = (pythons.identity(python), until or today(), *this_python())
+        """All that decides a wheel. It is built once, so what its build needs is of that time, or of the
+        day that is asked for."""
+        by = (pythons.identity(python), until, *this_python())
         by = (*by, version_of("uv", self._context.clients))
         return (
             f"wheel-{gating.content_key(_FORMAT, archive.name, archive.version, archive.hash, by)}"

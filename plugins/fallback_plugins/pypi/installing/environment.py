@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from functools import cached_property
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -26,18 +27,25 @@ from fallback_plugins.pypi.manifests.metadata import (
 )
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import add_to
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.commands import run_as_given
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.installed import Installed, Level
-from fallback_plugins.shared.store import InstalledStore
+from fallback_plugins.shared.resolution import (
+    InstallCommand,
+    Resolution,
+    ResolvedBy,
+    ResolvedPackage,
+)
+from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 17
+_FORMAT = 18
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -77,11 +85,6 @@ class Environment:
         return tuple(source.name for source in self._manifests.sources)
 
     @property
-    def pinned(self) -> frozenset[str]:
-        """Releases that uv.lock pins (``Manifests.pinned``)."""
-        return self._manifests.pinned
-
-    @property
     def declares(self) -> bool:
         """Does any manifest declare something to install?"""
         return bool(self.sources)
@@ -90,54 +93,56 @@ class Environment:
         """Files and groups that a line stands in; none where uv.lock decides."""
         return tuple(one.name for one in self._manifests.sources if line in one.lines)
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All that is asked for; none where uv.lock decides."""
-        return tuple(line for one in self._manifests.sources for line in one.lines)
-
     def alone(self, source: str) -> "Environment":
         """The one of a single file, or group, and nothing else that the project declares."""
         return Environment(self.context, self.repo, self.folder, only=source)
 
     @cached_property
-    def key(self) -> str:
-        """All that decides what is installed: ``_asked``; and without a uv.lock (``Installed.of_day``) the
-        day: a set of another has other releases of what is not pinned, and is not compared with this."""
-        day = "" if self._manifests.locked else today()
-        return f"python-{gating.content_key(self._asked, day)}"
-
-    @cached_property
-    def _asked(self) -> str:
-        """Manifests, uv, the Python that it is for, and the machine."""
+    def wanted(self) -> Wanted:
+        """All that decides what is installed except the resolution: manifests with their extras and groups,
+        the Pythons, uv, the machine; of a patched tree also the base commit's, whose packages it keeps."""
         settings = [(pythons.identity(one.python), one.until) for one in self._settings]
-        base = "" if self._base is None else self._base._asked
-        by = (self._tag, settings, base, version_of("uv", self.context.clients), *this_python())
-        return gating.content_key(_FORMAT, *self._manifests.identity, *by)
+        base = None if self._base is None else self._base.wanted
+        what = gating.content_key(
+            *self._manifests.identity, self._tag, settings, base and base.what
+        )
+        by = gating.content_key(_FORMAT, version_of("uv", self.context.clients), *this_python())
+        return Wanted("python", what, by, self.context.resolutions, tried_as(), base)
 
     def contents(self) -> str:
-        """What a run in it ran on: another digest is another run, another day is not. Raises as
-        ``install`` does."""
+        """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
         here = interpreters(self.context.clients)
-        return f"{self._asked} {self._store.digest(self.place)} {here}"
+        return f"{self.wanted.asked} {self._store.digest(self.place)} {here}"
 
     @cached_property
     def place(self) -> Path:
         """Where the environment is. Raises as ``install`` does."""
-        return self._store.entry(self.key, self._make, tried=tried_as())
+        return self._store.installed(self.wanted, self._make)
+
+    @property
+    def resolution(self) -> Resolution:
+        """What the fix resolved for it. Raises as ``install`` does."""
+        self.install()
+        return self._store.resolved(self.wanted)
 
     def install(self) -> Installed:
-        """Make the environment, once for these manifests: as much of it as can be had.
+        """Make the environment, once for these manifests: as much of it as can be had. A patched tree's has
+        the base commit's packages, except those that the patch moves (ADR-0102).
 
-        Raises ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
+        Raises ToolMissingError; ToolFailedError where no registry answers, uv makes no environment, or what
+        was resolved for this fix is not available any more.
         """
         return Installed.kept(self.place)
 
-    def _make(self, made: Path) -> Installed:
+    def _make(self, made: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         base = None if self._base is None else self._base.install()
         settings, others = as_base(self._settings, base)
+        first = recorded or (None if self._base is None else self._base.resolution)
+        pins = [f"{one.name}=={one.version}" for one in first.packages] if first else []
         with gating.scratch(self.context) as scratch:
-            making = Making(self.context, self._manifests, made, scratch, self._starts)
+            making = Making(self.context, self._manifests, made, scratch, self._starts, pins)
             found = making.make(settings, others)
+            resolution = self._resolved(made, found, by_lock=making.is_by_lock)
         add_to(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():
@@ -148,7 +153,26 @@ class Environment:
                 with (made / "bin" / name).open("x", encoding="utf-8") as file:
                     file.write(text)
                 (made / "bin" / name).chmod(0o755)
-        return found
+        return found, resolution
+
+    def _resolved(self, made: Path, found: Installed, *, by_lock: bool) -> Resolution:
+        """What was installed, package by package."""
+        releases = sorted((it.metadata["Name"], it.version) for it in distributions_in(made))
+        files = self.sources or (self.folder,)
+        return Resolution(
+            ecosystem=ECOSYSTEM,
+            command=InstallCommand(client="uv", files=files, label=f"uv for {', '.join(files)}"),
+            by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
+            client=version_of("uv", self.context.clients),
+            reason="" if found.absent is None else found.in_words,
+            made_on=None if by_lock else date.fromisoformat(today()),
+            packages=tuple(
+                ResolvedPackage(
+                    key=f"{name} {version}", name=canonicalize_name(name), version=version
+                )
+                for name, version in releases
+            ),
+        )
 
     def installed(self, package: str) -> tuple[str, ...]:
         """Versions in it; its metadata is read, nothing imported. Raises as ``install`` does."""
@@ -164,14 +188,28 @@ class Environment:
             yield canonicalize_name(found.metadata["Name"]), found
 
     def resolved(self, package: str) -> tuple[str, ...]:
-        """Versions in the environment if all that is declared was resolved together, in the usual way, and
-        nothing was left out that the project's own client reads. Otherwise none: what is installed in part,
-        or for another Python, may not be the version that users get."""
-        found = self.install() if self._store.find(self.key) else None
-        whole = found is not None and found.level is Level.EVERYTHING and not found.unusual
-        if found and found.step == FLATTENED and self._manifests.flattening_drops:
-            return ()
-        return self.installed(package) if whole else ()
+        """Versions in the environment if all that is declared was resolved together, for a Python that the
+        project runs with, and nothing was left out that the project's own client reads. Otherwise none:
+        what is installed in part, or of another day, may not be the version that users get. What was built
+        from its source for want of a wheel is read like everything else."""
+        return self.installed(package) if self.is_whole else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it made, of all that is declared, as the project's own client makes it?"""
+        if not self._is_made:
+            return False
+        found = self.install()
+        if found.step == FLATTENED and self._manifests.flattening_drops:
+            return False
+        # On the first Python that suits the project, with releases of any day.
+        is_usual = found.how == Setting(self.suited[0]).how
+        return found.level is Level.EVERYTHING and is_usual
+
+    @property
+    def _is_made(self) -> bool:
+        """Was it installed already?"""
+        return self._store.find_for(self.wanted) is not None
 
     def installs(self, path: str) -> bool:
         """As ``Manifests.installs``."""
@@ -180,7 +218,7 @@ class Environment:
     def unproved(self, package: str) -> tuple[str, ...]:
         """Versions that an environment has which ``resolved`` does not count, except those that were taken
         in place of a line that could not be installed."""
-        if self._store.find(self.key) is None or self.resolved(package):
+        if not self._is_made or self.resolved(package):
             return ()
         lines = (requirement_in(line) for line, _ in self.install().declined)
         replaced = {canonicalize_name(line.name) for line in lines if line is not None}

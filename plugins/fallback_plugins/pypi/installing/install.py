@@ -184,7 +184,7 @@ class _InstallLadder:
             return self._run(["pip", "install", "--no-deps", "-r", self._file(lines)])
         command = ["pip", "install", "-r", self._file([*self.had, *lines])]
         return self._run(
-            [*command, "-c", self._file([*map(_bound, self.pins), *self.kept])], asked=asked
+            [*command, "-c", self._file([*map(bound, self.pins), *self.kept])], asked=asked
         )
 
     def _asked(self) -> list[str]:
@@ -222,7 +222,7 @@ def _any_release(line: str) -> str:
     return f"{asked.name}{extras}{f' ; {asked.marker}' if asked.marker else ''}"
 
 
-def _bound(line: str) -> str:
+def bound(line: str) -> str:
     """A line as a constraint, which takes no extras."""
     asked = Requirement(line)
     return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"

@@ -18,9 +18,16 @@ from typing import Any
 from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.declared import Source
-from fallback_plugins.pypi.installing.install import InstallPlan, Uv, install, install_whole
+from fallback_plugins.pypi.installing.install import (
+    InstallPlan,
+    Uv,
+    bound,
+    install,
+    install_whole,
+)
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
@@ -94,8 +101,9 @@ class Making:
     """One environment in the making, from copies of the manifests in ``scratch``.
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
-    releases may not run on today's Python. Whatever makes it raises ToolMissingError; ToolFailedError where
-    no registry answers, or uv makes no environment.
+    releases may not run on today's Python. ``pins``: releases that are taken wherever the manifests admit
+    them: those of the base commit, or of an earlier installation of the same. Whatever makes it raises
+    ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
     """
 
     def __init__(
@@ -105,12 +113,14 @@ class Making:
         made: Path,
         scratch: Path,
         starts: Callable[[Path], bool],
+        pins: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._manifests = manifests
         self._made = made
         self._scratch = scratch
         self._starts = starts
+        self._pins = pins
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
@@ -177,10 +187,15 @@ class Making:
         """With all that is unusual in it."""
         there = self._plan.there()
         built = self._building.built(setting.python, setting.until, there)
-        of_day = self._manifests.locked and not self._manifests.pinned.issuperset(
-            release(name, version) for name, _, version in (pin.partition("==") for pin in there)
+        return replace(found, how=(*setting.how, *found.how), built=built)
+
+    @property
+    def is_by_lock(self) -> bool:
+        """Does uv.lock pin all that is there?"""
+        pins = (pin.partition("==") for pin in self._plan.there())
+        return self._manifests.locked and self._manifests.pinned.issuperset(
+            release(name, version) for name, _, version in pins
         )
-        return replace(found, how=(*setting.how, *found.how), built=built, of_day=of_day)
 
     def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
         """All of it, if it can be had so and starts."""
@@ -235,13 +250,34 @@ class Making:
 
         def uv(words: Sequence[str]) -> CommandResult:
             free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
-            more = [*free, *(built if words[:2] == ["pip", "install"] else []), *_NEVER_BUILT]
-            done = self._uv([*words, *more, "--python", python], setting.until)
+            chosen: Sequence[str] | None = ()
+            if words[:2] == ["pip", "install"]:
+                words = [*words, *built]
+                chosen = self._chosen([*words, *free], setting) if self._pins else ()
+            # uv says of each package why it can't be had only where it is to install it.
+            more = ["--dry-run"] if chosen is None else chosen
+            done = self._uv(
+                [*words, *more, *free, *_NEVER_BUILT, "--python", python], setting.until
+            )
+            if chosen is None and done.ok:
+                done = done.model_copy(update={"exit_code": 1})
             if not done.ok:
                 refusals.append(done.output)
             return done.model_copy(update={"output": gating.relative_log(done, self._scratch)})
 
         return uv
+
+    def _chosen(self, words: Sequence[str], setting: Setting) -> Sequence[str] | None:
+        """Resolve what a ``pip install`` is to install. Return its pins as an option: each of ours that is
+        admitted stays, whatever was published since (ADR-0102). None if uv can't resolve it."""
+        place = self._write("\n".join(self._pins))
+        files = [word for word in words[2:] if word != "-r"]
+        options = ["--no-upgrade", _NEVER_BUILT[0], "--python", str(setting.python)]
+        if not self._uv(["pip", "compile", *files, *options, "-o", str(place)], setting.until).ok:
+            return None
+        lines = map(_written, place.read_text("utf-8").splitlines())
+        place.write_text("\n".join(filter(None, lines)) + "\n", encoding="utf-8")
+        return ["-c", str(place)]
 
     def _sources(self) -> Sequence[Source]:
         manifests = self._manifests
@@ -285,6 +321,12 @@ def distributions_in(environment: Path) -> Iterator[Distribution]:
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
     found = map(_Headers, distributions(path=places) if places else ())
     return (one for one in found if one.metadata["Name"])
+
+
+def _written(line: str) -> str:
+    """A line that uv compiled, as a constraint; empty if it is not a requirement."""
+    asked = requirement_in(line.partition(" --hash")[0].rstrip("\\ "))
+    return "" if asked is None else bound(str(asked))
 
 
 def _pins_in(environment: Path) -> list[str]:

@@ -111,6 +111,20 @@ def of_installed(
     return None
 
 
+def beside_base(verdict: GateVerdict, found: Installed, base: Installed) -> GateVerdict:
+    """Note if the base commit can't be installed, or only a part of it: nothing is compared with it then,
+    or something else than it declares."""
+    if base.absent is not None:
+        note = (
+            f"the base commit can't be installed, so nothing is compared with it: {base.in_words}"
+        )
+    elif base.level is Level.IN_PART and found.level is Level.EVERYTHING:
+        note = f"what is compared with the base commit has only a part of its packages: {base.in_words}"
+    else:
+        return verdict
+    return verdict.model_copy(update={"notes": (*verdict.notes, note)})
+
+
 def depends_on_setting(verdict: GateVerdict) -> bool:
     """Would it be undecided where the two trees are not installed alike? A failure, which may be the
     setting's doing; and a pass beside tests that fail in both trees: for want of something there, they may
@@ -271,5 +285,12 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     first = next((verdict for verdict in verdicts if verdict.broken), verdicts[0])
     broken = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.broken))
     before = tuple(dict.fromkeys(test for verdict in verdicts for test in verdict.failing_before))
-    reported = {"detail": details, "log": logs, "proof_level": level, "failing_before": before}
+    reported: dict[str, object] = {
+        "detail": details,
+        "log": logs,
+        "proof_level": level,
+        "failing_before": before,
+    }
+    reported["projects"] = tuple(project for verdict in verdicts for project in verdict.projects)
+    reported["notes"] = tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
     return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from fallback_audit.vocabulary import FailureKind
+from fallback_audit.event_types import ProvedProject
+from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -43,6 +44,16 @@ class NotVulnerable(ABC):
     @abstractmethod
     def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> Mapping[str, str]:
         """What the base commit has from a registry that is affected, beside the source: place → version."""
+
+    def _proved(self, what: str, projects: Sequence[ProvedProject]) -> GateVerdict:
+        """A pass with the lowest of the projects' levels."""
+        levels = {one.proof_level for one in projects}
+        level = (
+            ProofLevel.RESOLVED_TREE if levels == {ProofLevel.RESOLVED_TREE} else ProofLevel.PINS
+        )
+        what = f"{level.replace('_', ' ')}: {what}"
+        verdict = gating.passed(self.name, what, proof_level=level)
+        return verdict.model_copy(update={"projects": tuple(projects)})
 
     def _still_affected(self, package: str, messages: Sequence[str]) -> GateVerdict:
         what = f"{package} is still affected: {', '.join(messages[:3])}"

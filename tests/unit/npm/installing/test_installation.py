@@ -12,6 +12,7 @@ import pytest
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.shared import store
 from fallback_plugins.shared.installed import Installed, Level
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
@@ -30,11 +31,13 @@ class Clients:
 class Making(Installation):
     """Installs one file."""
 
-    def _make(self, entry: Path) -> Installed:
+    def _make(self, entry: Path, _: Resolution | None) -> tuple[Installed, Resolution]:
         module = entry / "tree" / "node_modules" / "left" / "index.js"
         module.parent.mkdir(parents=True)
         module.write_text("1")
-        return Installed(Level.EVERYTHING)
+        command = InstallCommand(client="npm", files=("package.json",), label="npm install")
+        resolution = Resolution(ecosystem="npm", command=command, by=ResolvedBy.CLIENT)
+        return Installed(Level.EVERYTHING), resolution
 
 
 def manifest(version: str) -> str:
@@ -71,7 +74,7 @@ def test_the_files_are_looked_at_once_by_an_object(
 def test_what_was_changed_since_is_made_again_for_the_next_object(found: GateContext) -> None:
     project = Making(found, found.repo, ".")
     project.install()
-    folder = found.cache / "installed" / project.key / "installed"
+    (folder,) = (found.cache / "installed").glob("npm-*/installed")
     module = folder / "tree" / "node_modules" / "left" / "index.js"
     module.write_text("changed")
     assert Making(found, found.repo, ".").install().level is Level.EVERYTHING
@@ -83,5 +86,5 @@ def test_another_tree_has_another_key(found: GateContext, tmp_path: Path) -> Non
     keys = []
     for version in ("1.0.0", "2.0.0", "1.0.0"):
         write(patched.root, {"package.json": manifest(version)})
-        keys.append(Installation(found, patched, ".").key)
-    assert keys[0] == keys[2] == Installation(found, found.repo, ".").key != keys[1]
+        keys.append(Installation(found, patched, ".").wanted.asked)
+    assert keys[0] == keys[2] == Installation(found, found.repo, ".").wanted.asked != keys[1]
