@@ -214,6 +214,11 @@ class Case(Frozen):
         return self
 
     @property
+    def name(self) -> str:
+        """The id, as the loop of every measure calls it."""
+        return self.id
+
+    @property
     def client(self) -> str:
         """The client that the id begins with."""
         return self.id.partition("-")[0]
@@ -316,10 +321,14 @@ def client_environ(registry: Registry, clients: Path | None = None) -> dict[str,
     home = registry.scratch / "home"
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)}
+    index = registry.pypi_url
     path = os.pathsep.join(filter(None, (str(clients or ""), kept.get("PATH", ""))))
     environ = {**kept, **registry.environ, **_SETTINGS, "PATH": path}
     # The project's own [tool.uv] is read, as by its users; the user's uv.toml is in neither folder.
-    environ |= {"UV_NO_CONFIG": "", "XDG_CONFIG_HOME": str(home), "XDG_CONFIG_DIRS": str(home)}
+    environ |= {"UV_NO_CONFIG": "", "XDG_CONFIG_DIRS": str(home)}
+    environ |= {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in _XDG}
+    environ |= {"PIPENV_PYPI_MIRROR": index, "POETRY_PYPI_MIRROR_URL": index}
+    environ |= {"POETRY_CACHE_DIR": str(home / "poetry"), "PIP_CACHE_DIR": str(home / "pip")}
     return {name: value for name, value in environ.items() if value}
 
 
@@ -345,7 +354,7 @@ def make_repository(case: Case, registry: Registry, environ: Mapping[str, str], 
         if run.returncode:
             raise CaseError(f"{case.id}: prepare `{command}` exited {run.returncode}: {_last(run)}")
     git(root, "init", "-q", "-b", "main")
-    git(root, "add", "-A", "-f", ".")
+    git(root, "-c", "core.excludesFile=", "add", "-A", ".")
     commit(root, "Base")
     return root
 
@@ -377,6 +386,8 @@ _HIDDEN = (
     "PIP_",
     "npm_",
 )
+
+_XDG = ("CACHE", "CONFIG", "DATA", "STATE")
 
 #: Settings that make clients quiet, unattended and alike on every machine.
 _SETTINGS = {
