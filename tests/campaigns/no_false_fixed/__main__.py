@@ -156,8 +156,8 @@ def run_tool(case: Case, root: Path, folder: Path, environ: Mapping[str, str], t
     """Run ``fix`` on a clean checkout, with state and keys in ``folder``."""
     advisory = folder / "advisory.json"
     advisory.write_text(json.dumps(case.record), encoding="utf-8")
-    options = ["--state-dir", folder / "state", "--keys", folder / "keys", "--json"]
-    command: list[str | Path] = [tool, "fix", root, "--advisory", advisory, *options]
+    state: list[str | Path] = ["--state-dir", folder / "state", "--keys", folder / "keys"]
+    command = [tool, "fix", root, "--advisory", advisory, "--json", *state]
     began = time.monotonic()
     done = run_to_end(command, cwd=folder, env=environ, timeout_s=TOOL_TIMEOUT_S)
     end = ENDS.get(done.code, "error")
