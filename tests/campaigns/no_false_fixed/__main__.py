@@ -6,19 +6,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.campaigns.no_false_fixed.case import (
+    CLIENTS,
     Case,
     CaseError,
     End,
     Ended,
     Half,
-    Judgement,
     Outcome,
     load_cases,
     make_repository,
@@ -35,6 +36,9 @@ from tests.measuring.tool import SCRIPT, version_of
 from tests.measuring.words import cleaned
 
 OURS = "fallback-tier"
+
+#: Label of the peers' rows, which every run of our tool is shown next to.
+PEERS_LABEL = "peers"
 PAGE = "no-false-fixed.md"
 
 #: Rows and fetched clients: kept from run to run, never committed.
@@ -82,74 +86,80 @@ class Judged(Frozen):
 
 
 class Row(Frozen):
-    """One case: ours first, then the peers. ``digest``: of the case that was run."""
+    """The runs of one case: ours alone, or the peers'. ``digest``: of the case that was run."""
 
     id: str
     digest: str
-    half: Half
-    author: str
-    client: str
-    kind: str
-    expected: str
     version: str
     day: str
-    with_peers: bool
     runs: tuple[Judged, ...]
-
-    @property
-    def ours(self) -> Judged:
-        """Our own run."""
-        return self.runs[0]
 
 
 @dataclass(frozen=True)
-class Options:
-    """How cases are run. ``clients``: the folder of programs that comes first in PATH."""
+class Made:
+    """A case's repository at its base commit, while its packages are served."""
 
-    clients: Path
-    tool: Path = SCRIPT
-    with_peers: bool = True
-    missing: Mapping[str, str] = field(default_factory=dict)
+    case: Case
+    folder: Path
+    base: Path
+    npm: str
+    environ: Mapping[str, str]
+
+    def judged(self, tool: str, after: Path, ended: Ended) -> Judged:
+        """Judge how a tool left its copy of the repository."""
+        judgement = judge(self.case, self.base, after, ended, self.environ)
+        places = ((str(self.folder), "FOLDER"), (str(Path.home()), "~"))
+        return Judged(
+            tool=tool,
+            end=ended.end,
+            exit_code=ended.exit_code,
+            outcome=judgement.outcome,
+            detail=cleaned(judgement.detail, places, 600),
+            others=judgement.others,
+            output=cleaned(ended.output, places, 6_000),
+            seconds=round(ended.seconds, 1),
+        )
+
+    def row(self, version: str, runs: Iterable[Judged]) -> Row:
+        """Return the case's row of these runs, made today."""
+        today = datetime.now(UTC).date().isoformat()
+        digest = self.case.digest
+        return Row(id=self.case.id, digest=digest, version=version, day=today, runs=tuple(runs))
 
 
-def run_case(case: Case, options: Options) -> Row:
-    """Run the tool and the peers, each on a copy of the case's repository, and judge them.
-
-    Raises CaseError if the repository can't be made as the case states: that is no result of a tool.
-    """
+@contextmanager
+def made(case: Case, clients: Path) -> Iterator[Made]:
+    """Make the case's repository and serve its packages until the block ends. Raises CaseError."""
     with (
-        serving(case, options.clients) as (registry, environ),
+        serving(case, clients) as (registry, environ),
         TemporaryDirectory(prefix="no-false-fixed-", ignore_cleanup_errors=True) as name,
     ):
         folder = Path(name).resolve()
         base = make_repository(case, registry, environ, folder / "base")
-        after = copy(base, folder / "ours")
-        ended = run_tool(case, after, folder, environ, options.tool)
-        runs = [_judged(OURS, ended, judge(case, base, after, ended, environ), folder)]
-        for number, peer in enumerate(PEERS if options.with_peers else ()):
-            if peer.client in options.missing:
-                continue
-            after = folder / f"peer-{number}"
+        yield Made(case, folder, base, registry.npm_url, environ)
+
+
+def run_ours(case: Case, clients: Path, tool: Path = SCRIPT) -> Row:
+    """Run our tool on a copy of the case's repository, and judge it. Raises CaseError."""
+    with made(case, clients) as it:
+        after = copy(it.base, it.folder / "ours")
+        ended = run_tool(case, after, it.folder, it.environ, tool)
+        return it.row(version_of(tool), [it.judged(OURS, after, ended)])
+
+
+def run_peers(case: Case, clients: Path, missing: Container[str] = ()) -> Row:
+    """Run each peer that is for such a project on its own copy, and judge it. Raises CaseError."""
+    with made(case, clients) as it:
+        runs = []
+        for number, peer in enumerate(peer for peer in PEERS if peer.client not in missing):
+            after = it.folder / f"peer-{number}"
             try:
-                peer_ended = run_peer(peer, case, base, after, registry.npm_url, environ)
+                ended = run_peer(peer, case, it.base, after, it.npm, it.environ)
             except subprocess.TimeoutExpired as error:
-                peer_ended = Ended("error", None, str(error), float(error.timeout))
-            if peer_ended is not None:
-                judgement = judge(case, base, after, peer_ended, environ)
-                runs.append(_judged(peer.name, peer_ended, judgement, folder))
-    return Row(
-        id=case.id,
-        digest=case.digest,
-        half=case.half,
-        author=case.author,
-        client=case.client,
-        kind=case.kind,
-        expected=case.expected.end,
-        version=version_of(options.tool),
-        day=datetime.now(UTC).date().isoformat(),
-        with_peers=options.with_peers,
-        runs=tuple(runs),
-    )
+                ended = Ended("error", None, str(error), float(error.timeout))
+            if ended is not None:
+                runs.append(it.judged(peer.name, after, ended))
+        return it.row(PEERS_LABEL, runs)
 
 
 def run_tool(case: Case, root: Path, folder: Path, environ: Mapping[str, str], tool: Path) -> Ended:
@@ -162,20 +172,6 @@ def run_tool(case: Case, root: Path, folder: Path, environ: Mapping[str, str], t
     done = run_to_end(command, cwd=folder, env=environ, timeout_s=TOOL_TIMEOUT_S)
     end = ENDS.get(done.code, "error")
     return Ended(end, done.code, done.said, time.monotonic() - began)
-
-
-def _judged(tool: str, ended: Ended, judgement: Judgement, folder: Path) -> Judged:
-    places = ((str(folder), "FOLDER"), (str(Path.home()), "~"))
-    return Judged(
-        tool=tool,
-        end=ended.end,
-        exit_code=ended.exit_code,
-        outcome=judgement.outcome,
-        detail=cleaned(judgement.detail, places, 600),
-        others=judgement.others,
-        output=cleaned(ended.output, places, 4_000),
-        seconds=round(ended.seconds, 1),
-    )
 
 
 # --- rows and the page ----------------------------------------------------------------------------
@@ -194,38 +190,54 @@ def write_rows(label: str, rows: Iterable[Row]) -> None:
     write_files(WORK, {f"{label}.jsonl": "".join(lines)})
 
 
-def section(label: str, rows: Sequence[Row], missing: Mapping[str, str]) -> str:
-    """Return a label's section of the page: counts by outcome and client, and the seen half by case."""
-    runs = [(row, run) for row in rows for run in row.runs]
-    tools = [OURS, *(peer.name for peer in PEERS)]
-    used = "; ".join(sorted({f"{row.version}, {row.day}" for row in rows}))
-    parts = [f"## {label.capitalize()}\n\nMade by {used}; {len(rows)} cases.\n"]
-    parts.append(
-        "### By tool\n\n" + _counts("tool", [(run.tool, row, run) for row, run in runs], tools)
-    )
-    ours = [(row, row.ours) for row in rows]
-    clients = sorted({row.client for row in rows})
-    parts.append(
-        "### Ours by client\n\n" + _counts("client", [(r.client, r, it) for r, it in ours], clients)
-    )
-    groups = [(f"{row.half} half, {row.author} author", row, run) for row, run in ours]
-    names = sorted({name for name, _, _ in groups})
-    parts.append("### Ours by half and author\n\n" + _counts("cases", groups, names))
-    parts.append("### Wins and losses\n\n" + _wins(rows))
+@dataclass(frozen=True)
+class Run:
+    """A tool's run of a case."""
+
+    case: Case
+    judged: Judged
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the judge found nothing wrong."""
+        return self.judged.outcome == Outcome.AS_EXPECTED
+
+    @property
+    def is_false(self) -> bool:
+        """Whether the run claimed what is not so."""
+        return self.judged.outcome in _FALSE
+
+
+def runs_of(cases: Iterable[Case], rows: Mapping[str, Row]) -> list[Run]:
+    """Return the runs of the cases as they are now: a row of another form of a case is left out."""
+    current = (case for case in cases if case.id in rows and rows[case.id].digest == case.digest)
+    return [Run(case, judged) for case in current for judged in rows[case.id].runs]
+
+
+def section(ours: Sequence[Run], peers: Sequence[Run], missing: Mapping[str, str]) -> str:
+    """Return a label's part of the page: counts by outcome, wins and losses, and the seen half by case."""
+    halves = [f"{half}, {author} author" for half in Half for author in ("seen", "blind")]
+    of_half = [(f"{run.case.half}, {run.case.author} author", run) for run in ours]
+    parts = [
+        "### By tool\n\n"
+        + _counts("tool", [(run.judged.tool, run) for run in (*ours, *peers)], _TOOLS),
+        "### Ours by client\n\n"
+        + _counts("client", [(run.case.client, run) for run in ours], CLIENTS),
+        "### Ours by half and author\n\n" + _counts("half", of_half, halves),
+        "### Wins and losses\n\n" + _wins(ours, peers),
+    ]
     if missing:
         reasons = "".join(f"- {name}: {reason}\n" for name, reason in sorted(missing.items()))
         parts.append(f"### Peers that can't run here\n\n{reasons}")
-    parts.append(
-        "### The seen half, case by case\n\n" + _by_case([r for r in rows if r.half == Half.SEEN])
-    )
+    parts.append("### The seen half, case by case\n\n" + _by_case(ours, peers))
     return "\n".join(parts)
 
 
-def _counts(title: str, runs: Sequence[tuple[str, Row, Judged]], order: Sequence[str]) -> str:
+def _counts(title: str, runs: Sequence[tuple[str, Run]], order: Sequence[str]) -> str:
     """One line for each group: how many runs ended in each outcome."""
     lines = []
     for name in order:
-        counts = Counter(run.outcome for group, _, run in runs if group == name)
+        counts = Counter(run.judged.outcome for group, run in runs if group == name)
         if total := counts.total():
             cells = [str(Share(counts[Outcome.AS_EXPECTED], total))]
             cells += [str(counts[it] or "") for it in _TITLES if it != Outcome.AS_EXPECTED]
@@ -233,44 +245,52 @@ def _counts(title: str, runs: Sequence[tuple[str, Row, Judged]], order: Sequence
     return table([title, *_TITLES.values()], lines)
 
 
-def _wins(rows: Sequence[Row]) -> str:
-    """Ours against each peer on the cases of both: as expected where the other is not."""
-    lines = []
-    for peer in PEERS:
-        pairs = [(row.ours, run) for row in rows for run in row.runs if run.tool == peer.name]
-        good = [
-            (one.outcome == Outcome.AS_EXPECTED, it.outcome == Outcome.AS_EXPECTED)
-            for one, it in pairs
-        ]
-        false = [
-            sum(run.outcome in _FALSE for run in column) for column in zip(*pairs, strict=True)
+def _wins(ours: Sequence[Run], peers: Sequence[Run]) -> str:
+    """Ours against each peer on the cases of both: a win is as expected where the peer's end is not."""
+    of_case, lines = {run.case.id: run for run in ours}, []
+    for name in _TOOLS[1:]:
+        pairs = [
+            (of_case[run.case.id], run)
+            for run in peers
+            if run.judged.tool == name and run.case.id in of_case
         ]
         if pairs:
-            wins, losses = good.count((True, False)), good.count((False, True))
+            wins = sum(our.as_expected > its.as_expected for our, its in pairs)
+            losses = sum(our.as_expected < its.as_expected for our, its in pairs)
+            false = [sum(run.is_false for run in column) for column in zip(*pairs, strict=True)]
             cells = (len(pairs), wins, losses, len(pairs) - wins - losses, *false)
-            lines.append([peer.name, *map(str, cells)])
+            lines.append([name, *map(str, cells)])
     return table(["peer", "cases", "we win", "we lose", "alike", "our false", "its false"], lines)
 
 
-def _by_case(rows: Sequence[Row]) -> str:
-    lines = [
-        [row.id, row.kind, row.expected, row.ours.end, _TITLES[row.ours.outcome]] for row in rows
-    ]
-    return table(["case", "kind", "expected", "ended", "outcome"], lines)
+def _by_case(ours: Sequence[Run], peers: Sequence[Run]) -> str:
+    lines = []
+    for run in ours:
+        if run.case.half == Half.SEEN:
+            others = [
+                f"{it.judged.tool}: {_TITLES[it.judged.outcome]}"
+                for it in peers
+                if it.case.id == run.case.id
+            ]
+            end, outcome = run.judged.end, _TITLES[run.judged.outcome]
+            lines.append([run.case.id, run.case.expected.end, end, outcome, "; ".join(others)])
+    return table(["case", "expected", "ended", "outcome", "peers"], lines)
 
 
-def write_page(label: str, rows: Sequence[Row], missing: Mapping[str, str]) -> None:
-    """Replace a label's section of the page; the others stay."""
+def write_page(label: str, made_by: str, text: str) -> None:
+    """Replace a label's part of the page; the others stay."""
     path = ROOT / "docs" / PAGE
-    text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
+    page = path.read_text(encoding="utf-8") if path.exists() else _HEAD
     begin, end = f"<!-- {label} -->\n", f"<!-- end of {label} -->\n"
-    before, found, rest = text.partition(begin)
+    before, found, rest = page.partition(begin)
     after = rest.partition(end)[2] if found else ""
     if not found:
-        before = f"{text.rstrip()}\n\n"
-    written = f"{before}{begin}{section(label, rows, missing)}{end}{after}"
-    write_files(path.parent, {PAGE: written})
+        before = f"{page.rstrip()}\n\n"
+    head = f"## {label.capitalize()}\n\nMade by {made_by}.\n\n"
+    write_files(path.parent, {PAGE: f"{before}{begin}{head}{text}{end}{after}"})
 
+
+_TOOLS = (OURS, *(peer.name for peer in PEERS))
 
 _HEAD = """# No false "fixed"
 
@@ -301,43 +321,55 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         half = None if arguments.half == "all" else Half(arguments.half)
         cases = load_cases(arguments.only, half)
+        every = load_cases()
     except CaseError as error:
         print(error, file=sys.stderr)
         return 2
     tool = arguments.tool.absolute()
-    known, version = read_rows(arguments.label), version_of(tool)
-    again = arguments.again or bool(arguments.only)
+    version = version_of(tool)
     clients, missing = programs(WORK.resolve() / "clients")
-    options = Options(clients, tool, not arguments.no_peers, missing)
 
-    def is_done(case: Case) -> bool:
-        row = known.get(case.id)
-        if row is None or (row.digest, row.version) != (case.digest, version):
-            return False
-        return row.with_peers or not options.with_peers
+    def run_all(label: str, version: str, run: Callable[[Case], Row]) -> dict[str, Row]:
+        known = read_rows(label)
+        again = arguments.again or bool(arguments.only)
+        due = {
+            case.id
+            for case in cases
+            if (row := known.get(case.id)) is None
+            or (row.digest, row.version) != (case.digest, version)
+        }
 
-    def keep(row: Row, which: str) -> None:
-        known[row.id] = row
-        write_rows(arguments.label, known.values())
-        _print_row(row, which, in_full=bool(arguments.only) or row.half == Half.SEEN)
+        def keep(row: Row, which: str) -> None:
+            known[row.id] = row
+            write_rows(label, known.values())
+            half = next(case.half for case in cases if case.id == row.id)
+            _print_row(row, which, in_full=bool(arguments.only) or half == Half.SEEN)
 
-    wanted = [case for case in cases if again or not is_done(case)]
-    print(f"{len(cases)} cases, {len(wanted)} to run with {version}", flush=True)
-    measure(wanted, lambda case: run_case(case, options), keep, jobs=arguments.jobs)
+        wanted = [case for case in cases if again or case.id in due]
+        print(f"{label}: {len(wanted)} of {len(cases)} cases to run", flush=True)
+        measure(wanted, run, keep, jobs=arguments.jobs)
+        return known
+
+    rows = run_all(arguments.label, version, lambda case: run_ours(case, clients, tool))
+    peers = read_rows(PEERS_LABEL)
+    if not arguments.no_peers:
+        peers = run_all(PEERS_LABEL, PEERS_LABEL, lambda case: run_peers(case, clients, missing))
+    ours = runs_of(every, rows)
     if arguments.report:
-        ids = {case.id for case in load_cases()}
-        write_page(arguments.label, [row for row in known.values() if row.id in ids], missing)
-    rows = [known.get(case.id) for case in cases]
-    return 0 if all(row is not None and row.ours.outcome not in _FALSE for row in rows) else 1
+        days = " and ".join(sorted({rows[run.case.id].day for run in ours}))
+        made_by = f"{version} on {days}: {len(ours)} of {len(every)} cases"
+        write_page(arguments.label, made_by, section(ours, runs_of(every, peers), missing))
+    chosen = {case.id for case in cases}
+    judged = [run for run in ours if run.case.id in chosen]
+    return 0 if len(judged) == len(chosen) and not any(run.is_false for run in judged) else 1
 
 
 def _print_row(row: Row, which: str, *, in_full: bool) -> None:
-    if not in_full:
-        print(f"{which} {row.id}: run ({row.ours.seconds:.0f} s)", flush=True)
-        return
-    ours = f"{row.ours.end}, {_TITLES[row.ours.outcome]} {row.ours.detail[:200]}".rstrip()
-    peers = ", ".join(f"{run.tool} {_TITLES[run.outcome]}" for run in row.runs[1:])
-    print(f"{which} {row.id}: {ours}; {peers or 'no peers'} ({row.ours.seconds:.0f} s)", flush=True)
+    told = [
+        f"{run.tool} {run.end}, {_TITLES[run.outcome]} ({run.seconds:.0f} s) {run.detail[:200]}"
+        for run in row.runs
+    ]
+    print(f"{which} {row.id}: {'; '.join(told) if in_full else 'run'}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
