@@ -42,10 +42,21 @@ def programs(folder: Path, fetched: tuple[str, ...] = FETCHED) -> tuple[Path, di
         except (RuntimeError, OSError) as error:
             missing[name] = " ".join(str(error).split())[:200]
             continue
+        before = _own_wheels(clients, folder) if name == "pip-audit" else ""
         program = bin_folder / {"pip-tools": "pip-compile"}.get(name, name)
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, command))} "$@"\n')
+        program.write_text(f'#!/bin/sh\n{before}exec {shlex.join(map(str, command))} "$@"\n')
         program.chmod(0o755)
     return bin_folder, missing
+
+
+def _own_wheels(clients: Clients, folder: Path) -> str:
+    """Fetch what ``pip-audit`` installs for itself, which no case has. Return the setting for it."""
+    wheels = folder / "wheels"
+    if not wheels.exists():
+        python = Path(clients.had("pip-audit@2.10.0")[0]).with_name("python")
+        names = ("pip", "setuptools", "wheel")
+        clients.must([python, "-m", "pip", "download", "-d", wheels, *names], folder)
+    return f"export PIP_FIND_LINKS={shlex.quote(str(wheels))}\n"
 
 
 @dataclass(frozen=True)
