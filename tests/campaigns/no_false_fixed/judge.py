@@ -371,18 +371,18 @@ def _names(case: Case, entry: Mapping[str, Any], version: str) -> bool:
 
 
 def _within(case: Case, this: Any, events: Iterable[Mapping[str, str]]) -> bool:
-    """Walk the events in the order of their versions: the last at or below ``this`` decides."""
-    affected = False
-    steps = []
+    """Walk the events in the order of their versions: the last that reaches ``this`` decides."""
+    ranks = ("fixed", "limit", "introduced", "last_affected")
+    steps: list[tuple[bool, Any, int]] = []
     for event in events:
-        ((kind, at),) = event.items()
-        steps.append(
-            (at != "0", None if at == "0" else _order(case, at), kind == "introduced", kind)
-        )
+        for kind, at in event.items():
+            order = None if at == "0" else _order(case, at)
+            steps.append((order is not None, order, ranks.index(kind)))
     steps.sort(key=lambda step: (step[0], step[1] if step[0] else 0, step[2]))
-    for is_version, at, _, kind in steps:
-        if not is_version or at < this or (at == this and kind != "last_affected"):
-            affected = kind == "introduced"
+    affected = False
+    for is_version, order, rank in steps:
+        if not is_version or order < this or (order == this and ranks[rank] != "last_affected"):
+            affected = ranks[rank] == "introduced"
     return affected
 
 
