@@ -290,10 +290,10 @@ def _installed(case: Case, root: Path, install: Install, environ: Mapping[str, s
         if case.ecosystem == "npm":
             _remove_uncommitted_modules(copy)
             run = run_command(install.command, copy / install.folder, environ)
-            installed = _npm_packages(copy)
+            installed = [*_npm_packages(copy)]
         else:
             run = run_command(install.command, copy / install.folder, _python_env(env, environ))
-            installed = _python_packages(env, copy / install.folder / ".venv")
+            installed = [*_python_packages(env, copy / install.folder / ".venv")]
     failure = " ".join(f"{run.stdout} {run.stderr}".split())[-500:] if run.returncode else ""
     found: dict[str, set[str]] = {}
     for package, version in installed:
