@@ -549,6 +549,9 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
 
+_LOCK = re.compile(r"lock|shrinkwrap")
+
+
 def _form(path: Path) -> dict[str, object]:
     """Return what an edit must not change of a file: line ends, byte order mark, indent of JSON."""
     text = _text(path)
@@ -557,7 +560,7 @@ def _form(path: Path) -> dict[str, object]:
     form: dict[str, object] = {"byte order mark": text.startswith("\ufeff")}
     if ends:
         form["line end"] = "".join(sorted(ends))
-    if lines:
+    if lines and not _LOCK.search(path.name):  # a client writes its lock as it likes
         form["end of the last line"] = lines[-1].endswith("\n")
     if path.suffix == ".json" and (indent := re.search(r"^[ \t]+(?=\S)", text, re.MULTILINE)):
         form["indent"] = indent[0]
