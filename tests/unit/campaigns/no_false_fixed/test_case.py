@@ -56,8 +56,9 @@ def test_every_case_is_read_and_both_halves_have_cases() -> None:
     cases = load_cases()
     assert len(cases) == len({case.id for case in cases}) >= 80
     assert all(len(load_cases(half=half)) > len(cases) / 3 for half in Half)
-    ordinary = [case for case in cases if case.kind in {"ordinary-fix", "control-safe"}]
-    assert len(ordinary) >= len(cases) / 4
+    # A tool that answers "unknown" to everything loses most of them.
+    decided = [case for case in cases if case.expected.ends <= {"fixed", "not_affected"}]
+    assert len(decided) > len(cases) / 2
 
 
 def test_every_affected_package_has_releases() -> None:
