@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.campaigns.no_false_fixed.case import (
     Advisory,
@@ -64,8 +65,9 @@ def test_every_case_is_read_and_both_halves_have_cases() -> None:
 def test_every_affected_package_has_releases() -> None:
     """A case about a package that its registry does not have proves nothing."""
     for case in load_cases():
-        published = {release.name for release in case.packages}
-        affected = {entry["package"]["name"] for entry in case.record["affected"]}
+        published = {canonicalize_name(release.name) for release in case.packages}
+        named = (entry["package"]["name"] for entry in case.record["affected"])
+        affected = {canonicalize_name(name) for name in named}
         assert affected & published or case.expected.end != "fixed", case.id
 
 
