@@ -22,7 +22,7 @@ CASES = [case for case in load_cases(half=Half.SEEN) if case.client in _HERE]
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("case", a_choice(CASES, step=5))
+@pytest.mark.parametrize("case", a_choice(CASES, step=9))
 def test_case_ends_as_an_engineer_expects(
     case: Case, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
