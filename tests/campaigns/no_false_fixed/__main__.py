@@ -26,7 +26,7 @@ from tests.campaigns.no_false_fixed.case import (
     serving,
 )
 from tests.campaigns.no_false_fixed.judge import judge
-from tests.campaigns.no_false_fixed.peers import PEERS, programs, run_peer
+from tests.campaigns.no_false_fixed.peers import PEERS, lend_clients, programs, run_peer
 from tests.measuring.clones import copy
 from tests.measuring.frozen import Frozen
 from tests.measuring.loop import measure
@@ -135,6 +135,7 @@ def made(case: Case, clients: Path) -> Iterator[Made]:
         TemporaryDirectory(prefix="no-false-fixed-", ignore_cleanup_errors=True) as name,
     ):
         folder = Path(name).resolve()
+        lend_clients(clients.parent, Path(environ["XDG_CACHE_HOME"]))
         base = make_repository(case, registry, environ, folder / "base")
         yield Made(case, folder, base, registry.npm_url, environ)
 
@@ -357,11 +358,20 @@ def main(words: Sequence[str] | None = None) -> int:
     ours = runs_of(every, rows)
     if arguments.report:
         days = " and ".join(sorted({rows[run.case.id].day for run in ours}))
-        made_by = f"{version} on {days}: {len(ours)} of {len(every)} cases"
+        made_by = f"{version}{_checkout(tool)} on {days}: {len(ours)} of {len(every)} cases"
         write_page(arguments.label, made_by, section(ours, runs_of(every, peers), missing))
     chosen = {case.id for case in cases}
     judged = [run for run in ours if run.case.id in chosen]
     return 0 if len(judged) == len(chosen) and not any(run.is_false for run in judged) else 1
+
+
+def _checkout(tool: Path) -> str:
+    """Return the tag or commit of another checkout's program; empty for ours and for a wheel's."""
+    if tool == SCRIPT:
+        return ""
+    command = ["git", "describe", "--tags", "--always"]
+    done = subprocess.run(command, cwd=tool.parent, capture_output=True, text=True)
+    return f" ({done.stdout.strip()})" if done.stdout else ""
 
 
 def _print_row(row: Row, which: str, *, in_full: bool) -> None:

@@ -9,6 +9,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,9 @@ FETCHED = (
     "pip-audit@2.10.0",
 )
 
+#: Clients that our tool pins and fetches itself, if a lock asks for them.
+_OF_OUR_TOOL = ("yarn@1.22.22", "pnpm@9.15.9")
+
 _ADVISORY_URL = "$ADVISORY_URL"
 
 
@@ -46,7 +50,19 @@ def programs(folder: Path, fetched: tuple[str, ...] = FETCHED) -> tuple[Path, di
         program = bin_folder / {"pip-tools": "pip-compile"}.get(name, name)
         program.write_text(f'#!/bin/sh\n{before}exec {shlex.join(map(str, command))} "$@"\n')
         program.chmod(0o755)
+    for by in _OF_OUR_TOOL if fetched else ():
+        with suppress(RuntimeError, OSError):
+            clients.had(by)
     return bin_folder, missing
+
+
+def lend_clients(folder: Path, cache: Path) -> None:
+    """Put the clients that our tool pins into its cache: no case's registry has them."""
+    store = cache / "fallback-tier" / "clients"
+    store.mkdir(parents=True)
+    for by in _OF_OUR_TOOL:
+        if (folder / by).exists():
+            (store / by.replace("@", "-")).symlink_to(folder / by)
 
 
 def _own_wheels(clients: Clients, folder: Path) -> str:
