@@ -1,7 +1,8 @@
 """What peers ask about vulnerabilities, answered on loopback from the case's own advisories.
 
 ``npm audit`` sends a list of packages to its registry: everything else that npm asks there is passed on
-to the real one. ``pip-audit`` asks OSV's query interface.
+to the real one. ``pnpm audit`` sends a tree to the older interface. ``pip-audit`` asks OSV's query
+interface.
 """
 
 import gzip
@@ -17,6 +18,7 @@ from tests.fakes.serving import serving
 from tests.recipes_bench.versions import affecting
 
 _BULK = "/-/npm/v1/security/advisories/bulk"
+_TREE = "/-/npm/v1/security/audits"
 _OSV = "/v1/query"
 _TIMEOUT_S = 60
 
@@ -44,6 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
             body = gzip.decompress(body)
         if self.path == _BULK:
             self._send(200, json.dumps(bulk(self.records, json.loads(body))).encode())
+        elif self.path in {_TREE, f"{_TREE}/quick"}:
+            self._send(200, json.dumps(tree_audit(self.records, json.loads(body))).encode())
         elif self.path == _OSV:
             self._send(200, json.dumps(osv(self.records, json.loads(body))).encode())
         else:
@@ -89,6 +93,58 @@ def bulk(records: Sequence[Record], asked: Mapping[str, Sequence[str]]) -> dict[
                 }
                 found.setdefault(name, []).append(reported)
     return found
+
+
+def tree_audit(records: Sequence[Record], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What a registry answers for a tree of dependencies: one advisory for each range of a record, as the
+    public database has them, with the copies that it covers."""
+    found: dict[str, Any] = {}
+    copies = sorted(set(_copies(tree)))
+    for record in records:
+        for one in _one_range_each(record):
+            name = one["affected"][0]["package"]["name"]
+            hit = [
+                {"version": version, "paths": [path]}
+                for path, at, version in copies
+                if at == name and affecting([one], "npm", name, version)
+            ]
+            events = one["affected"][0].get("ranges", [{"events": []}])[0]["events"]
+            fixed = [event["fixed"] for event in events if "fixed" in event]
+            number = len(found) + 1
+            if hit:
+                found[str(number)] = {
+                    "id": number,
+                    "module_name": name,
+                    "findings": hit,
+                    "vulnerable_versions": _range(one, name),
+                    "patched_versions": f">={fixed[0]}" if fixed else "<0.0.0",
+                    "title": record.get("summary", ""),
+                    "url": f"https://example.invalid/{record['id']}",
+                    "severity": "high",
+                    "cves": [],
+                    "cwe": "",
+                    "github_advisory_id": record["id"],
+                }
+    counts = dict.fromkeys(("info", "low", "moderate", "critical"), 0) | {"high": len(found)}
+    metadata = {"vulnerabilities": counts, "totalDependencies": len(copies)}
+    return {"actions": [], "advisories": found, "muted": [], "metadata": metadata}
+
+
+def _copies(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
+    """Path, name and version of each copy below."""
+    for name, copy in tree.get("dependencies", {}).items():
+        path = f"{above}>{name}" if above else name
+        if copy.get("version"):
+            yield path, name, copy["version"]
+        yield from _copies(copy, path)
+
+
+def _one_range_each(record: Record) -> Iterator[dict[str, Any]]:
+    for entry in record["affected"]:
+        if not entry.get("ranges"):
+            yield {**record, "affected": [entry]}
+        for one in entry.get("ranges", ()):
+            yield {**record, "affected": [{"package": entry["package"], "ranges": [one]}]}
 
 
 def osv(records: Sequence[Record], asked: Mapping[str, Any]) -> dict[str, Any]:
