@@ -35,7 +35,7 @@ def install(context: GateContext, commands: Commands, inputs: Inputs, entry: Pat
     Raises ToolFailedError where no registry answers, ToolMissingError.
     """
     try:
-        check_places(inputs.files)
+        check_places(inputs.files, inputs.patches)
     except RecipeError as error:  # a client would read what lies there
         return Installed(Level.METADATA, (("all of it", error.problem),))
     declined: list[tuple[str, str]] = []
