@@ -380,8 +380,9 @@ def test_a_change_that_the_index_hides_is_one(
     else:
         os.mkfifo(place)
     assert git(scenario.repo, "status", "--porcelain") == ""
-    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt") as caught:
         look_at(scenario.repo, clients, Settings())
+    assert "--no-skip-worktree" in caught.value.next_step
 
 
 def test_grafts_do_not_count(scenario: Scenario) -> None:

@@ -39,13 +39,15 @@ USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
 class RepositoryFacts(Frozen):
-    """A user's repository as found. ``dirty``: tracked files that differ from the base commit."""
+    """A user's repository as found. ``dirty``: tracked files that differ from the base commit; ``hidden``:
+    those of them that `git status` passes over."""
 
     root: Path
     base_commit: str
     tracked_files: tuple[str, ...]
     tracked_files_cut: bool
     dirty: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
     odd_names: dict[str, OddName] = Field(default_factory=dict)
 
 
@@ -80,18 +82,21 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
     marked = git(clients, root, ["ls-files", "-v"], USERS_CONFIGURATION).splitlines()
     listed = [line[len("H ") :] for line in marked]
-    hidden = [unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"]
+    passed_over = [
+        unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"
+    ]
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
     changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
-    changed += _changed_in_secret(root, hidden, clients)
+    hidden = _changed_in_secret(root, passed_over, clients)
     tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
         root=root,
         base_commit=head.output.strip(),
         tracked_files=tuple(map(printable, tracked)),
         tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
-        dirty=tuple(map(printable, changed)),
+        dirty=tuple(map(printable, (*changed, *hidden))),
+        hidden=tuple(map(printable, hidden)),
         odd_names={
             printable(name): odd
             for name, line in zip(tracked, listed, strict=False)
