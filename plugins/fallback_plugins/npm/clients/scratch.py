@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
@@ -85,9 +84,9 @@ def check_lock_names(lock: str, text: str) -> None:
     be read."""
     name = PurePosixPath(lock).name
     names: Iterable[str] = ()
-    if name == PNPM_LOCK:
+    if name == "pnpm-lock.yaml":
         names = _keys(parse_yaml(text))
-    elif name == YARN_LOCK and not is_berry(text):
+    elif name == "yarn.lock" and not is_berry(text):
         blocks = parse_yarn_lock(text).blocks
         patterns = (split_pattern(key)[0] for block in blocks for key in block.patterns)
         names = chain(patterns, *((*block.dependencies, *block.optional) for block in blocks))
