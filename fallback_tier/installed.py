@@ -67,6 +67,11 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
                 f"configuration, not from the repository's (`git lfs install`, or `git config --global "
                 f"filter.{name}.clean …`)."
             )
+        if facts.hidden:
+            next_step += (
+                " `git status` shows them after `git update-index --no-assume-unchanged"
+                " --no-skip-worktree FILE`."
+            )
         raise RepositoryError(
             f"{facts.root} has uncommitted changes: {', '.join(named)}.", next_step=next_step
         )

@@ -34,13 +34,14 @@ _SETTINGS = {
 }
 #: The user's and the system's configuration: counts where a caller asks for it.
 _USERS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
-#: Replacements and lazy fetches change what a commit means.
+#: Replacements, grafts and lazy fetches change what a commit means.
 _ENVIRONMENT = {
     **_USERS,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null/none",  # git advises against one that is there
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_LFS_SKIP_SMUDGE": "1",
     "LC_ALL": "C",

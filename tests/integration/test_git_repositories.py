@@ -362,6 +362,36 @@ def test_a_checkout_without_some_files_is_none(tmp_path: Path) -> None:
     assert scenario.read("pypi.txt") == FILES["pypi.txt"]
 
 
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.parametrize("how", ["changed", "a link", "no file"])
+def test_a_change_that_the_index_hides_is_one(
+    scenario: Scenario, tmp_path: Path, mark: str, how: str
+) -> None:
+    """What is read here would not be what the commit has."""
+    git(scenario.repo, "update-index", mark, "pypi.txt")
+    clients = SubprocessClients()
+    assert look_at(scenario.repo, clients, Settings()).base_commit, "an unchanged file"
+    place = scenario.repo / "pypi.txt"
+    place.unlink()
+    if how == "changed":
+        place.write_text("left 2.0.0\n")
+    elif how == "a link":
+        place.symlink_to(tmp_path)
+    else:
+        os.mkfifo(place)
+    assert git(scenario.repo, "status", "--porcelain") == ""
+    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt") as caught:
+        look_at(scenario.repo, clients, Settings())
+    assert "--no-skip-worktree" in caught.value.next_step
+
+
+def test_grafts_do_not_count(scenario: Scenario) -> None:
+    commit = git(scenario.repo, "rev-parse", "HEAD").strip()
+    write(scenario.repo, {".git/info/grafts": f"{commit} {'1' * len(commit)}\n"})
+    assert look_at(scenario.repo, SubprocessClients(), Settings()).base_commit == commit
+    assert scenario.fix(advisory("A", "left")) == exit_codes.OK
+
+
 def test_who_commits_is_read_from_the_repository(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import socket
 import tarfile
 import threading
@@ -376,6 +377,39 @@ def test_an_allowed_host_is_asked(npm: World, name: str) -> None:
     found = installed(npm, NPM[name](npm), allow=(npm.stranger.host,))
     assert npm.stranger.hits
     assert found.level is Level.EVERYTHING, found.in_full
+
+
+@pytest.mark.parametrize("name", ["git+{url}/x.git", "git+ssh://git@{host}/x.git", "github:a/b"])
+@pytest.mark.parametrize("where", ["name", "version"])
+def test_no_name_of_a_lock_is_asked_for_as_an_address(npm: World, name: str, where: str) -> None:
+    """npm leaves addresses of git to git, which no wall of node's stops."""
+    address = name.replace("{url}", npm.stranger.url).replace("{host}", npm.stranger.host)
+    at = f"{npm.stranger.url}/strange/-/strange-1.0.0.tgz"
+    first = {"version": "1.0.0", "resolved": at, "optional": True, where: address}
+    packages = {"first": first, "strange": {"version": "1.0.0", "resolved": at}}
+    lock = npm_lock(3, packages, {"left": "1.0.0", "strange": "1.0.0"})
+    asked = manifest(dependencies={"left": "1.0.0", "strange": "1.0.0"})
+    calls = npm.place / "calls"
+    programs = npm.place / "programs"
+    programs.mkdir()
+    for program in ("git", "ssh"):
+        (programs / program).write_text(
+            f'#!/bin/sh\ncase "$*" in *ls-remote*|*x.git*) echo "$*" >> {calls};; esac\n'
+            f'[ {program} = git ] && exec {shutil.which("git")} "$@"\n'
+        )
+        (programs / program).chmod(0o755)
+    environ = {**npm.clients._environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    npm.clients = SubprocessClients(environ)
+    installed(npm, {"package.json": asked, "package-lock.json": lock})
+    npm.untouched()
+    assert not calls.exists(), calls.read_text()
+
+
+def test_git_reaches_nobody_from_a_client(npm: World) -> None:
+    """Whichever question npm is asked."""
+    words = ["view", "--json", f"git+{npm.stranger.url}/x.git", "dist.tarball"]
+    npm.clients.run("npm", words, cwd=npm.place, timeout_s=60)
+    npm.untouched()
 
 
 #: Other ways of node's to open a connection.

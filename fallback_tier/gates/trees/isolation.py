@@ -39,13 +39,15 @@ USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
 class RepositoryFacts(Frozen):
-    """A user's repository as found. ``dirty``: tracked files that differ from the base commit."""
+    """A user's repository as found. ``dirty``: tracked files that differ from the base commit; ``hidden``:
+    those of them that `git status` passes over."""
 
     root: Path
     base_commit: str
     tracked_files: tuple[str, ...]
     tracked_files_cut: bool
     dirty: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
     odd_names: dict[str, OddName] = Field(default_factory=dict)
 
 
@@ -78,22 +80,44 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
         )
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
-    listed = git(clients, root, ["ls-files"], USERS_CONFIGURATION).splitlines()
+    marked = git(clients, root, ["ls-files", "-v"], USERS_CONFIGURATION).splitlines()
+    listed = [line[len("H ") :] for line in marked]
+    passed_over = [
+        unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"
+    ]
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
+    changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
+    hidden = _changed_in_secret(root, passed_over, clients)
     tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
         root=root,
         base_commit=head.output.strip(),
         tracked_files=tuple(map(printable, tracked)),
         tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
-        dirty=tuple(printable(unquoted(entry[len("XY ") :])) for entry in dirty.splitlines()),
+        dirty=tuple(map(printable, (*changed, *hidden))),
+        hidden=tuple(map(printable, hidden)),
         odd_names={
             printable(name): odd
             for name, line in zip(tracked, listed, strict=False)
             if line.startswith('"') and (odd := odd_name(name)) is not None
         },
     )
+
+
+def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) -> list[str]:
+    """Those of the paths that differ from the index: `git status` passes over what `git update-index` has
+    marked as unchanged or as not in the working tree. What is not there is no change: a sparse checkout."""
+    there = [path for path in paths if os.path.lexists(root / path)]
+    plain = [path for path in there if (root / path).is_file() and not (root / path).is_symlink()]
+    if not plain:
+        return there
+    ask = ["ls-files", "--stage", "-z", "--", *plain]
+    staged = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[:-1]
+    kept = {entry.partition("\t")[2]: entry.split()[1] for entry in staged}
+    hashes = git(clients, root, ["hash-object", "--", *plain], USERS_CONFIGURATION).split()
+    same = {path for path, found in zip(plain, hashes, strict=True) if kept.get(path) == found}
+    return [path for path in there if path not in same]
 
 
 def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> frozenset[str]:

@@ -61,7 +61,9 @@ def test_a_client_knows_what_is_common_and_its_own_and_no_secret(tool: str, tmp_
     result = run(tool, "env", tmp_path, **everything)
     seen = dict(line.split("=", 1) for line in result.output.splitlines())
     names = set(seen) - {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
-    ours = {"NODE_OPTIONS"} if tool in {"npm", "node"} else set()  # what keeps it from hosts
+    ours = (
+        {"NODE_OPTIONS", "GIT_ALLOW_PROTOCOL"} if tool in {"npm", "node"} else set()
+    )  # what keeps it from hosts
     assert names == {*COMMON, *OWN[tool], *ours}
     assert "/x" not in seen.get("NODE_OPTIONS", "")
 

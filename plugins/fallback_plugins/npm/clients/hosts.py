@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
+from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import Hosts, host_in
 
@@ -24,12 +25,15 @@ _IN_PNPM = re.compile(
     r"    resolution: \{[^}\n]*\btarball: '?(?P<url>[^,}'\s]+)",
     re.MULTILINE,
 )
+_VERSION = re.compile(r"\d[0-9A-Za-z.+-]*")
+
 #: ``npm pack NAME@VERSION``.
 _PACKED = re.compile(r"(?P<name>@?[^@\s]+)@(?P<version>\d[^\s]*)")
 
 
 def wall(hosts: Hosts, _cwd: Path, _args: Sequence[str], report: Path) -> Mapping[str, str]:
-    """As ``ecosystem_rules.Wall``: node loads ``hosts.cjs`` before anything else."""
+    """As ``ecosystem_rules.Wall``: node loads ``hosts.cjs`` before anything else, and the git that a client
+    starts, which loads nothing, may use no transport."""
     code = files(__package__).joinpath("hosts.cjs")
     given = {
         "allowed": sorted(hosts.allowed),
@@ -38,7 +42,10 @@ def wall(hosts: Hosts, _cwd: Path, _args: Sequence[str], report: Path) -> Mappin
     }
     loader = report.with_name("hosts.cjs")
     loader.write_text(f"require({json.dumps(str(code))})({json.dumps(given)});\n", encoding="utf-8")
-    return {"NODE_OPTIONS": f"--require {json.dumps(str(loader))}"}
+    return {
+        "NODE_OPTIONS": f"--require {json.dumps(str(loader))}",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }
 
 
 def run_client(
@@ -70,6 +77,8 @@ def _is_confirmed(
     for name, version, url in releases:
         if url and host_in(url) != host:
             continue
+        if not is_package_name(name) or not _VERSION.fullmatch(version):
+            continue  # to npm it may be an address
         question = [
             "view",
             "--json",

@@ -2,7 +2,6 @@
 resolution."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -13,6 +12,7 @@ from fallback_plugins.npm.clients.npm_run import NpmRunner, own_words
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -21,9 +21,6 @@ from fallback_tier.execution import ClientRunner
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
-
-#: A lock can call a package anything; to npm a URL, a path or an option is not just a name.
-_NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
@@ -121,11 +118,6 @@ class NpmRegistry:
         found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
         real = (release for release in found if is_orderable("npm", release.version))
         return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
-
-
-def is_package_name(text: str) -> bool:
-    """Is it a name, and no URL, path or option that npm would take for one?"""
-    return _NAME.fullmatch(text) is not None
 
 
 def _unknown_versions(package: str, why: str) -> RecipeError:

@@ -6,11 +6,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import foreign
 from fallback_plugins.npm.refusals import unsupported
@@ -28,6 +32,12 @@ _IN_A_LOCK = re.compile(r"\b(?:file|link|portal):([^\s\"',)]*)")
 
 #: Where a lock, or a spec, names the file of a patch; ``~/`` is the project itself, ``~builtin`` yarn.
 _PATCH = re.compile(r"\bpatch:[^\s\"',]*?(?:#|%23)(?:optional!)?([^\s\"',]*)")
+
+#: What climbs out of a folder, and the lines of a patch that name files.
+_CLIMBS = re.compile(r"(?:^|[\s/\\\"])\.\.(?:[\s/\\\"]|$)")
+_PATCHED = re.compile(
+    r"^(?:diff --git|---|\+\+\+|(?:rename|copy) (?:from|to))[ \t].*", re.MULTILINE
+)
 
 _LOCAL = re.compile(r"(?:file|link|portal|workspace|patch):(?P<path>.*)", re.DOTALL)
 _ABSOLUTE = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
@@ -52,20 +62,47 @@ def check_paths(files: Files) -> None:
     project: a client would read what lies there, and what it reads could end up in the lock."""
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
-        for message in _strings([manifest.get(key) for key in _NAMING]):
-            if _leads_out(message):
-                raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
+        check_named(path, [manifest.get(key) for key in _NAMING])
     named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]
     patches = _PATCH.finditer(files.lock_text)
     named += [(found[0], found[1].removeprefix("~/").removeprefix("~")) for found in patches]
     _check(files.lock, named)
 
 
-def check_places(files: Files) -> None:
-    """As ``check_paths``, and for npm's own locks where a client is to install: it writes to every place
-    that they name. Raises RecipeError."""
+def check_named(path: str, facts: Any) -> None:
+    """Raises RecipeError if a file (``path``) names a place outside of the project, or a package by a name
+    that climbs out of its folder: yarn and pnpm write what they install to the folder of that name."""
+    for message in _strings(facts):
+        if _leads_out(message):
+            raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
+    _check(path, [(name, name) for name in _keys(facts) if _CLIMBS.search(name)], most=0)
+
+
+def check_lock_names(lock: str, text: str) -> None:
+    """As ``check_named``, for the names of packages in a lock of yarn or pnpm. Names of npm's own locks npm
+    checks itself, and those of newer yarns have no slashes. Raises RecipeError, also for a lock that can't
+    be read."""
+    name = PurePosixPath(lock).name
+    names: Iterable[str] = ()
+    if name == "pnpm-lock.yaml":
+        names = _keys(parse_yaml(text))
+    elif name == "yarn.lock" and not is_berry(text):
+        blocks = parse_yarn_lock(text).blocks
+        patterns = (split_pattern(key)[0] for block in blocks for key in block.patterns)
+        names = chain(patterns, *((*block.dependencies, *block.optional) for block in blocks))
+    # A path of the repository may be part of a key.
+    _check(lock, [(name, name.lstrip("/")) for name in names if _CLIMBS.search(name)])
+
+
+def check_places(files: Files, patches: Mapping[str, str] = MappingProxyType({})) -> None:
+    """As ``check_paths``, and for what a client that is to install writes: the places of npm's own locks,
+    the names of other clients' locks, and the files of ``patches``. Raises RecipeError."""
     check_paths(files)
+    for path, text in patches.items():
+        for line in _PATCHED.findall(text):
+            _check(path, [(line, line)] if _CLIMBS.search(line) else [], most=0)
     if not (files.lock or "").endswith(".json"):
+        check_lock_names(files.lock or "", files.lock_text)
         return
     try:
         packages = json.loads(files.lock_text).get("packages")
@@ -98,9 +135,10 @@ def is_outside(path: str) -> bool:
     return _is_outside(path.lstrip("!"))
 
 
-def _check(lock: str | None, named: Iterable[tuple[str, str]]) -> None:
+def _check(lock: str | None, named: Iterable[tuple[str, str]], most: int = NEST) -> None:
+    """``most``: levels that a place may lead up."""
     for message, place in named:
-        if _is_outside(place):
+        if _is_outside(place, most):
             raise _unsupported(f"{lock} names {message!r}, which is outside of the repository")
 
 
@@ -123,6 +161,17 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.extend(one.values() if isinstance(one, dict) else one)
 
 
+def _keys(value: Any) -> Iterator[str]:
+    """Every key in a JSON value, at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            yield from map(str, one)
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+
+
 def _leads_out(message: str) -> bool:
     if patch := _PATCH.search(message):
         return _is_outside(patch[1].removeprefix("~/").removeprefix("~"))
@@ -131,11 +180,11 @@ def _leads_out(message: str) -> bool:
     return _is_outside(found["path"] if found else message.strip().lstrip("!"))
 
 
-def _is_outside(path: str) -> bool:
+def _is_outside(path: str, most: int = NEST) -> bool:
     plain = unquote(path)
     if _ABSOLUTE.match(plain):
         return not re.match(r"~\s*v?[\d.xX*]", plain)  # ~1.2 is a range
-    return plain.count("..") > NEST  # a glob can have them in braces
+    return plain.count("..") > most  # a glob can have them in braces
 
 
 def _unsupported(problem: str) -> RecipeError:

@@ -39,7 +39,7 @@ YARN_TIMEOUT_S = 300.0
 _LOCK, _MANIFEST, _RESOLUTIONS = "yarn.lock", "package.json", "resolutions"
 
 #: Every step of an installation but the first.
-_HOOKS = """const nothing = async () => {};
+HOOKS = """const nothing = async () => {};
 global.experimentalYarnHooks = {
   auditStep: nothing, fetchStep: nothing, linkStep: nothing, pnpStep: nothing, buildStep: nothing,
 };
@@ -146,7 +146,7 @@ class YarnClient:
     def _run(self, texts: Mapping[str, str]) -> YarnLock:
         """The lock that yarn makes of a project, in a folder that is gone afterwards."""
         script = (self.store or ClientStore(self.clients)).script(YARN)
-        with scratch_project({**texts, _HOOKS_FILE: _HOOKS}) as scratch:
+        with scratch_project({**texts, _HOOKS_FILE: HOOKS}) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
             result = run_client(
                 self.clients,

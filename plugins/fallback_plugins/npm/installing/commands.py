@@ -13,7 +13,7 @@ from pathlib import Path
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.clients.yarn import YARN
+from fallback_plugins.npm.clients.yarn import HOOKS, YARN
 from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -110,12 +110,15 @@ class Commands:
             self.clients, "npm", command, cwd=folder, timeout_s=self.timeout_s, env=_NO_GIT
         )
 
-    def yarn(self, folder: Path, words: Sequence[str]) -> CommandResult:
-        """yarn classic, in our version."""
+    def yarn(
+        self, folder: Path, words: Sequence[str], *, only_resolves: bool = False
+    ) -> CommandResult:
+        """yarn classic, in our version. ``only_resolves``: it writes the lock, and installs nothing."""
         cache = self.cache / "yarn"
         places = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
         env = {"YARN_IGNORE_PATH": "1", "SKIP_YARN_COREPACK_CHECK": "1"}
-        return self._node(YARN, folder, ["install", *_YARN, *places, *words], env)
+        hooks = HOOKS if only_resolves else ""
+        return self._node(YARN, folder, ["install", *_YARN, *places, *words], env, hooks)
 
     def berry(
         self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
@@ -146,7 +149,12 @@ class Commands:
         return (reported.output.split() or [""])[-1]
 
     def _node(
-        self, client: PinnedClient, folder: Path, words: Sequence[str], env: Mapping[str, str]
+        self,
+        client: PinnedClient,
+        folder: Path,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        hooks: str = "",
     ) -> CommandResult:
         try:
             script = self.store.script(client)
@@ -155,7 +163,7 @@ class Commands:
         self.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.cache, prefix="hook-") as place:
             hook = Path(place) / "no-programs.cjs"
-            hook.write_text(_NO_PROGRAMS, encoding="utf-8")
+            hook.write_text(_NO_PROGRAMS + hooks, encoding="utf-8")
             return run_client(
                 self.clients,
                 "node",

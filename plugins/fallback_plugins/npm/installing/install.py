@@ -61,7 +61,7 @@ def install(
     ``earlier`` does; ToolMissingError.
     """
     try:
-        check_places(inputs.files)
+        check_places(inputs.files, inputs.patches)
     except RecipeError as error:  # a client would read what lies there
         return Installed(Level.METADATA, (("all of it", error.problem),)), Earlier()
     declined: list[tuple[str, str]] = []

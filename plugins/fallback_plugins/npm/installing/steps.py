@@ -14,7 +14,8 @@ from pathlib import Path
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
-from fallback_plugins.npm.clients.pnpm_settings import carried_text, settings
+from fallback_plugins.npm.clients.pnpm_settings import FILE, carried_text, settings
+from fallback_plugins.npm.clients.scratch import check_lock_names, check_named
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import LERNA, Inputs
@@ -136,18 +137,20 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     written = berry_format(inputs.files.lock_text)
     texts = inputs.texts(locked=True)
     if written is None:
-
-        def classic(*words: str) -> Callable[[Path], CommandResult]:
-            def run(folder: Path) -> CommandResult:
-                _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
-                return commands.yarn(folder, words)
-
-            return run
-
         frozen = "--frozen-lockfile"
-        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, classic(frozen))
+
+        def resolve(folder: Path) -> CommandResult:
+            _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
+            return commands.yarn(folder, (), only_resolves=True)
+
+        def install(folder: Path) -> CommandResult:
+            _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
+            return commands.yarn(folder, [frozen])
+
+        whole = partial(_resolved_first, YARN_LOCK, resolve, install)
+        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, install)
         name = f"{YARN.label} without {frozen}"
-        yield Step(name, Level.IN_PART, texts, classic(), lock=str(inputs.files.lock))
+        yield Step(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
         return
     compression = berry_compression(inputs.files.lock_text)
     client = next(client for lowest, client in BERRY.items() if written >= lowest)
@@ -178,9 +181,28 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
         left_out = (("private members", left_out_reason(private)),)
         published = _published(inputs, texts)
         yield Step(name, Level.IN_PART, published, run(frozen), left_out)
+    resolve = run("--no-frozen-lockfile", "--lockfile-only")
+    whole = partial(_resolved_first, PNPM_LOCK, resolve, run(frozen))
     name = f"{client.label} without {frozen}"
-    lock = str(inputs.files.lock)
-    yield Step(name, Level.IN_PART, texts, run("--no-frozen-lockfile"), lock=lock)
+    yield Step(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
+
+
+def _resolved_first(
+    lock: str,
+    resolve: Callable[[Path], CommandResult],
+    install: Callable[[Path], CommandResult],
+    folder: Path,
+) -> CommandResult:
+    """Resolve, and install what was resolved: what packages themselves name is looked at between."""
+    made = resolve(folder)
+    if not made.ok:
+        return made
+    try:
+        check_lock_names(lock, (folder / lock).read_text("utf-8"))
+    except (OSError, RecipeError) as error:
+        why = error.problem if isinstance(error, RecipeError) else f"{lock} can't be read"
+        return made.model_copy(update={"exit_code": 1, "output": f"error: {why}\n"})
+    return install(folder)
 
 
 def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
@@ -189,6 +211,7 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
     for path, text in carried_text(content).items():
         texts[in_folder(inputs.files.folder, path)] = text
     if moved := {key: content[key] for key in _MOVED if key in content}:
+        check_named(FILE, moved)
         path = in_folder(inputs.files.folder, MANIFEST)
         facts = parse_manifest(path, texts[path])
         reported = facts.get("pnpm")

@@ -28,6 +28,9 @@ _TAG = re.compile(r"(?![vV]\d|[xX]$)[A-Za-z][A-Za-z0-9_-]*")
 
 _ALIAS = "npm:"
 
+#: A lock can call a package anything; to npm a URL, a path or an option is not just a name.
+_NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
+
 #: A version as npm cleans one: ``v1.2.3``, ``=1.2.3``, ``1.2.3beta``, and what a build adds.
 _LOOSE = re.compile(r"[v=\s]*0*(\d+)\.0*(\d+)\.0*(\d+)-?([0-9A-Za-z.-]*)(?:\+.*)?\s*")
 
@@ -51,6 +54,11 @@ def split_alias(spec: str) -> tuple[str, str]:
         return "", spec
     at = spec.find("@", len(_ALIAS) + 1)
     return (spec + "@", "") if at < 0 else (spec[: at + 1], spec[at + 1 :])
+
+
+def is_package_name(text: str) -> bool:
+    """Is it a name, and no URL, path or option that npm would take for one?"""
+    return _NAME.fullmatch(text) is not None
 
 
 def plain_version(version: str) -> str:

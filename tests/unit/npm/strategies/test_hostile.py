@@ -109,13 +109,75 @@ def test_a_lock_may_lead_nowhere_outside(lock: str, text: str) -> None:
         check_places(Files(".", {"package.json": "{}"}, lock, text))
 
 
+CLIMBING = f"a/../{DEEP}etc"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"dependencies": {"a/../../x": "npm:l@1.0.0"}},
+        {"optionalDependencies": {"../x": "1.0.0"}},
+        {"pnpm": {"packageExtensions": {"l": {"dependencies": {"../x": "npm:l@1.0.0"}}}}},
+    ],
+)
+def test_no_package_is_called_by_a_path_that_climbs(facts: dict[str, object]) -> None:
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        check_paths(Files(".", {"package.json": json.dumps(facts)}))
+
+
+@pytest.mark.parametrize(
+    ("lock", "text"),
+    [
+        ("yarn.lock", f'"{CLIMBING}@npm:l@1.0.0":\n  version "1.0.0"\n'),
+        ("yarn.lock", f'l@1.0.0:\n  version "1.0.0"\n  dependencies:\n    "{CLIMBING}" "1.0.0"\n'),
+        (
+            "pnpm-lock.yaml",
+            f"snapshots:\n  l@1.0.0:\n    dependencies:\n      '{CLIMBING}': m@1.0.0\n",
+        ),
+        ("pnpm-lock.yaml", f'packages:\n  "/{CLIMBING}@1.0.0":\n    dev: false\n'),
+        (
+            "pnpm-lock.yaml",
+            'packages:\n  "' + r"\x2e\x2e/" * (NEST + 1) + 'x@1.0.0":\n    dev: false\n',
+        ),
+    ],
+)
+def test_no_package_of_a_lock_is_called_so(lock: str, text: str) -> None:
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        check_places(Files(".", {"package.json": "{}"}, lock, text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "diff --git a/x b/../x",
+        "+++ b/a/../../x",
+        "rename to ../x",
+        '--- "a/../x"',
+        "copy from x/../y",
+    ],
+)
+def test_a_patch_changes_files_of_its_package(line: str) -> None:
+    with pytest.raises(RecipeError, match=r"l\.patch names"):
+        check_places(Files(".", {"package.json": "{}"}), {"l.patch": f"x\n{line}\n"})
+
+
+def test_ordinary_names_are_no_reason_to_refuse() -> None:
+    root = json.dumps({"dependencies": {"@s/l": "file:../l", "m": "link:../../m"}})
+    lock = "importers:\n  ../l:\n    dependencies: {}\npackages:\n  l@file:../l:\n    dev: false\n"
+    change = "@@ -1 +1 @@\n-import '../x'\n+import '../y'\n"
+    patch = f"diff --git a/..x/y b/..x/y\n--- a/..x/y\n+++ b/..x/y\n{change}"
+    files = Files(".", {"package.json": root}, "pnpm-lock.yaml", lock)
+    check_places(files, {"patches/l.patch": patch})
+
+
 @pytest.mark.parametrize(
     "text", ["#~builtin<compat/fsevents>", "#./.yarn/patches/l.patch", "#~/.yarn/patches/l.patch"]
 )
 def test_a_patch_of_the_repository_is_no_reason_to_refuse(text: str) -> None:
     spec = f"patch:l@npm%3A1.0.0{text}"
     manifest = json.dumps({"dependencies": {"l": spec}})
-    check_places(Files(".", {"package.json": manifest}, "yarn.lock", f'"l@{spec}":\n'))
+    lock = f'__metadata:\n  version: 8\n\n"l@{spec}":\n'
+    check_places(Files(".", {"package.json": manifest}, "yarn.lock", lock))
 
 
 @pytest.mark.parametrize("glob", ["/etc/*", f"!{DEEP}*", "{..,x}/" * (NEST + 1)])
