@@ -1,8 +1,8 @@
 """The Python ladder over a repository: which projects are affected, and the fix of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -11,16 +11,18 @@ from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out, mentioned
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
+from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Outline, RecipeResult, Selected
+from fallback_tier.outcome import Left, Outline, RecipeResult, Selected, UnreadItem
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -44,14 +46,14 @@ def override(package: str, version: str) -> Selected:
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """The ladder, where some project holds, or may bring in, an affected version.
 
-    Nothing is resolved. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless.
+    No client runs. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless, or unknown.
     """
     found, unread = projects(repo, clients), _left_out(advisory, repo)
     seen = _outline(found, advisory, unread)
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
         refuse(seen.left[0])
-    if not seen.moves and not any(_is_open(project, advisory) for project in found):
-        raise unread.or_else(_nothing(advisory, repo, found))
+    if not seen.moves and not _may_be_affected(found, advisory):
+        raise _nothing(advisory, repo, found, unread)
     return Selected(recipe=LADDER, parameters={})
 
 
@@ -66,21 +68,19 @@ def apply(
     """Resolve, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
-    doubts = _doubts(found)
     unread = _left_out(advisory, repo)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     resolved = [Lenient(project, files_of(project, repo), unread) for project in found]
-    fixes = resolve_all(
-        advisory,
-        resolved,
-        nothing=lambda: next(iter(doubts), None) or unread.or_else(_nothing(advisory, repo, found)),
-    )
-    notes = (*_unknown(found), *unread.notes, *(one.problem for one in doubts))
-    if notes:
-        fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
+    fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
+    unresolved = [*_unresolved(found, advisory)]
+    notes = (*_unknown(found), *unread.notes, *(it.note for it in unresolved), *_dates(found))
+    fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
+    result = result.model_copy(
+        update={"left": (*result.left, *_open_members(advisory, result, unresolved))}
+    )
     if choice is not None and not choice.forced:
         for move in result.moves:
             if move.step not in _CHOSEN_STEPS:
@@ -110,7 +110,7 @@ def _check_choice(
         for before in move.before
     ]
     if not held and not choice.forced:
-        raise _nothing(advisory, repo, found)
+        raise _nothing(advisory, repo, found, left_out(advisory.packages(ECOSYSTEM), repo))
     highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
     check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
@@ -126,31 +126,86 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
                 parts.append(Outline(left=(item,)))
     moves = tuple(move for part in parts for move in part.moves)
     left = tuple(item for part in parts for item in part.left)
-    doubts = _doubts(found)
-    is_open = any(_is_open(project, advisory) for project in found)
-    if doubts and not moves and not left and not is_open:
-        # Unknown is not clean.
-        return Outline(left=(whole_project_left("", doubts[0]),), notes=unread.notes)
-    notes = (*unread.notes, *(one.problem for one in doubts))
-    return Outline(moves=moves, left=left, notes=notes)
+    if not moves and not left and not _may_be_affected(found, advisory):
+        unresolved = [*_unresolved(found, advisory)]
+        if unresolved:
+            unknown = whole_project_left("", _not_known(advisory, unresolved, unread))
+            return Outline(left=(unknown,), notes=unread.notes)
+    return Outline(moves=moves, left=left, notes=unread.notes)
 
 
-def _doubts(found: Sequence[PythonProject]) -> list[RecipeError]:
-    """What is said of projects whose lock is out of step. One that can't be read is told of elsewhere."""
-    doubts: list[RecipeError] = []
+@dataclass(frozen=True)
+class _Open:
+    """A part of a project's resolution that is unknown, and the advisory's packages that it may hold."""
+
+    path: str
+    part: Unresolved
+    packages: frozenset[str]
+
+    @property
+    def item(self) -> UnreadItem:
+        return UnreadItem(path=self.path, reason=self.part.reason, next_step=self.part.next_step)
+
+    @property
+    def note(self) -> str:
+        return f"Transitive versions of {self.path} are unknown. {self.part.reason}"
+
+
+def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
+    """Does a client have to tell, or is an affected version in a resolution for which none has to run?"""
     for project in found:
-        with suppress(RecipeError, RepositoryError):
-            doubt = project.doubt()
-            if doubt is not None:
-                doubts.append(doubt)
-    return doubts
+        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+            if project.awaits_client(advisory):
+                return True
+            if project.unsettled(advisory) and [*project.resolution.affected(advisory)]:
+                return True
+    return False
 
 
-def _is_open(project: PythonProject, advisory: Advisory) -> bool:
-    try:
-        return isinstance(project, ManifestProject) and project.is_open(advisory)
-    except RepositoryError:
-        return False  # said where it is outlined
+def _unresolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[_Open]:
+    """What of the projects may bring in a package of the advisory, and is unknown."""
+    for project in found:
+        packages, parts = frozenset[str](), tuple[Unresolved, ...]()
+        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+            packages = frozenset(project.unsettled(advisory))
+            parts = project.resolution.unresolved if packages else ()
+            if is_aside(project.path):  # no process installs from it, as far as can be seen
+                packages = frozenset(it for it in packages if _is_named(project, it))
+        for part in parts if packages else ():
+            if concerned := packages & part.names if part.names else packages:
+                yield _Open(project.path, part, concerned)
+
+
+def _is_named(project: PythonProject, package: str) -> bool:
+    """Does a manifest without a lock name a package?"""
+    texts = project.texts.values() if isinstance(project, ManifestProject) else ()
+    return any(mentioned(text, frozenset({package})) for text in texts)
+
+
+def _open_members(
+    advisory: Advisory, result: RecipeResult, unresolved: Sequence[_Open]
+) -> Iterator[Left]:
+    """Of a bundle, the packages of which nothing is fixed, and it is unknown whether they are affected."""
+    if not isinstance(advisory, AdvisoryBundle):
+        return
+    account = {it.package for it in result.moves} | {it.package for it in result.left}
+    for member in advisory.members:
+        packages = frozenset(member.packages(ECOSYSTEM))
+        about = [it for it in unresolved if it.packages & packages]
+        if about and not account & packages:
+            error = _not_known(member, about)
+            left = whole_project_left(about[0].path, error)
+            yield left.model_copy(
+                update={"advisory_ids": (member.id,), "package": min(about[0].packages & packages)}
+            )
+
+
+def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
+    """When what was kept was resolved."""
+    for project in found:
+        with suppress(RepositoryError):
+            if isinstance(project, ManifestProject) and (day := project.command.kept_since):
+                yield f"{project.path} was resolved on {day}, and not again (--offline)."
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
@@ -162,7 +217,13 @@ def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
     )
 
 
-def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject]) -> RecipeError:
+def _nothing(
+    advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
+) -> RecipeError:
+    """Why there is nothing to do: no project is affected, or it is unknown whether one is."""
+    unresolved = [*_unresolved(found, advisory)]
+    if unread.found or unresolved:
+        return _not_known(advisory, unresolved, unread)
     what = ", ".join(advisory.packages(ECOSYSTEM))
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
@@ -172,8 +233,24 @@ def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProjec
             next_step="Name the folder that holds the Python project, and commit its manifest.",
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem, next_step = clean, "Nothing needs to be done."
-    if unknown := _unknown(found):
-        problem = " ".join([clean, *unknown])
-        next_step = "Commit a lock, so that transitive versions are known."
-    return RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step=next_step)
+    problem = " ".join([clean, *_dates(found)])
+    return RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
+
+
+def _not_known(
+    advisory: Advisory, unresolved: Sequence[_Open], unread: LeftOut | None = None
+) -> RecipeError:
+    """Unknown is not absent: the sources that were not read, and the projects that were not resolved."""
+    sources = [
+        UnreadItem(path=it.path, reason=it.error.problem, next_step=it.error.next_step)
+        for it in (unread.found.values() if unread else ())
+    ]
+    items = [*sources, *(it.item for it in unresolved)]
+    what = ", ".join(advisory.packages(ECOSYSTEM))
+    return RecipeError(
+        RefusalReason.UNKNOWN,
+        f"{items[0].reason} Whether {items[0].path} brings in an affected version of {what} is unknown;"
+        " nothing else here does.",
+        next_step=items[0].next_step,
+        unread=items,
+    )

@@ -14,6 +14,7 @@ from tests.unit.shared.recipes import FakeClients, advisory, refusal, repository
 
 UNSUPPORTED = RefusalReason.RECIPE_UNSUPPORTED
 NOT_AFFECTED = RefusalReason.NOT_AFFECTED
+UNKNOWN = RefusalReason.UNKNOWN
 
 UV_LOCK = """\
 version = 1
@@ -36,10 +37,11 @@ source = { registry = "https://example.org/simple" }
     ("files", "reason", "words"),
     [
         ({"README.md": "idna==3.1"}, RefusalReason.MANIFEST_MISSING, "requirements"),
-        ({"requirements.txt": "six==1.0\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "six==1.0\n"}, UNKNOWN, "idna"),
         ({"requirements.txt": "idna==3.7\n"}, NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna\n"}, NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna<4\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna>=3.7\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna\n"}, UNKNOWN, "idna"),
+        ({"requirements.txt": "idna<4\n"}, UNKNOWN, "idna"),
         (
             {"requirements.txt": "idna>=3.1,!=3.7\n"},
             RefusalReason.NO_FIXED_VERSION,
@@ -184,7 +186,7 @@ def test_what_only_a_resolved_tree_could_tell_is_selected(
     # Without a registry nothing can be resolved.
     unasked = plugin.select(RECORD, offline(tmp_path / "off", files))
     assert isinstance(unasked, NotApplicable)
-    assert unasked.reason is NOT_AFFECTED
+    assert unasked.reason is (UNKNOWN if selected else NOT_AFFECTED)
 
 
 def test_the_outline_of_several_advisories(tmp_path: Path) -> None:

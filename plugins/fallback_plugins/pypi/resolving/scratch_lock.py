@@ -72,7 +72,15 @@ class PackageIndex:
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
-        for table in self._resolve(Wanted((package + specifier,)), python, alone=package):
+        return self._release(package, specifier, python, "--resolution=lowest-direct")
+
+    def highest(self, package: str, specifier: str, python: str) -> Release:
+        """As ``lowest``, the highest."""
+        return self._release(package, specifier, python, "--resolution=highest")
+
+    def _release(self, package: str, specifier: str, python: str, option: str) -> Release:
+        wanted = Wanted((package + specifier,))
+        for table in self._resolve(wanted, python, alone=package, options=[option]):
             if table["name"] == canonicalize_name(package):
                 return Release(table["name"], table["version"], tuple(_files(table)))
         raise resolver_failed(f"uv locked no {package}{specifier}.")

@@ -8,12 +8,11 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.locks.uv_lock import read_tree
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
     laid_out,
@@ -24,7 +23,6 @@ from fallback_plugins.pypi.resolving.resolver import (
     write_stubs,
 )
 from fallback_plugins.shared.scratch import scratch_folder
-from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner, CommandResult
 
 #: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
@@ -122,13 +120,6 @@ class UvClient:
         wanted = Wanted((f"{package}=={version}",))
         output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
         return tuple(_HASH.findall(output))
-
-    def resolve(self, source: str, wanted: Wanted, *options: str) -> DependencyTree:
-        """The tree that a set of requirements becomes, for every platform and each Python from
-        ``python`` on; ``source`` names its root."""
-        tree = read_tree("uv.lock", self.lock(wanted, *options))
-        roots = tuple(replace(root, key=source, name=source, version="") for root in tree.roots)
-        return DependencyTree(source, tree.nodes, roots)
 
     def lock(
         self,

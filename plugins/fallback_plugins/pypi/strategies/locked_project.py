@@ -20,6 +20,7 @@ from fallback_plugins.pypi.surveying.out_of_step import LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -120,8 +121,12 @@ class LockedProject(ABC):
     path: str
     terms: Terms = FREE
 
-    #: The file name of the manifest beside the lock.
+    #: The file name of the manifest next to the lock.
     _MANIFEST: ClassVar = "pyproject.toml"
+
+    #: The client that wrote the lock, and the command by which it installs.
+    _CLIENT: ClassVar[str]
+    _INSTALL: ClassVar[str]
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -209,9 +214,22 @@ class LockedProject(ABC):
         fix = lock_edit.resolve(advisory, self.path, start, strategies)
         return self._with_notes(fix, resolver)
 
-    def doubt(self) -> RecipeError | None:
+    @cached_property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says: what the lock holds, if it answers what its manifests ask for."""
+        files = (self.path, *sorted(self.texts))
+        command = InstallCommand(client=self._CLIENT, files=files, label=self._INSTALL)
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, self.tree)
+        doubt = self.step.doubt()
+        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+
+    def unsettled(self, advisory: Advisory) -> tuple[str, ...]:
+        """As ``PythonProject`` says: the lock decides."""
+        return advisory.packages(ECOSYSTEM)
+
+    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
         """As ``PythonProject`` says."""
-        return self.step.doubt()
+        return False
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         """The step that the files foretell."""
@@ -234,9 +252,6 @@ class LockedProject(ABC):
 
 class EditedProject(LockedProject):
     """One whose lock is edited, with the manifest beside it where there is one."""
-
-    #: The client that wrote the lock.
-    _CLIENT: ClassVar[str]
 
     #: Does the lock keep a tree, which can be shown where the manifest is there?
     _HAS_TREE: ClassVar[bool]

@@ -20,6 +20,7 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import UnreadItem
 
 #: What installs packages itself: pip-compile, pipenv and old Poetry leave these out of what they write.
 _NEVER_LOCKED = frozenset({"distribute", "pip", "pkg-resources", "setuptools", "wheel"})
@@ -85,11 +86,16 @@ class LockStep:
         return (one for one in self.asked if one.name not in _NEVER_LOCKED)
 
     def _refusal(self, one: Asked, what: str) -> RecipeError:
-        return RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        problem = (
             f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
-            "lock is out of step with what it was made from, so what is installed is unknown.",
-            next_step=f"Run `{self.command}`, commit what it writes, and try again.",
+            "lock is out of step with what it was made from, so what is installed is unknown."
+        )
+        next_step = f"Run `{self.command}`, commit what it writes, and try again."
+        return RecipeError(
+            RefusalReason.UNKNOWN,
+            problem,
+            next_step=next_step,
+            unread=[UnreadItem(path=self.lock, reason=problem, next_step=next_step)],
         )
 
 

@@ -22,6 +22,9 @@ from fallback_tier.errors import RecipeError, RepositoryError
 class UvProject(LockedProject):
     """uv.lock with the manifests it was made from; without them, the lock alone is edited."""
 
+    _CLIENT = "uv"
+    _INSTALL = "uv sync"
+
     @property
     def manifests(self) -> frozenset[str]:
         """The lock, the pyproject.toml beside it, and those of its local packages."""
