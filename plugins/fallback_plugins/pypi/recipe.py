@@ -11,11 +11,10 @@ from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out, mentioned
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
@@ -169,17 +168,9 @@ def _unresolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             packages = frozenset(project.unsettled(advisory))
             parts = project.resolution.unresolved if packages else ()
-            if is_aside(project.path):  # no process installs from it, as far as can be seen
-                packages = frozenset(it for it in packages if _is_named(project, it))
-        for part in parts if packages else ():
+        for part in parts:
             if concerned := packages & part.names if part.names else packages:
                 yield _Open(project.path, part, concerned)
-
-
-def _is_named(project: PythonProject, package: str) -> bool:
-    """Does a manifest without a lock name a package?"""
-    texts = project.texts.values() if isinstance(project, ManifestProject) else ()
-    return any(mentioned(text, frozenset({package})) for text in texts)
 
 
 def _open_members(

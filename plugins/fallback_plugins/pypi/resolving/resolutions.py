@@ -49,6 +49,7 @@ from fallback_plugins.pypi.resolving.wanted import (
 from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import one_line
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.resolution import (
     Declaration,
     InstallCommand,
@@ -74,6 +75,8 @@ _METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
 
 #: A compiler's comment on who requires a line.
 _VIA = re.compile(r"#[ \t]*via\b")
+
+_WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)"
 _WHEELS_REQUIRED = re.compile(rf"Wheels are required for `{_NAME}`")
@@ -305,10 +308,19 @@ class CommandResolution:
             client=_uv() if by is not ResolvedBy.LOCK else "",
             made_on=datetime.now(UTC).date() if by is not ResolvedBy.LOCK else None,
             declarations=tuple(self._declarations()),
-            unresolved=(*self._skipped, *unresolved),
+            unresolved=(*map(self._narrowed, self._skipped), *unresolved),
         )
         packages = tuple(_with_origin(one, tables.get(one.key, {})) for one in bare.packages)
         return bare.model_copy(update={"packages": packages})
+
+    def _narrowed(self, skipped: Unresolved) -> Unresolved:
+        """Among tests and examples, what can't be read concerns what its files name, and nothing else."""
+        if not is_aside(self.path) or skipped.names:
+            return skipped
+        words = {
+            canonicalize_name(it) for text in self.texts.values() for it in _WORD.findall(text)
+        }
+        return skipped.model_copy(update={"names": frozenset(words)})
 
     def _unknown(
         self, reason: str, next_step: str = "Commit a lock, or allow a registry."
