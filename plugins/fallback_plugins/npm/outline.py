@@ -7,13 +7,12 @@ from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.shared.ladder import Tried, blocked
+from fallback_plugins.shared.ladder import Tried, blocked, unknown
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -42,9 +41,10 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 found = list(_first_steps(project, advisory, targets))
             found = found or list(project.unanswered(advisory))
             if not found and project.hides_a_copy(advisory):
-                raise unsupported(
+                raise unknown(
+                    site.path,
                     f"A package in {site.path} bundles a copy that the lock does not list.",
-                    "Run `plan` without --no-resolve, so that its archive can be read.",
+                    next_step="Run `plan` without --no-resolve, so that its archive can be read.",
                 )
             if found:
                 unread.check(files_of(site))

@@ -40,11 +40,18 @@ from fallback_plugins.npm.surveying.out_of_step import (
 from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
+from fallback_plugins.shared.ladder import (
+    ProjectFix,
+    Reached,
+    Resolution,
+    Strategy,
+    ordered,
+    unknown,
+)
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left
 from fallback_tier.repo import RepoContext
@@ -127,8 +134,14 @@ class NpmProject:
     def _check_origins(self, advisory: Advisory) -> None:
         packages, locks = advisory.packages(ECOSYSTEM), self._locks
         for copy in local_copies(self.repo, self.site.manifests, locks, packages):
-            if copy.version is None or is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
-                label = f"{copy.name} {copy.version or 'without a version'}"
+            if copy.version is None:
+                raise unknown(
+                    copy.path,
+                    f"{self.path} takes {copy.name} from {copy.path!r}, which states no version.",
+                    next_step="State its version there, or take it from a registry.",
+                )
+            if is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
+                label = f"{copy.name} {copy.version}"
                 raise unsupported(
                     f"{self.path} takes {label} from {copy.path!r} in this repository, which no change of"
                     " a version reaches.",
@@ -161,9 +174,10 @@ class NpmProject:
         archive states the version. Raises RecipeError if that may not be fetched."""
         for entry, package in self._unlisted_bundles(advisory):
             if self.repo.settings.offline:
-                raise unsupported(
+                raise unknown(
+                    self.path,
                     f"{self._bundles(entry, package)}: its version can't be known offline.",
-                    "Run it without --offline, so that the archive can be read.",
+                    next_step="Run it without --offline, so that the archive can be read.",
                 )
             return True
         return False
@@ -285,7 +299,7 @@ class NpmProject:
         for path, text in pins.texts.items() if pins else ():
             files = files.with_manifest(path, text)
         try:
-            fix = self._fresh(files, advisory)
+            fix = self._fresh(files, advisory, affected=pins is not None)
         except RecipeError as error:
             if self.unread is None or not is_aside(self.path):
                 raise
@@ -300,9 +314,19 @@ class NpmProject:
             fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
         )
 
-    def _fresh(self, files: Files, advisory: Advisory) -> ProjectFix | None:
+    def _fresh(
+        self, files: Files, advisory: Advisory, *, affected: bool = True
+    ) -> ProjectFix | None:
+        """Resolve the files without a lock. ``affected``: something affected is known to be here, so that
+        files that don't resolve are no reason to call the project unknown."""
         client = client_for(None, self._scoped)
-        resolved = client.resolve(replace(files, lock=None, lock_text=""))
+        try:
+            resolved = client.resolve(replace(files, lock=None, lock_text=""))
+        except (RecipeError, ToolFailedError) as error:
+            failed = getattr(error, "reason", RefusalReason.RESOLVER_FAILED)
+            if affected or failed is not RefusalReason.RESOLVER_FAILED:
+                raise
+            raise unknown(self.path, error.problem, next_step=error.next_step) from error
         resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 

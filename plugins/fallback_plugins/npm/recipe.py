@@ -11,6 +11,7 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import Site, discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import Lenient
@@ -44,7 +45,7 @@ def override(package: str, version: str) -> Selected:
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """The ladder, where something may be fixed; no client runs. Raises RecipeError: nothing is."""
-    unknown = False
+    open_sites: list[Site] = []
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for site in discover(repo):
@@ -55,11 +56,15 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
             continue
         if held:
             return Selected(recipe=LADDER)
-        unknown = unknown or (site.lock is None and _has_dependencies(site, repo))
+        if site.lock is None and _has_dependencies(site, repo):
+            open_sites.append(site)
     if error is not None:
         raise error
-    if unknown and not repo.settings.offline:
+    if open_sites and not repo.settings.offline:
         return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
+    for site in open_sites:
+        if not is_aside(site.path):
+            unread.note(site.path, _not_resolved_offline(site))
     raise unread.or_else(_nothing(advisory, repo))
 
 
@@ -79,7 +84,8 @@ def apply(
     ]
     nothing = _nothing(advisory, repo)
     fixes = resolve_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
-    return combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
+    result = combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
+    return result.model_copy(update={"unread": unread.items})
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
@@ -154,6 +160,14 @@ def _has_dependencies(site: Site, repo: RepoContext) -> bool:
         if any(manifest.get(section) for section in SECTIONS):
             return True
     return False
+
+
+def _not_resolved_offline(site: Site) -> RecipeError:
+    return RecipeError(
+        RefusalReason.UNKNOWN,
+        f"{site.path} has no lock: what it depends on can't be known offline.",
+        next_step="Commit a lock, or run it without --offline.",
+    )
 
 
 def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:

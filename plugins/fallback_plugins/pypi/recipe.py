@@ -15,13 +15,20 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
+from fallback_plugins.shared.ladder import (
+    combined,
+    refuse,
+    resolve_all,
+    unknown,
+    whole_project_left,
+)
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left, Outline, RecipeResult, Selected, UnreadItem
+from fallback_tier.limits import MAX_UNREAD_LISTED
+from fallback_tier.outcome import Left, Outline, RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -74,11 +81,16 @@ def apply(
     resolved = [Lenient(project, files_of(project, repo), unread) for project in found]
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
-    notes = (*_unknown(found), *unread.notes, *(it.note for it in unresolved), *_dates(found))
+    doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
+    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
+    items = [item for it in unresolved for item in it.error.unread]
     result = result.model_copy(
-        update={"left": (*result.left, *_open_members(advisory, result, unresolved))}
+        update={
+            "left": (*result.left, *_open_members(advisory, result, unresolved)),
+            "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
+        }
     )
     if choice is not None and not choice.forced:
         for move in result.moves:
@@ -126,10 +138,11 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
     moves = tuple(move for part in parts for move in part.moves)
     left = tuple(item for part in parts for item in part.left)
     if not moves and not left and not _may_be_affected(found, advisory):
-        unresolved = [*_unresolved(found, advisory)]
-        if unresolved:
-            unknown = whole_project_left("", _not_known(advisory, unresolved, unread))
-            return Outline(left=(unknown,), notes=unread.notes)
+        notes = unread.notes
+        if [*_unresolved(found, advisory)]:
+            # Unknown is not clean.
+            nothing = _nothing(advisory, unread.reader.repo, found, unread)
+            return Outline(left=(whole_project_left("", nothing),), notes=notes)
     return Outline(moves=moves, left=left, notes=unread.notes)
 
 
@@ -142,12 +155,9 @@ class _Open:
     packages: frozenset[str]
 
     @property
-    def item(self) -> UnreadItem:
-        return UnreadItem(path=self.path, reason=self.part.reason, next_step=self.part.next_step)
-
-    @property
-    def note(self) -> str:
-        return f"Transitive versions of {self.path} are unknown. {self.part.reason}"
+    def error(self) -> RecipeError:
+        """The refusal to call the project clean."""
+        return unknown(self.path, self.part.reason, next_step=self.part.next_step)
 
 
 def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
@@ -184,11 +194,9 @@ def _open_members(
         packages = frozenset(member.packages(ECOSYSTEM))
         about = [it for it in unresolved if it.packages & packages]
         if about and not account & packages:
-            error = _not_known(member, about)
-            left = whole_project_left(about[0].path, error)
-            yield left.model_copy(
-                update={"advisory_ids": (member.id,), "package": min(about[0].packages & packages)}
-            )
+            package, ids = min(about[0].packages & packages), (member.id,)
+            left = whole_project_left(about[0].path, about[0].error)
+            yield left.model_copy(update={"advisory_ids": ids, "package": package})
 
 
 def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
@@ -211,37 +219,21 @@ def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
 def _nothing(
     advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
 ) -> RecipeError:
-    """Why there is nothing to do: no project is affected, or it is unknown whether one is."""
-    unresolved = [*_unresolved(found, advisory)]
-    if unread.found or unresolved:
-        return _not_known(advisory, unresolved, unread)
+    """The refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
+    for doubt in _unresolved(found, advisory):
+        unread.note(doubt.path, doubt.error)
     what = ", ".join(advisory.packages(ECOSYSTEM))
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
-        return RecipeError(
-            RefusalReason.MANIFEST_MISSING,
-            "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
-            next_step="Name the folder that holds the Python project, and commit its manifest.",
+        return unread.or_else(
+            RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
+                next_step="Name the folder that holds the Python project, and commit its manifest.",
+            )
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
     problem = " ".join([clean, *_dates(found)])
-    return RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
-
-
-def _not_known(
-    advisory: Advisory, unresolved: Sequence[_Open], unread: LeftOut | None = None
-) -> RecipeError:
-    """Unknown is not absent: the sources that were not read, and the projects that were not resolved."""
-    sources = [
-        UnreadItem(path=it.path, reason=it.error.problem, next_step=it.error.next_step)
-        for it in (unread.found.values() if unread else ())
-    ]
-    items = [*sources, *(it.item for it in unresolved)]
-    what = ", ".join(advisory.packages(ECOSYSTEM))
-    return RecipeError(
-        RefusalReason.UNKNOWN,
-        f"{items[0].reason} Whether {items[0].path} brings in an affected version of {what} is unknown;"
-        " nothing else here does.",
-        next_step=items[0].next_step,
-        unread=items,
+    return unread.or_else(
+        RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
     )

@@ -37,11 +37,11 @@ source = { registry = "https://example.org/simple" }
     ("files", "reason", "words"),
     [
         ({"README.md": "idna==3.1"}, RefusalReason.MANIFEST_MISSING, "requirements"),
-        ({"requirements.txt": "six==1.0\n"}, UNKNOWN, "idna"),
+        ({"requirements.txt": "six==1.0\n"}, UNKNOWN, "requirements.txt was not resolved"),
         ({"requirements.txt": "idna==3.7\n"}, NOT_AFFECTED, "idna"),
         ({"requirements.txt": "idna>=3.7\n"}, NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna\n"}, UNKNOWN, "idna"),
-        ({"requirements.txt": "idna<4\n"}, UNKNOWN, "idna"),
+        ({"requirements.txt": "idna\n"}, UNKNOWN, "requirements.txt was not resolved"),
+        ({"requirements.txt": "idna<4\n"}, UNKNOWN, "requirements.txt was not resolved"),
         (
             {"requirements.txt": "idna>=3.1,!=3.7\n"},
             RefusalReason.NO_FIXED_VERSION,
@@ -102,7 +102,7 @@ source = { registry = "https://example.org/simple" }
             "elsewhere than one requirement a line",
         ),
         ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
-        ({"pyproject.toml": "idna = ["}, UNSUPPORTED, "is not TOML"),
+        ({"pyproject.toml": "idna = ["}, UNKNOWN, "is not TOML"),
     ],
 )
 def test_refusals_by_name(
@@ -205,7 +205,7 @@ def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
     ]
     assert [(item.manifest, item.reason, item.advisory_ids) for item in reported.left] == [
         ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
-        ("broken/pyproject.toml", UNSUPPORTED, ("A-0",)),
+        ("broken/pyproject.toml", UNKNOWN, ("A-0",)),
     ]
 
 

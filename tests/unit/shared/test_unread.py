@@ -109,9 +109,6 @@ ODD_LINES = {("requirements.txt", "deep TOML"), ("setup.cfg", "deep TOML")}
 #: YAML is read for half a second before it is too deep: of two that are, one runs with the suite.
 SLOW = ("pnpm-lock.yaml", "a list 10,000 deep")
 
-#: What is not read is unknown; npm's recipe still refuses it.
-UNREAD = {RefusalReason.RECIPE_UNSUPPORTED, RefusalReason.UNKNOWN}
-
 CASES = [
     pytest.param(name, fault, marks=[pytest.mark.campaign] if (name, fault) == SLOW else [])
     for name in KINDS
@@ -156,7 +153,7 @@ def test_of_the_affected_project_it_is_the_refusal(name: str, fault: str, tmp_pa
     if fault in ("empty", "nothing at all") and not kind.beside:
         assert selection.reason is RefusalReason.NOT_AFFECTED  # it names nothing
         return
-    assert selection.reason in UNREAD
+    assert selection.reason is RefusalReason.UNKNOWN
     assert f"'{name}'" in selection.sentence
     assert selection.sentence.count(". ") >= 1, "a next step comes behind the reason"
 
@@ -172,7 +169,7 @@ def test_with_nothing_else_affected_it_is_unknown_not_clean(
     repo = repository(tmp_path, {kind.good[0]: good, path: kind.text}, it=(path, fault))
     selection = kind.plugin.select(record, repo)
     assert isinstance(selection, NotApplicable)
-    assert selection.reason in UNREAD
+    assert selection.reason is RefusalReason.UNKNOWN
     assert path in selection.sentence
     assert "unknown" in selection.sentence
 

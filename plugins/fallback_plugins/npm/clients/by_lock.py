@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import unknown
 from fallback_tier.execution import ClientRunner
 
 YARN_LOCK = "yarn.lock"
@@ -22,9 +22,10 @@ def client_for(lock: str | None, clients: ClientRunner) -> Client:
 
         return PnpmClient(clients)
     if name.startswith("bun."):
-        raise unsupported(
+        raise unknown(
+            str(lock),
             f"{lock} decides what is installed, and no client of ours resolves it.",
-            "Update the dependency with bun, or let a model propose the change.",
+            next_step="Update the dependency with bun, or let a model propose the change.",
         )
     from fallback_plugins.npm.clients.npm_client import NpmClient
 

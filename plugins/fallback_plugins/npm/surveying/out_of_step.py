@@ -10,7 +10,7 @@ from fallback_plugins.npm.clients.npm_client import NpmClient
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import Declared, entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError
@@ -92,6 +92,7 @@ def left_unanswered(lock: str, found: Sequence[Unanswered], advisory: Advisory) 
             reason=error.reason,
             sentence=error.problem,
             next_step=error.next_step,
+            unread=error.unread,
         )
         for package in dict.fromkeys(one.package for one in asked)
         if error is not None
@@ -106,10 +107,11 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
     name = PurePosixPath(lock).name
     folder = str(PurePosixPath(lock).parent)
     where = "" if folder == "." else f" in {folder}"
-    return unsupported(
+    return unknown(
+        lock,
         f"{lock} is out of step with {first.manifest}: that asks for {first.key} {first.spec}{more}, and"
         f" the lock holds {held}.",
-        f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
+        next_step=f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
     )
 
 

@@ -18,7 +18,7 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import unknown
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -59,9 +59,10 @@ class Site:
         """Two locks: nobody can tell which one decides."""
         if not self.others:
             return None
-        return unsupported(
-            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one is used.",
-            "Remove the lock that isn't used.",
+        return unknown(
+            self.lock or self.others[0],
+            f"{self.lock} and {self.others[0]} are in one folder, so it is unclear which one is used.",
+            next_step="Remove the lock that isn't used.",
         )
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:

@@ -197,11 +197,18 @@ class CommandResolution:
             return self._locked(parts)
 
     def _locked(self, parts: Sequence[Wanted]) -> Resolution:
+        """Of several parts, those that can't be resolved are unknown. Raises UvRefusedError if all are."""
         trees: list[DependencyTree] = []
         tables: dict[str, Mapping[str, Any]] = {}
         unknown: list[Unresolved] = []
         for part in parts:
-            text, without = self._lowest_python_lock(part)
+            try:
+                text, without = self._lowest_python_lock(part)
+            except UvRefusedError as error:
+                if not trees and part is parts[-1]:
+                    raise
+                unknown.append(self._not_resolved(error.problem, error.next_step))
+                continue
             trees.append(_named_tree(self.path, text))
             tables |= {_key(table): table for table in package_tables("uv.lock", text)}
             unknown += without
@@ -326,8 +333,12 @@ class CommandResolution:
         self, reason: str, next_step: str = "Commit a lock, or allow a registry."
     ) -> Resolution:
         """Nothing is known of what the command brings in."""
-        one = Unresolved(subject=self.path, reason=reason, next_step=next_step)
-        return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {}, [one])
+        part = self._not_resolved(reason, next_step)
+        return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {}, [part])
+
+    def _not_resolved(self, reason: str, next_step: str) -> Unresolved:
+        reason = f"{self.path} was not resolved. {reason}"
+        return Unresolved(subject=self.path, reason=reason, next_step=next_step)
 
     @property
     def _command(self) -> InstallCommand:

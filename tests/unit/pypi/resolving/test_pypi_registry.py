@@ -146,7 +146,7 @@ def test_a_registry_that_is_away_stops_no_fix_by_text(registry: Registry, tmp_pa
     assert after(result, "requirements.txt") == "bad==1.1\n"
     asked, unknown = result.notes
     assert asked.startswith("The registry could not be asked about yanked releases.")
-    assert unknown.startswith("Transitive versions of requirements.txt are unknown.")
+    assert unknown.startswith("What requirements.txt brings in is unknown.")
 
 
 def test_a_set_with_an_index_of_its_own(plugin: EcosystemPlugin, tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_a_set_with_an_index_of_its_own(plugin: EcosystemPlugin, tmp_path: Path)
     assert result.notes == (
         "requirements.txt names its own index, so yanked releases could not be asked about.",
         (
-            "Transitive versions of requirements.txt are unknown. requirements.txt names its own index,"
-            " which is not asked."
+            "What requirements.txt brings in is unknown. requirements.txt was not resolved. "
+            "requirements.txt names its own index, which is not asked."
         ),
     )
     # Nor is it asked what such a set would become.
@@ -298,7 +298,7 @@ def test_what_uv_cant_resolve_is_said_to_be_unknown(
     # It stops no fix of what is pinned elsewhere.
     result = fixed(plugin, tmp_path / "b", files | {"sub/requirements.txt": "bad==1.0\n"})
     assert after(result, "sub/requirements.txt") == "bad==1.2\n"
-    assert any("requirements.txt are unknown" in note for note in result.notes)
+    assert any("requirements.txt brings in is unknown" in note for note in result.notes)
 
 
 def test_nothing_of_the_repository_but_requirements_reaches_uv(
