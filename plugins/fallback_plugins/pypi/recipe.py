@@ -90,6 +90,7 @@ def apply(
         update={
             "left": (*result.left, *_open_members(advisory, result, unresolved)),
             "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
+            "tree_before": result.tree_before or _listing(found, result),
         }
     )
     if choice is not None and not choice.forced:
@@ -158,6 +159,17 @@ class _Open:
     def error(self) -> RecipeError:
         """The refusal to call the project clean."""
         return unknown(self.path, self.part.reason, next_step=self.part.next_step)
+
+
+def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:
+    """The resolutions of the projects that a fix of texts changes, as evidence."""
+    changed = {change.path for change in result.changes}
+    trees = []
+    for project in found:
+        with suppress(RecipeError, RepositoryError):
+            if changed & project.manifests:
+                trees.append(project.resolution.tree)
+    return "".join(f"# {tree.source}\n{tree.listing()}" for tree in trees if tree.nodes)
 
 
 def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:

@@ -6,7 +6,7 @@ would build (ADR-0017).
 
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -15,9 +15,10 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.pypi.resolving.releases import Releases, lowest_safe
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.strategies.direct import places_of
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.surveying.out_of_step import LockStep
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
@@ -195,14 +196,15 @@ class LockedProject(ABC):
             moves.append(
                 Move(package=name, manifest=self.path, step=step, before=versions, after=target)
             )
-        return Outline(moves=tuple(moves), left=tuple(left))
+        return Outline(moves=tuple(moves), left=(*left, *self._declared_only(advisory)))
 
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says, by the resolver's strategies."""
         self.step.check(advisory)
         affected = lock_edit.affected_versions(self.tree, advisory)
         if not affected:
-            return None
+            only = tuple(self._declared_only(advisory))
+            return ProjectFix({}, (), only) if only else None
         forced = self.terms.choice is not None and self.terms.choice.forced
         if forced:
             self._check_forced(affected)
@@ -213,6 +215,24 @@ class LockedProject(ABC):
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
         fix = lock_edit.resolve(advisory, self.path, start, strategies)
         return self._with_notes(fix, resolver)
+
+    def _declared_only(self, advisory: Advisory) -> Iterator[Left]:
+        """Packages of which the lock holds no affected version, and a manifest admits no other: an
+        environment that the lock is not for, as a marker tells."""
+        held = lock_edit.affected_versions(self.tree, advisory)
+        packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
+        places = [(one, place) for one in packages for place in places_of(self.texts, one)]
+        for package, place in places:
+            asked = None if place.keys[:2] == ("tool", "uv") else place.asked
+            if asked and not asked.refusal and only_affected(advisory, package, asked):
+                error = unsupported(
+                    f"{place.path} asks for {package} {asked.pep440}, which {self.path} does not hold,"
+                    " and which admits affected versions only."
+                )
+                versions = [place.current] if place.current else []
+                yield left_behind(
+                    advisory, ECOSYSTEM, package, versions, manifest=place.path, error=error
+                )
 
     @cached_property
     def resolution(self) -> Resolution:
