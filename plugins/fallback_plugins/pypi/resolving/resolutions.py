@@ -168,7 +168,10 @@ class CommandResolution:
         if known is not None:
             return known
         if self.repo.settings.offline:
-            return self._unknown("No registry is asked (--offline), and no resolution was kept.")
+            return self._unknown(
+                "No registry is asked (--offline), and no resolution was kept.",
+                "Commit a lock, or run it without --offline.",
+            )
         if self._own_index:
             # Never resolved elsewhere: another registry's package of the same name is not the same.
             return self._unknown(f"{self._own_index} names its own index, which is not asked.")
@@ -330,7 +333,7 @@ class CommandResolution:
         return skipped.model_copy(update={"names": frozenset(words)})
 
     def _unknown(
-        self, reason: str, next_step: str = "Commit a lock, or allow a registry."
+        self, reason: str, next_step: str = "Commit a lock, or requirements that were compiled."
     ) -> Resolution:
         """Nothing is known of what the command brings in."""
         part = self._not_resolved(reason, next_step)
