@@ -1,6 +1,6 @@
 """The Python ladder over a repository: which projects are affected, and the fix of all of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
-from fallback_plugins.pypi.strategies.python_project import PythonProject
+from fallback_plugins.pypi.strategies.python_project import NO_TEXTS, PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
@@ -85,10 +85,12 @@ def apply(
     notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
-    items = [item for it in unresolved for item in it.error.unread]
+    patched = {change.path: change.after or "" for change in result.changes}
+    still = [*_unresolved(found, advisory, patched)]
+    items = [item for it in still for item in it.error.unread]
     result = result.model_copy(
         update={
-            "left": (*result.left, *_open_members(advisory, result, unresolved)),
+            "left": (*result.left, *_open_members(advisory, result, still)),
             "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
             "tree_before": result.tree_before or _listing(found, result),
         }
@@ -183,12 +185,15 @@ def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool
     return False
 
 
-def _unresolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[_Open]:
-    """What of the projects may bring in a package of the advisory, and is unknown."""
+def _unresolved(
+    found: Sequence[PythonProject], advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+) -> Iterator[_Open]:
+    """What of the projects may bring in a package of the advisory, and is unknown. ``patched``: texts of a
+    fix, by path."""
     for project in found:
         packages, parts = frozenset[str](), tuple[Unresolved, ...]()
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
-            packages = frozenset(project.unsettled(advisory))
+            packages = frozenset(project.unsettled(advisory, patched))
             parts = project.resolution.unresolved if packages else ()
         for part in parts:
             if concerned := packages & part.names if part.names else packages:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
@@ -243,7 +244,11 @@ class LockedProject(ABC):
         doubt = self.step.doubt()
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 
-    def unsettled(self, advisory: Advisory) -> tuple[str, ...]:
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
+    ) -> tuple[str, ...]:
         """As ``PythonProject`` says: the lock decides."""
         return advisory.packages(ECOSYSTEM)
 

@@ -22,6 +22,7 @@ from fallback_plugins.pypi.resolving.wanted import (
 )
 from fallback_plugins.pypi.strategies.direct import affected_places, is_unaffected
 from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.python_project import NO_TEXTS
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search
 from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
@@ -85,10 +86,13 @@ class ManifestProject:
         asks = not self.repo.settings.offline and self.command.known is None
         return asks and bool(self.unsettled(advisory))
 
-    def unsettled(self, advisory: Advisory) -> tuple[str, ...]:
+    def unsettled(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    ) -> tuple[str, ...]:
         """As ``PythonProject`` says: Python installs one version, so that a declaration which holds in
         every case and admits no affected one settles its package."""
-        bump = self._bump(advisory)
+        texts = {path: patched.get(path, text) for path, text in self.texts.items()}
+        bump = TextBump(advisory, self.path, texts, self._locks_beside)
         places = dict(bump.declared())
         roots = tuple(self.command.roots)
         return tuple(

@@ -1,11 +1,16 @@
 """What a Python project is to the recipes, whatever its files."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from fallback_plugins.shared.ladder import ProjectFix
 from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import Outline
+
+#: The texts of no fix.
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 class PythonProject(Protocol):
@@ -37,10 +42,12 @@ class PythonProject(Protocol):
         """
         ...
 
-    def unsettled(self, advisory: Advisory) -> tuple[str, ...]:
+    def unsettled(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    ) -> tuple[str, ...]:
         """The advisory's packages that only the resolution tells of: no declaration settles them.
 
-        Raises RecipeError, RepositoryError.
+        ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError.
         """
         ...
 

@@ -1,8 +1,9 @@
 """Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
@@ -62,7 +63,11 @@ class ForeignLock:
         found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree)
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
 
-    def unsettled(self, advisory: Advisory) -> tuple[str, ...]:
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
+    ) -> tuple[str, ...]:
         """As ``PythonProject`` says: the lock decides."""
         return advisory.packages(ECOSYSTEM)
 
