@@ -389,7 +389,8 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     assert "requirements.txt was resolved on 20" in kept.problem
     assert kept.clients.runs == []
     # Another text, another key.
-    other = planned(registry, tmp_path / "d", {"requirements.txt": "asks\n"}, offline=True)
+    changed = {"requirements.txt": files["requirements.txt"] + "# another text\n"}
+    other = planned(registry, tmp_path / "d", changed, offline=True)
     assert other.reason is RefusalReason.UNKNOWN
 
 
