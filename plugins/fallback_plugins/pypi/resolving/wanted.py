@@ -44,6 +44,8 @@ from fallback_tier.errors import RecipeError
 
 Item = TypeVar("Item")
 
+_TRUSTED = re.compile(r"[ \t]*--trusted-host\b")
+
 _EXTRAS_OF_FOLDER = re.compile(r"\[(?P<extras>[\w\s,.-]*)\]")
 
 #: A keyword of setup.py, and the names of requirements files in it: those are resolved by themselves.
@@ -102,7 +104,8 @@ class Reading:
         return [one for line in logical_lines(text) for one in self.each(path, line, self._line)]
 
     def _line(self, path: str, line: str) -> Sequence[str]:
-        if self.skipped is not None and names_an_index(line):
+        about_registries = names_an_index(line) or _TRUSTED.match(line) is not None
+        if self.skipped is not None and about_registries:
             return ()  # which registry is asked is decided for the whole set
         place = reference_in(line).removeprefix("file:")
         if not place or "://" in place or self.folder_lines is None:

@@ -227,6 +227,8 @@ def test_a_setup_script_is_read_and_one_that_computes_is_unknown(
         ({"requirements.txt": "built\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "asks\nright @ git+https://127.0.0.1/x\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": "--trusted-host x\n--pre\nasks\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "pkg-resources==0.0.0\nasks==1.0\n"}, RefusalReason.NOT_AFFECTED),
         # A declaration that holds in every case settles it, whatever else is unknown.
         ({"requirements.txt": "private\nleft>=1.1\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "private\nleft>=1.1; os_name == 'x'\n"}, RefusalReason.UNKNOWN),
