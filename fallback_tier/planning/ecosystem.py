@@ -195,12 +195,12 @@ class EcosystemPlanner:
             return
         self._asked_alone = True
         for advisory in tuple(self._targets):
-            self._ask_alone(advisory)
+            self._ask_alone(advisory, self._together([advisory]))
 
-    def _ask_alone(self, advisory: Advisory) -> None:
+    def _ask_alone(self, advisory: Advisory, record: Advisory) -> None:
         self._observe(f"{self._plugin.name}: {advisory.id} by itself")
         try:
-            resolved = self._resolved(self._together([advisory]))
+            resolved = self._resolved(record)
         except RESOLVE_ERRORS as own:
             self._leave([self._whole(advisory, refusal_of(own), own.next_step)])
         else:
@@ -276,8 +276,8 @@ class EcosystemPlanner:
         not concern the repository, unless a source that was not read may hold what they name. It is asked
         for each, since ``unread`` is of all."""
         if unread and len(silent) <= MAX_ALONE:
-            for advisory in silent:
-                self._ask_alone(advisory)
+            for advisory in silent:  # without guards, of which something may be unknown as well
+                self._ask_alone(advisory, advisory)
         elif unread:
             sentence = (
                 "Whether they concern this repository is unknown: not all of its sources were read."

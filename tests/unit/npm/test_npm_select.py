@@ -51,7 +51,7 @@ def test_offline_only_the_files_are_believed(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": manifest(dependencies={"other": "*"})})
     quiet = repo.model_copy(update={"settings": Settings(offline=True)})
     reported = refusal(build_ecosystem(FakeClients()), RECORD, quiet)
-    assert reported.reason is RefusalReason.NOT_AFFECTED
+    assert reported.reason is RefusalReason.UNKNOWN
 
 
 def test_without_a_lock_specs_are_raised_as_text_and_nothing_else(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
                 "package-lock.json": lock({"minimist": "1.2.0"}),
                 "npm-shrinkwrap.json": lock({"minimist": "1.2.0"}),
             },
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             "side by side",
         ),
         (
             {"package.json": manifest(dependencies={"minimist": "1"}), "bun.lockb": "x"},
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             "bun.lockb",
         ),
         (
@@ -150,13 +150,13 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
                 "package-lock.json": lock({"minimist": "1.2.0"}),
                 "yarn.lock": "minimist@^1.2.0:\n  version 1.2.0\n",
             },
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             "side by side",
         ),
-        ({"package.json": '{"minimist"'}, RefusalReason.RECIPE_UNSUPPORTED, "is not JSON"),
+        ({"package.json": '{"minimist"'}, RefusalReason.UNKNOWN, "is not JSON"),
         (
             {"package.json": '["minimist"]'},
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             "is not a JSON object",
         ),
     ],
@@ -182,7 +182,7 @@ def test_a_manifest_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": "{}"})
     (tmp_path / "package.json").write_bytes(b'{"dependencies": {"minimist": "\xff"}}')
     reported = refusal(build_ecosystem(FakeClients()), RECORD, repo)
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     assert "package.json" in reported.sentence
 
 

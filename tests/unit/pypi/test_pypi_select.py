@@ -183,10 +183,11 @@ def test_what_only_a_resolved_tree_could_tell_is_selected(
     plugin = build_ecosystem(FakeClients())
     outcome = plugin.select(RECORD, repository(tmp_path / "on", files))
     assert isinstance(outcome, Selected if selected else NotApplicable), outcome
-    # Without a registry nothing can be resolved.
+    # Without a registry nothing can be resolved, and what is not resolved is unknown.
     unasked = plugin.select(RECORD, offline(tmp_path / "off", files))
     assert isinstance(unasked, NotApplicable)
     assert unasked.reason is (UNKNOWN if selected else NOT_AFFECTED)
+    assert [item.path for item in unasked.unread] == ([*files] if selected else [])
 
 
 def test_the_outline_of_several_advisories(tmp_path: Path) -> None:

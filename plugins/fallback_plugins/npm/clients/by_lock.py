@@ -25,7 +25,7 @@ def client_for(lock: str | None, clients: ClientRunner) -> Client:
         raise unknown(
             str(lock),
             f"{lock} decides what is installed, and no client of ours resolves it.",
-            next_step="Update the dependency with bun, or let a model propose the change.",
+            next_step="Update the dependency with bun.",
         )
     from fallback_plugins.npm.clients.npm_client import NpmClient
 

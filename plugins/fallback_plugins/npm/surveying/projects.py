@@ -61,7 +61,7 @@ class Site:
             return None
         return unknown(
             self.lock or self.others[0],
-            f"{self.lock} and {self.others[0]} are in one folder, so it is unclear which one is used.",
+            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one is used.",
             next_step="Remove the lock that isn't used.",
         )
 

@@ -69,7 +69,7 @@ def test_it_is_never_called_unaffected(
     tmp_path: Path, asked: dict[str, str], locked: dict[str, str], words: str, version: int
 ) -> None:
     refused = told(tmp_path, drifted(asked, locked, version))
-    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert refused.reason is RefusalReason.UNKNOWN
     assert (
         f"package-lock.json is out of step with package.json: that asks for {words}"
         in refused.sentence
@@ -80,7 +80,7 @@ def test_it_is_never_called_unaffected(
 def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -> None:
     """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
     refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
-    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert refused.reason is RefusalReason.UNKNOWN
     assert "asks for other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
     assert "unknown" in refused.sentence
 

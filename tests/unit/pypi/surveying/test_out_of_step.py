@@ -187,6 +187,15 @@ def test_what_may_be_missing_is_no_reason(tmp_path: Path, files: Files) -> None:
     assert reported.reason is RefusalReason.NOT_AFFECTED
 
 
+def test_file_that_was_not_compiled_from_the_other_is_resolved_by_itself(tmp_path: Path) -> None:
+    files = {"requirements.in": "six\n", "requirements.txt": "other==1.0\n"}
+    reported = build_ecosystem(FakeClients()).select(RECORD, offline(tmp_path, files))
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.UNKNOWN
+    assert [item.path for item in reported.unread] == ["requirements.in"]
+    assert "out of step" not in reported.sentence
+
+
 def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path: Path) -> None:
     files = dict(_uv(SIX, "six", "lib"))
     files["uv.lock"] += (
