@@ -23,7 +23,7 @@ from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt
 from fallback_plugins.pypi.installing.install import reason
-from fallback_plugins.pypi.resolving import no_wheel
+from fallback_plugins.pypi.resolving import resolutions
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of
 from fallback_plugins.shared.gates.reports import Report
 from fallback_tier.execution import CommandResult
@@ -174,7 +174,7 @@ READERS: dict[str, Reader] = {
     "clean": clean,
     "diagnose": diagnose,
     "what has no wheel": unbuilt,
-    "a pin without a wheel": no_wheel._NO_WHEEL.search,
+    "a pin without a wheel": resolutions._ABSENT.search,
     "uv's reason": reason,
     "whom uv blames": lambda log: blocker_of(UvRefusedError("", log), "it"),
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
@@ -249,7 +249,7 @@ def test_reading_what_has_no_wheel(log: Log) -> None:
     text = filled(*log, most=IN_CI)
     reason(text)
     unbuilt(text)
-    no_wheel._NO_WHEEL.search(text)
+    resolutions._ABSENT.search(text)
     blocker_of(UvRefusedError("", text), "it")
 
 

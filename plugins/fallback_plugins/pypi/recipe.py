@@ -1,8 +1,8 @@
 """The Python ladder over a repository: which projects are affected, and the fix of all of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -10,12 +10,11 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
-from fallback_plugins.pypi.strategies.python_project import PythonProject
+from fallback_plugins.pypi.strategies.python_project import NO_TEXTS, PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     combined,
     refuse,
@@ -23,12 +22,13 @@ from fallback_plugins.shared.ladder import (
     unknown,
     whole_project_left,
 )
+from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.limits import MAX_UNREAD_LISTED
-from fallback_tier.outcome import Outline, RecipeResult, Selected
+from fallback_tier.outcome import Left, Outline, RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
 #: The recipe's name in selections and events.
@@ -52,14 +52,14 @@ def override(package: str, version: str) -> Selected:
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """The ladder, where some project holds, or may bring in, an affected version.
 
-    Nothing is resolved. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless.
+    No client runs. Raises RecipeError, RepositoryError: nothing is affected, or it is hopeless, or unknown.
     """
     found, unread = projects(repo, clients), _left_out(advisory, repo)
     seen = _outline(found, advisory, unread)
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
         refuse(seen.left[0])
-    if not seen.moves and not any(_is_open(project, advisory) for project in found):
-        raise _nothing_affected(advisory, repo, found, unread)
+    if not seen.moves and not _may_be_affected(found, advisory):
+        raise _nothing(advisory, repo, found, unread)
     return Selected(recipe=LADDER, parameters={})
 
 
@@ -74,26 +74,27 @@ def apply(
     """Resolve, in memory. Raises RecipeError, RepositoryError, ToolError."""
     terms = bumping.terms_of(selection)
     choice, found = terms.choice, projects(repo, clients, terms)
-    doubts = _doubts(found)
     unread = _left_out(advisory, repo)
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     resolved = [Lenient(project, files_of(project, repo), unread) for project in found]
-    fixes = resolve_all(
-        advisory,
-        resolved,
-        nothing=lambda: _nothing_affected(advisory, repo, found, unread),
-    )
+    fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
-    messages = (one.problem for one in (*unresolved, *doubts))
-    notes = (*unread.notes, *messages)
-    if notes:
-        fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
+    doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
+    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found))
+    fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
-    items = [item for one in (*unresolved, *doubts) for item in one.unread]
-    listed = (*items, *unread.items)[:MAX_UNREAD_LISTED]
-    result = result.model_copy(update={"unread": listed})
+    patched = {change.path: change.after or "" for change in result.changes}
+    still = [*_unresolved(found, advisory, patched)]
+    items = [item for it in still for item in it.error.unread]
+    result = result.model_copy(
+        update={
+            "left": (*result.left, *_open_members(advisory, result, still)),
+            "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
+            "tree_before": result.tree_before or _listing(found, result),
+        }
+    )
     if choice is not None and not choice.forced:
         for move in result.moves:
             if move.step not in _CHOSEN_STEPS:
@@ -123,7 +124,7 @@ def _check_choice(
         for before in move.before
     ]
     if not held and not choice.forced:
-        raise _nothing(advisory, repo)
+        raise _nothing(advisory, repo, found, left_out(advisory.packages(ECOSYSTEM), repo))
     highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
     check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
@@ -139,67 +140,117 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
                 parts.append(Outline(left=(item,)))
     moves = tuple(move for part in parts for move in part.moves)
     left = tuple(item for part in parts for item in part.left)
-    doubts = _doubts(found)
-    is_open = any(_is_open(project, advisory) for project in found)
-    if doubts and not moves and not left and not is_open:
-        # Unknown is not clean.
-        return Outline(left=(whole_project_left("", doubts[0]),), notes=unread.notes)
-    notes = (*unread.notes, *(one.problem for one in doubts))
-    return Outline(moves=moves, left=left, notes=notes)
+    if not moves and not left and not _may_be_affected(found, advisory):
+        notes = unread.notes
+        if [*_unresolved(found, advisory)]:
+            # Unknown is not clean.
+            nothing = _nothing(advisory, unread.reader.repo, found, unread)
+            return Outline(left=(whole_project_left("", nothing),), notes=notes)
+    return Outline(moves=moves, left=left, notes=unread.notes)
 
 
-def _doubts(found: Sequence[PythonProject]) -> list[RecipeError]:
-    """What is said of projects whose lock is out of step. One that can't be read is told of elsewhere."""
-    doubts: list[RecipeError] = []
+@dataclass(frozen=True)
+class _Open:
+    """A part of a project's resolution that is unknown, and the advisory's packages that it may hold."""
+
+    path: str
+    part: Unresolved
+    packages: frozenset[str]
+
+    @property
+    def error(self) -> RecipeError:
+        """The refusal to call the project clean."""
+        return unknown(self.path, self.part.reason, next_step=self.part.next_step)
+
+
+def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:
+    """The resolutions of the projects that a fix of texts changes, as evidence."""
+    changed = {change.path for change in result.changes}
+    trees = []
     for project in found:
         with suppress(RecipeError, RepositoryError):
-            doubt = project.doubt()
-            if doubt is not None:
-                doubts.append(doubt)
-    return doubts
+            if changed & project.manifests:
+                trees.append(project.resolution.tree)
+    return "".join(f"# {tree.source}\n{tree.listing()}" for tree in trees if tree.nodes)
 
 
-def _is_open(project: PythonProject, advisory: Advisory) -> bool:
-    try:
-        return isinstance(project, ManifestProject) and project.is_open(advisory)
-    except RepositoryError:
-        return False  # said where it is outlined
-
-
-def _unresolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[RecipeError]:
-    """Yield a refusal for each set that was not resolved and may bring in the advisory's packages."""
+def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
+    """Does a client have to tell, or is an affected version in a resolution for which none has to run?"""
     for project in found:
-        if not isinstance(project, ManifestProject) or is_aside(project.path):
-            continue
-        reasons = [*project.unknown]
+        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+            if project.awaits_client(advisory):
+                return True
+            if project.unsettled(advisory) and [*project.resolution.affected(advisory)]:
+                return True
+    return False
+
+
+def _unresolved(
+    found: Sequence[PythonProject], advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+) -> Iterator[_Open]:
+    """What of the projects may bring in a package of the advisory, and is unknown. ``patched``: texts of a
+    fix, by path."""
+    for project in found:
+        packages, parts = frozenset[str](), tuple[Unresolved, ...]()
+        with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
+            packages = frozenset(project.unsettled(advisory, patched))
+            parts = project.resolution.unresolved if packages else ()
+        for part in parts:
+            if concerned := packages & part.names if part.names else packages:
+                yield _Open(project.path, part, concerned)
+
+
+def _open_members(
+    advisory: Advisory, result: RecipeResult, unresolved: Sequence[_Open]
+) -> Iterator[Left]:
+    """Of a bundle, the packages of which nothing is fixed, and it is unknown whether they are affected."""
+    if not isinstance(advisory, AdvisoryBundle):
+        return
+    account = {it.package for it in result.moves} | {it.package for it in result.left}
+    for member in advisory.members:
+        packages = frozenset(member.packages(ECOSYSTEM))
+        about = [it for it in unresolved if it.packages & packages]
+        if about and not account & packages:
+            package, ids = min(about[0].packages & packages), (member.id,)
+            left = whole_project_left(about[0].path, about[0].error)
+            yield left.model_copy(update={"advisory_ids": ids, "package": package})
+
+
+def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
+    """When what was kept was resolved."""
+    for project in found:
         with suppress(RepositoryError):
-            if not reasons and project.repo.settings.offline and project.may_bring_in(advisory):
-                reasons.append(f"What {project.path} depends on can't be known offline.")
-        for reason in reasons:
-            next_step = "Commit a lock, so that transitive versions are known."
-            yield unknown(project.path, reason, next_step=next_step)
+            if isinstance(project, ManifestProject) and (day := project.command.kept_since):
+                yield f"{project.path} was resolved on {day}, and not again (--offline)."
 
 
-def _nothing_affected(
+def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
+    return tuple(
+        message
+        for project in found
+        if isinstance(project, ManifestProject)
+        for message in project.unknown
+    )
+
+
+def _nothing(
     advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
 ) -> RecipeError:
-    """Return the refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
-    for doubt in (*_doubts(found), *_unresolved(found, advisory)):
-        unread.note(doubt.unread[0].path, doubt)
-    return unread.or_else(_nothing(advisory, repo))
-
-
-def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
+    """The refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
+    for doubt in _unresolved(found, advisory):
+        unread.note(doubt.path, doubt.error)
     what = ", ".join(advisory.packages(ECOSYSTEM))
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
-        return RecipeError(
-            RefusalReason.MANIFEST_MISSING,
-            "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
-            next_step="Name the folder that holds the Python project, and commit its manifest.",
+        return unread.or_else(
+            RecipeError(
+                RefusalReason.MANIFEST_MISSING,
+                "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
+                next_step="Name the folder that holds the Python project, and commit its manifest.",
+            )
         )
-    return RecipeError(
-        RefusalReason.NOT_AFFECTED,
-        f"No manifest or lock here holds an affected version of {what} ({len(read)} read).",
-        next_step="Nothing needs to be done.",
+    clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
+    problem = " ".join([clean, *_dates(found)])
+    return unread.or_else(
+        RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
     )

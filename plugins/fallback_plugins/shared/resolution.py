@@ -147,6 +147,11 @@ class Resolution(Frozen):
                 if is_affected(advisory, self.ecosystem, name, one.version):
                     yield one
 
+    def doubted(self, reason: str, next_step: str) -> "Resolution":
+        """Return the same resolution, of which what else is installed is unknown, for this reason."""
+        more = Unresolved(subject=self.command.files[0], reason=reason, next_step=next_step)
+        return self.model_copy(update={"unresolved": (*self.unresolved, more)})
+
     @classmethod
     def of_tree(
         cls,

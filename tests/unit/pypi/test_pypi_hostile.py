@@ -90,7 +90,7 @@ def test_uv_is_told_requirements_only(line: str) -> None:
     with pytest.raises(RecipeError, match=r"no requirement|names an address"):
         PackageIndex(clients).resolved([line], "3.9")
     with pytest.raises(RecipeError, match=r"no requirement|names an address"):
-        UvClient(clients).resolve("requirements.txt", Wanted(("x",), (line,)))
+        UvClient(clients).lock(Wanted(("x",), (line,)))
 
 
 def test_a_scratch_manifest_takes_no_table_for_a_python() -> None:

@@ -14,6 +14,7 @@ from tests.unit.shared.recipes import FakeClients, advisory, refusal, repository
 
 UNSUPPORTED = RefusalReason.RECIPE_UNSUPPORTED
 NOT_AFFECTED = RefusalReason.NOT_AFFECTED
+UNKNOWN = RefusalReason.UNKNOWN
 
 UV_LOCK = """\
 version = 1
@@ -36,10 +37,11 @@ source = { registry = "https://example.org/simple" }
     ("files", "reason", "words"),
     [
         ({"README.md": "idna==3.1"}, RefusalReason.MANIFEST_MISSING, "requirements"),
-        ({"requirements.txt": "six==1.0\n"}, RefusalReason.UNKNOWN, "can't be known offline"),
+        ({"requirements.txt": "six==1.0\n"}, UNKNOWN, "requirements.txt was not resolved"),
         ({"requirements.txt": "idna==3.7\n"}, NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna\n"}, NOT_AFFECTED, "idna"),
-        ({"requirements.txt": "idna<4\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna>=3.7\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "idna\n"}, UNKNOWN, "requirements.txt was not resolved"),
+        ({"requirements.txt": "idna<4\n"}, UNKNOWN, "requirements.txt was not resolved"),
         (
             {"requirements.txt": "idna>=3.1,!=3.7\n"},
             RefusalReason.NO_FIXED_VERSION,
@@ -100,7 +102,7 @@ source = { registry = "https://example.org/simple" }
             "elsewhere than one requirement a line",
         ),
         ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
-        ({"pyproject.toml": "idna = ["}, RefusalReason.UNKNOWN, "is not TOML"),
+        ({"pyproject.toml": "idna = ["}, UNKNOWN, "is not TOML"),
     ],
 )
 def test_refusals_by_name(
@@ -184,7 +186,7 @@ def test_what_only_a_resolved_tree_could_tell_is_selected(
     # Without a registry nothing can be resolved, and what is not resolved is unknown.
     unasked = plugin.select(RECORD, offline(tmp_path / "off", files))
     assert isinstance(unasked, NotApplicable)
-    assert unasked.reason is (RefusalReason.UNKNOWN if selected else NOT_AFFECTED)
+    assert unasked.reason is (UNKNOWN if selected else NOT_AFFECTED)
     assert [item.path for item in unasked.unread] == ([*files] if selected else [])
 
 
@@ -204,7 +206,7 @@ def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
     ]
     assert [(item.manifest, item.reason, item.advisory_ids) for item in reported.left] == [
         ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
-        ("broken/pyproject.toml", RefusalReason.UNKNOWN, ("A-0",)),
+        ("broken/pyproject.toml", UNKNOWN, ("A-0",)),
     ]
 
 

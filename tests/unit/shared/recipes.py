@@ -67,7 +67,7 @@ def tracked(root: Path) -> RepoContext:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeClients:
     """Plays npm or uv: ``act`` edits the scratch folder and returns (exit code, output)."""
 

@@ -44,6 +44,7 @@ class PipenvProject(EditedProject):
 
     _MANIFEST = "Pipfile"
     _CLIENT = "pipenv"
+    _INSTALL = "pipenv sync"
     _HAS_TREE = False  # the lock keeps pins alone
 
     @cached_property

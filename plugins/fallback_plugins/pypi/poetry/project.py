@@ -43,6 +43,7 @@ class PoetryProject(EditedProject):
     """poetry.lock with the pyproject.toml beside it, where there is one."""
 
     _CLIENT = "Poetry"
+    _INSTALL = "poetry install"
     _HAS_TREE = True
     _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
 

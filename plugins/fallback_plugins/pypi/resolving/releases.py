@@ -27,9 +27,6 @@ MAX_ASKED = 5
 #: From so many releases on, one question serves better than one each.
 _WORTH_ASKING_TOGETHER = 2
 
-#: uv's words where it reached the registry, and something asked for is not there.
-_NO_SOLUTION = "No solution found"
-
 
 def _any(_version: str) -> bool:
     return True
@@ -89,7 +86,7 @@ class Releases:
         try:
             yanked = self.uv.yanked_of(releases)
         except UvRefusedError as error:
-            if _NO_SOLUTION in error.output:
+            if error.found_no_solution:
                 half = len(releases) // 2
                 self.look_up(releases[:half])
                 self.look_up(releases[half:])

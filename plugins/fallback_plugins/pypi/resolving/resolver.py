@@ -38,6 +38,7 @@ _ALWAYS = ("--no-python-downloads", "--no-progress", "--color=never")
 _STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 _YANKED = re.compile(r"warning: `(?P<name>[^`=\[]+)(?:\[[^`]*\])?==(?P<version>[^`]+)` is yanked")
+_NO_SOLUTION = "No solution found"
 _DEPENDS = re.compile(r" depends? on ")
 #: What a message calls the project itself, whose own declaration is no parent's.
 _PROJECT_ITSELF = frozenset({"project", "workspace"})
@@ -52,11 +53,17 @@ class Locked:
 
 
 class UvRefusedError(RecipeError):
-    """uv could not resolve. ``output``: all that it said."""
+    """uv could not resolve. ``output``: all that it said; ``refused_hosts``: those that it may not ask."""
 
-    def __init__(self, problem: str, output: str) -> None:
-        super().__init__(RefusalReason.RESOLVER_FAILED, problem, next_step=_BY_HAND)
+    def __init__(self, problem: str, output: str, refused_hosts: Sequence[str] = ()) -> None:
+        next_step = allow_step(refused_hosts) if refused_hosts else _BY_HAND
+        super().__init__(RefusalReason.RESOLVER_FAILED, problem, next_step=next_step)
         self.output = output
+
+    @property
+    def found_no_solution(self) -> bool:
+        """Did the registry answer, and are the requirements at fault? Otherwise nothing is known."""
+        return _NO_SOLUTION in self.output
 
 
 _BY_HAND = "Resolve it by hand with uv, or check that the registry is reachable."
@@ -79,9 +86,7 @@ def uv_lock(
         root = laid_out(folder, files)
         place = root / lock
         place.parent.mkdir(parents=True, exist_ok=True)
-        if stubs:
-            _write_stubs(place.parent / STUBS, stubs)
-            options = [*options, f"--find-links={STUBS}"]
+        options = [*options, *write_stubs(place.parent, stubs or {})]
         result = run_uv(
             clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
         )
@@ -93,10 +98,8 @@ def uv_lock(
         if not result.ok:
             ending = f"no answer in {UV_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
             message = own_words(result.output, folder)
-            error = UvRefusedError(f"uv could not resolve it; {ending}: {message}.", result.output)
-            if result.refused_hosts:
-                error.next_step = allow_step(result.refused_hosts)
-            raise error
+            problem = f"uv could not resolve it; {ending}: {message}."
+            raise UvRefusedError(problem, result.output, result.refused_hosts)
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
@@ -152,14 +155,18 @@ def laid_out(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def _write_stubs(folder: Path, stubs: Mapping[str, str]) -> None:
-    """Wheels without content: uv reads their metadata, nobody installs them."""
-    folder.mkdir()
+def write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
+    """Write wheels without content, whose metadata uv reads, and return the options that show them to it.
+    No process installs them."""
+    if not stubs:
+        return []
+    (root / STUBS).mkdir()
     for stem, metadata in stubs.items():
-        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        with zipfile.ZipFile(root / STUBS / f"{stem}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{stem}.dist-info/METADATA", metadata)
             wheel.writestr(f"{stem}.dist-info/WHEEL", _STUB_WHEEL)
             wheel.writestr(f"{stem}.dist-info/RECORD", "")
+    return [f"--find-links={STUBS}"]
 
 
 def resolver_failed(problem: str) -> RecipeError:

@@ -4,8 +4,6 @@ Only uv speaks to the registry. The listing of a release is uv's own scratch loc
 with static (empty) metadata in place of its requirements, so that nothing is resolved and nothing built.
 """
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -18,14 +16,11 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.resolver import (
-    UvRefusedError,
-    laid_out,
     own_words,
-    requirement_line,
     resolver_failed,
     run_uv,
 )
-from fallback_plugins.pypi.resolving.uv_client import Wanted
+from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner
@@ -42,8 +37,6 @@ _PLATFORMS = (
     ("macosx", "arm64", "aarch64-apple-darwin"),
     ("macosx", "x86_64", "x86_64-apple-darwin"),
 )
-_PYTHON = re.compile(r"\d+(?:\.\d+)*")
-
 #: How much of a question a message repeats.
 _MAX_ASKED = 100
 
@@ -79,7 +72,15 @@ class PackageIndex:
 
         ``python``: the lowest Python (``3.9``) that it must support.
         """
-        for table in self._resolve(Wanted((package + specifier,)), python, alone=package):
+        return self._release(package, specifier, python, "--resolution=lowest-direct")
+
+    def highest(self, package: str, specifier: str, python: str) -> Release:
+        """As ``lowest``, the highest."""
+        return self._release(package, specifier, python, "--resolution=highest")
+
+    def _release(self, package: str, specifier: str, python: str, option: str) -> Release:
+        wanted = Wanted((package + specifier,))
+        for table in self._resolve(wanted, python, alone=package, options=[option]):
             if table["name"] == canonicalize_name(package):
                 return Release(table["name"], table["version"], tuple(_files(table)))
         raise resolver_failed(f"uv locked no {package}{specifier}.")
@@ -128,40 +129,10 @@ class PackageIndex:
         options: Sequence[str] = ("--resolution=lowest-direct",),
     ) -> Sequence[Mapping[str, Any]]:
         """The packages of a scratch lock. ``alone``: the one package, without what it requires."""
-        requirements = [requirement_line(it) for it in wanted.requirements]
-        constraints = [requirement_line(it) for it in wanted.constraints]
-        overrides = [requirement_line(it) for it in wanted.overrides]
-        if not _PYTHON.fullmatch(python):
-            raise resolver_failed(f"{python[:_MAX_ASKED]!r} is no version of Python.")
-        manifest = (
-            "[project]\n"
-            'name = "fallback-tier-scratch"\nversion = "0"\n'
-            f'requires-python = ">={python}"\n'
-            f"dependencies = {json.dumps(requirements)}\n"
-            f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
-            f"override-dependencies = {json.dumps(overrides)}\n"
-        )
-        command = ["lock", *options]
-        if alone is None:
-            command.append("--no-build")
-        else:
-            # Nothing is left for a build to tell; --no-build would hide the source distribution.
-            manifest += (
-                f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(alone)}\nrequires-dist = []\n"
-            )
-        with scratch_folder("uv") as folder:
-            root = laid_out(folder, {"pyproject.toml": manifest})
-            # The settings stand in the manifest, which is ours: it has to be read.
-            result = run_uv(self._clients, root, command, env={"UV_NO_CONFIG": ""})
-            if not result.ok:
-                message = own_words(result.output, folder)
-                asked = ", ".join((*requirements, *constraints))
-                raise UvRefusedError(
-                    f"uv finds no usable {asked[:_MAX_ASKED]}; it said: {message}.", result.output
-                )
-            lock = parse_toml("uv.lock", (root / "uv.lock").read_bytes().decode())
-            packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
-            return packages
+        client = UvClient(self._clients, python)
+        lock = parse_toml("uv.lock", client.lock(wanted, *options, alone=alone))
+        packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
+        return packages
 
     def release(self, package: str, version: str, python: str) -> tuple[Release, Metadata]:
         """A release with every file that supports a Python which the package itself supports.

@@ -1,14 +1,16 @@
-"""``uv pip compile`` in a scratch folder: what a registry has, and what a set of requirements becomes.
+"""uv in scratch folders: what a registry has, and the lock that a set of requirements becomes.
 
 Only requirement lines that we wrote ourselves are handed in. Nothing is built, no project is looked at,
 and no option of the repository's reaches the command line.
 """
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.resolving.resolver import (
@@ -16,11 +18,12 @@ from fallback_plugins.pypi.resolving.resolver import (
     laid_out,
     own_words,
     requirement_line,
+    resolver_failed,
     run_uv,
+    write_stubs,
 )
 from fallback_plugins.shared.scratch import scratch_folder
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.execution import ClientRunner
+from fallback_tier.execution import ClientRunner, CommandResult
 
 #: For a question about one release: a fix by text is not to wait for a registry. By default uv tries a
 #: refused connection again for 6 s (measured), and waits 30 s for an answer.
@@ -43,6 +46,16 @@ _YANKED = re.compile(
     r"`(?P<name>[^`=\[]+)==(?P<version>[^`]+)` is yanked(?: \(reason: \"(?P<reason>.*)\"\))?"
 )
 _ANYTHING = re.compile("")
+_PYTHON = re.compile(r"\d+(?:\.\d+)*")
+
+#: The Python that installs, if a project does not say which it supports.
+THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+#: How much of a question a message repeats.
+_MAX_ASKED = 100
+
+#: Scratch locks that are kept: a plan asks for those of the base commit again with each of its rounds.
+_LOCKS = 64
 _UNPUBLISHED = re.compile(r"there (?:is|are) no versions? of")
 
 
@@ -60,6 +73,8 @@ class UvClient:
     """The real uv. Methods raise RecipeError (RESOLVER_FAILED, in uv's own words), ToolMissingError."""
 
     clients: ClientRunner
+    #: The lowest Python that a set is resolved for.
+    python: str = THIS_PYTHON
 
     def fault_of(self, package: str, version: str) -> str | None:
         """Why this release is not to be chosen ("is yanked …", "was never published"); None: it may be.
@@ -106,9 +121,45 @@ class UvClient:
         output = self._compile(wanted, "--no-deps", "--generate-hashes", needs=_HASH)
         return tuple(_HASH.findall(output))
 
-    def resolve(self, source: str, wanted: Wanted, *options: str) -> DependencyTree:
-        """The tree that a set of requirements becomes on this machine; ``source`` names its root."""
-        return _tree(source, wanted, self._compile(wanted, *options))
+    def lock(
+        self,
+        wanted: Wanted,
+        *options: str,
+        alone: str | None = None,
+        stubs: Mapping[str, str] | None = None,
+    ) -> str:
+        """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
+
+        ``alone``: lock this package only, without what it requires. ``stubs``: as ``resolver.uv_lock``.
+        """
+        requirements = [requirement_line(it) for it in wanted.requirements]
+        constraints = [requirement_line(it) for it in wanted.constraints]
+        overrides = [requirement_line(it) for it in wanted.overrides]
+        if not _PYTHON.fullmatch(self.python):
+            raise resolver_failed(f"{self.python[:_MAX_ASKED]!r} is no version of Python.")
+        manifest = (
+            "[project]\n"
+            'name = "fallback-tier-scratch"\nversion = "0"\n'
+            f'requires-python = ">={self.python}"\n'
+            f"dependencies = {json.dumps(requirements)}\n"
+            f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
+            f"override-dependencies = {json.dumps(overrides)}\n"
+        )
+        if alone is None:
+            options = (*options, "--no-build")
+        else:
+            # Nothing is left for a build to tell; --no-build would hide the source distribution.
+            manifest += (
+                f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(alone)}\nrequires-dist = []\n"
+            )
+        made_of = tuple(sorted((stubs or {}).items()))
+        result, words, text = _locked(self.clients, manifest, tuple(options), made_of)
+        if text is None:
+            asked = ", ".join((*requirements, *constraints))
+            ending = "no answer in time" if result.timed_out else f"it said: {words}"
+            problem = f"uv finds no usable {asked[:_MAX_ASKED]}; {ending}."
+            raise UvRefusedError(problem, result.output, result.refused_hosts)
+        return text
 
     def _compile(
         self,
@@ -141,34 +192,18 @@ def _yanked(match: re.Match[str]) -> str:
     return f"is yanked ({match['reason']})" if match["reason"] else "is yanked"
 
 
-def _tree(source: str, wanted: Wanted, output: str) -> DependencyTree:
-    """The tree from uv's annotations: they name who asks, not for which range."""
-    versions = {
-        canonicalize_name(match["name"]): (match["version"], match["via"] or "")
-        for match in _LINE.finditer(output)
-    }
-    asks: dict[str, list[DependencyEdge]] = {}
-    for name, (version, via) in versions.items():
-        for dependent in _dependents(via):
-            asks.setdefault(dependent, []).append(DependencyEdge(name, "", f"{name} {version}"))
-    nodes = {
-        f"{name} {version}": Node(f"{name} {version}", name, version, tuple(asks.get(name, ())))
-        for name, (version, _) in versions.items()
-    }
-    parsed = map(Requirement, wanted.requirements)
-    declared: dict[str, str] = {
-        canonicalize_name(item.name): str(item.specifier) for item in parsed
-    }
-    roots = tuple(
-        DependencyEdge(ask.name, declared.get(ask.name, ""), ask.to) for ask in asks.get("", ())
-    )
-    return DependencyTree(source, nodes, (Node(source, source, "", roots),))
-
-
-def _dependents(via: str) -> Iterator[str]:
-    """Canonical names; the root's is empty. A constraint asks for nothing."""
-    for dependent in filter(None, (part.strip() for part in via.split(","))):
-        if dependent.startswith("-r"):
-            yield ""
-        elif not dependent.startswith("-"):
-            yield canonicalize_name(dependent.partition("[")[0])
+@lru_cache(maxsize=_LOCKS)
+def _locked(
+    clients: ClientRunner,
+    manifest: str,
+    options: tuple[str, ...],
+    stubs: tuple[tuple[str, str], ...],
+) -> tuple[CommandResult, str, str | None]:
+    """What uv did, its message on one line, and its lock; None: it made none."""
+    with scratch_folder("uv") as folder:
+        root = laid_out(folder, {"pyproject.toml": manifest})
+        links = write_stubs(root, dict(stubs))
+        # The settings are in the manifest, which is ours: it has to be read.
+        result = run_uv(clients, root, ["lock", *options, *links], env={"UV_NO_CONFIG": ""})
+        text = (root / "uv.lock").read_bytes().decode() if result.ok else None
+        return result, own_words(result.output, folder), text

@@ -1,32 +1,58 @@
 """What the manifests of one project ask for, as lines that uv may read."""
 
+import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.groups import of_extra, table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
+from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.own_index import is_public
+from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
     pipfile_entries,
     poetry_entries,
 )
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
+from fallback_plugins.pypi.manifests.requirements import (
+    logical_lines,
+    names_in_reference,
+    reference_in,
+    requirement_in,
+)
 from fallback_plugins.pypi.manifests.requirements_files import (
     clean,
     includes,
-    is_closed,
+    index_lines,
     names_an_index,
     requirement_lines,
     unresolvable,
 )
+from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
+from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
+
+Item = TypeVar("Item")
+
+_TRUSTED = re.compile(r"[ \t]*--trusted-host\b")
+
+_EXTRAS_OF_FOLDER = re.compile(r"\[(?P<extras>[\w\s,.-]*)\]")
+
+#: A keyword of setup.py, and the names of requirements files in it: those are resolved by themselves.
+_INSTALL_REQUIRES = re.compile(r"\binstall_requires\b")
+_REQUIREMENTS_NAMED = re.compile(
+    r"""['"][\w./-]*(?:requirements|constraints|reqs)[\w./-]*\.(?:txt|in)['"]"""
+)
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
 
@@ -38,18 +64,81 @@ _UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
 _UV_OVERRIDES = ("tool", "uv", "override-dependencies")
 
 
-def wanted(texts: Mapping[str, str]) -> Wanted:
+@dataclass(frozen=True)
+class Reading:
+    """How manifests are read for uv.
+
+    ``folder_lines``: requirement lines of a folder of the repository with these extras (``-e ./lib[x]``);
+    raises RecipeError. ``skipped``: collects what uv can't be given; None: the first such thing is raised.
+    ``closed``: what a skipped line brings in is in the files, too.
+    """
+
+    folder_lines: Callable[[str, Sequence[str]], Sequence[str]] | None = None
+    skipped: list[Unresolved] | None = None
+    closed: bool = False
+
+    def clean(self, path: str, lines: Iterable[str]) -> list[str]:
+        """Each line written anew. Raises RecipeError."""
+        return [line for one in lines for line in self.each(path, one, clean)]
+
+    def each(
+        self, path: str, item: Item, read: Callable[[str, Item], str | Sequence[str]]
+    ) -> Sequence[str]:
+        """The lines that one item of a file becomes. Raises RecipeError."""
+        try:
+            found = read(path, item)
+        except RecipeError as error:
+            if self.skipped is None:
+                raise
+            names = _names(item) if self.closed and isinstance(item, str) else frozenset()
+            self.skipped.append(
+                Unresolved(
+                    subject=path, reason=error.problem, next_step=error.next_step, names=names
+                )
+            )
+            return ()
+        return (found,) if isinstance(found, str) else found
+
+    def requirements(self, path: str, text: str) -> list[str]:
+        """The lines of a requirements file, with those of the folders that it installs."""
+        return [one for line in logical_lines(text) for one in self.each(path, line, self._line)]
+
+    def _line(self, path: str, line: str) -> Sequence[str]:
+        about_registries = names_an_index(line) or _TRUSTED.match(line) is not None
+        if self.skipped is not None and about_registries:
+            return ()  # which registry is asked is decided for the whole set
+        place = reference_in(line).removeprefix("file:")
+        if not place or "://" in place or self.folder_lines is None:
+            return tuple(requirement_lines(path, line))
+        extras = _EXTRAS_OF_FOLDER.search(line)
+        folder = posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
+        return self.folder_lines(folder, extras["extras"].split(",") if extras else ())
+
+
+def _names(line: str) -> frozenset[str]:
+    """The one package that a line may be; empty: it may be any."""
+    asked, place = requirement_in(line.strip()), reference_in(line)
+    if asked is not None:
+        return frozenset({canonicalize_name(asked.name)})
+    return names_in_reference(place) if place else frozenset()
+
+
+#: Reads manifests that uv can be given whole.
+STRICT = Reading()
+
+
+def wanted(texts: Mapping[str, str], reading: Reading = STRICT) -> Wanted:
     """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
-    constraining = _constraint_files(texts)
+    constraining = constraint_files(texts)
     found = Wanted(())
     for path, text in sorted(texts.items()):
-        if has_own_index(path, text):
+        if reading.skipped is None and has_own_index(path, text):
             raise unresolvable(path, "an index or a folder of its own")
         if kind_in_set(path) is Kind.REQUIREMENTS:
             for other, _ in includes(path, text):
                 if other not in texts:
-                    raise unresolvable(path, f"an include that is no requirements file ({other})")
-        part = _wanted_in(path, text)
+                    reading.each(path, other, _missing_include)
+        part = _wanted_in(path, text, reading)
         if path in constraining:
             part = Wanted((), part.requirements)
         found = Wanted(
@@ -60,45 +149,76 @@ def wanted(texts: Mapping[str, str]) -> Wanted:
     return found
 
 
-def has_own_index(path: str, text: str) -> bool:
-    """Does a manifest say where its packages come from? Then no other registry's word on them counts.
+def _missing_include(path: str, other: str) -> Sequence[str]:
+    raise unresolvable(path, f"an include that is no requirements file ({other})")
 
-    One ``[[source]]`` of a Pipfile is what pipenv writes into each.
+
+def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[str, ...]:
+    """What a project's metadata requires with these extras.
+
+    ``manifests``: texts of pyproject.toml, setup.cfg and setup.py, by these names. Raises RecipeError if
+    its build computes it.
     """
+    own = own_name(manifests)
+    document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
+    project = table_of(document, "project")
+    call = setup_call(manifests.get("setup.py", "")).keywords
+    config = parsed(manifests.get("setup.cfg", ""))
+    tables: dict[str, Any] = dict(items(config, "options.extras_require"))
+    known = {name: requirements(value) for name, value in tables.items()}
+    for more in (call.get("extras_require"), table_of(project, "optional-dependencies")):
+        known |= more if isinstance(more, dict) else {}
+    found = [
+        *texts(project.get("dependencies")),
+        *(it.requirement for it in poetry_entries(document) if it.keys[2] == "dependencies"),
+        *requirements(dict(items(config, "options")).get("install_requires")),
+        *texts(call.get("install_requires")),
+    ]
+    if not found:
+        check_declares(manifests)
+    for extra in extras:
+        found += of_extra(known, extra.strip(), own)
+    return tuple(found)
+
+
+def check_declares(manifests: Mapping[str, str]) -> None:
+    """Raises RecipeError if a project's dependencies are computed by its build.
+
+    ``manifests``: as for ``project_lines``. Files that metadata or setup.py name are read by themselves.
+    """
+    document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
+    call, script = setup_call(manifests.get("setup.py", "")), manifests.get("setup.py", "")
+    dynamic = texts(table_of(document, "project").get("dynamic"))
+    named = "setup.cfg" in manifests or "setup.py" in manifests
+    named = named or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
+    if "dependencies" in dynamic and not named:
+        raise unresolvable("pyproject.toml", "dependencies that its build computes (`dynamic`)")
+    written = call.keywords.get("install_requires")
+    is_read = isinstance(written, list) and len(texts(written)) == len(written)
+    if _INSTALL_REQUIRES.search(script) and not is_read and not _REQUIREMENTS_NAMED.search(script):
+        raise unresolvable("setup.py", "dependencies that it computes (`install_requires`)")
+
+
+def has_own_index(path: str, text: str) -> bool:
+    """Does a manifest say where its packages come from, other than the public registry? Then no other
+    registry's word on them counts."""
     kind = kind_in_set(path)
     if kind is Kind.REQUIREMENTS:
-        return names_an_index(text)
+        public = [*map(is_public, index_lines(text))]
+        return names_an_index(text) and not (public and all(public) and "--no-index" not in text)
     if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
         return False
     try:
         document = parse_toml(path, text)
     except RecipeError:
         return False
-    sources = document.get("source")
     if kind is Kind.PIPFILE:
-        return isinstance(sources, list) and len(sources) > 1
+        return not all(
+            is_public(str(source.get("url"))) for source in tables(document.get("source"))
+        )
     return bool(_OF_UV & table_of(document, "tool", "uv").keys()) or any(
         table_of(document, "tool", name).get("source") for name in ("poetry", "pdm")
     )
-
-
-def leaves_transitives_open(texts: Mapping[str, str]) -> bool:
-    """May these files install what they don't name?
-
-    A compiled or hash-pinned set names everything; constraints, and files without requirements, install
-    nothing. What can't be read may.
-    """
-    constraining = _constraint_files(texts)
-    if any(
-        is_closed(text)
-        for path, text in texts.items()
-        if kind_in_set(path) is Kind.REQUIREMENTS and path not in constraining
-    ):
-        return False
-    try:
-        return bool(wanted(texts).requirements)
-    except RecipeError:
-        return True
 
 
 def loosened(
@@ -138,10 +258,11 @@ def with_specifier(requirement: Requirement, specifier: str) -> str:
 
 def constraints_file(texts: Mapping[str, str]) -> str | None:
     """The constraints file of a set, if it has one."""
-    return min(_constraint_files(texts), default=None)
+    return min(constraint_files(texts), default=None)
 
 
-def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
+def constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
+    """The files of a set that install nothing by themselves."""
     included = [
         (other, constrains)
         for path, text in texts.items()
@@ -154,37 +275,77 @@ def _constraint_files(texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset((constraining | named) - required)
 
 
-def _wanted_in(path: str, text: str) -> Wanted:
+def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
     match kind_in_set(path):
         case Kind.REQUIREMENTS:
-            return Wanted(tuple(requirement_lines(path, text)))
+            return Wanted(tuple(reading.requirements(path, text)))
         case Kind.SETUP_CFG:
-            return Wanted(tuple(clean(path, line) for line in setup_cfg_requirements(text)))
+            return Wanted(tuple(reading.clean(path, setup_cfg_requirements(text))))
+        case Kind.SETUP_PY:
+            return Wanted(tuple(reading.clean(path, _from_setup_py(path, text, reading))))
         case Kind.PIPFILE:
-            return Wanted(tuple(_from_tables(path, pipfile_entries(parse_toml(path, text)))))
+            document = parse_toml(path, text)
+            return Wanted(tuple(_from_tables(path, document, pipfile_entries(document), reading)))
         case Kind.PYPROJECT:
-            return _from_pyproject(path, text)
+            return _from_pyproject(path, text, reading)
     return Wanted(())
 
 
-def _from_pyproject(path: str, text: str) -> Wanted:
+def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:
+    def check(_path: str, script: str) -> Sequence[str]:
+        check_declares({"setup.py": script})
+        return ()
+
+    reading.each(path, text, check)
+    call = setup_call(text).keywords
+    extras = call.get("extras_require")
+    groups = [call.get("install_requires"), call.get("tests_require"), call.get("setup_requires")]
+    groups += extras.values() if isinstance(extras, dict) else ()
+    return [line for group in groups for line in texts(group)]
+
+
+def _from_pyproject(path: str, text: str, reading: Reading) -> Wanted:
     document = parse_toml(path, text)
     own = canonicalize_name(str(table_of(document, "project").get("name", "")))
-    arrays = ((keys[:-1], clean(path, value)) for keys, value in requirement_arrays(document))
+    arrays = (
+        (keys[:-1], line)
+        for keys, value in requirement_arrays(document)
+        for line in reading.clean(path, [value])
+    )
     lines = grouped((keys, line) for keys, line in arrays if name_of(line) != own)
     constraints, overrides = lines.pop(_UV_CONSTRAINTS, ()), lines.pop(_UV_OVERRIDES, ())
     asked = (line for array in lines.values() for line in array)
-    return Wanted((*asked, *_from_tables(path, poetry_entries(document))), constraints, overrides)
+    poetry = _from_tables(path, document, poetry_entries(document), reading)
+    return Wanted((*asked, *poetry), constraints, overrides)
 
 
-def _from_tables(path: str, entries: Iterator[TableEntry]) -> Iterator[str]:
-    """One line a package: of several conditions (another Python) only the first is resolved here."""
-    seen: set[str] = set()
-    for entry in entries:
-        name = canonicalize_name(entry.name)
-        if name in seen:
-            continue
-        seen.add(name)
+def _from_tables(
+    path: str, document: Mapping[str, Any], entries: Iterator[TableEntry], reading: Reading
+) -> Iterator[str]:
+    """One line per entry, with its condition in PEP 508's words."""
+
+    def line(path: str, entry: TableEntry) -> str:
         if entry.declaration.refusal:
             raise unresolvable(path, entry.name)
-        yield clean(path, entry.requirement)
+        keys = entry.keys
+        table = value_at(document, keys[:-1] if keys[-1] == "version" else keys)
+        marker = _condition(table) if isinstance(table, dict) else ""
+        return clean(path, entry.requirement + (f" ; {marker}" if marker else ""))
+
+    for entry in entries:
+        yield from reading.each(path, entry, line)
+
+
+def _condition(table: Mapping[str, Any]) -> str:
+    """When an entry of a table holds, as a marker; empty: always, or it can't be read."""
+    parts = [f"({table['markers']})"] if isinstance(table.get("markers"), str) else []
+    if isinstance(table.get("platform"), str) and '"' not in table["platform"]:
+        parts.append(f'sys_platform == "{table["platform"]}"')
+    pythons = alternatives(table["python"]) if isinstance(table.get("python"), str) else None
+    clauses = [
+        " and ".join(f'python_full_version {it.operator} "{it.version}"' for it in one)
+        for one in pythons or ()
+    ]
+    if clauses and all(clauses):
+        parts.append(" or ".join(f"({clause})" for clause in clauses))
+    return " and ".join(f"({part})" for part in parts)

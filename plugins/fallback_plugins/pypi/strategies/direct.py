@@ -83,6 +83,32 @@ def affected_places(advisory: Advisory, places: Sequence[Place], package: str) -
     return tuple(place for place in places if _is_affected(advisory, place, package))
 
 
+def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
+    """Does a place hold in every case (no marker, extra or group), and admit no affected version?"""
+    asked = place.asked
+    matcher = advisory.matcher(ECOSYSTEM, package)
+    if asked is None or asked.marker or not _is_main(place):
+        return False
+    if asked.taken:
+        return matcher is None or not matcher.covers(asked.taken)
+    if asked.refusal:
+        return False
+    own = [clause.version.removesuffix(".*") for clause in asked.clauses]
+    bounded = any(clause.operator not in {"!=", "<", "<="} for clause in asked.clauses)
+    candidates = (*own, *(f"{one}.1" for one in own), *(matcher.named if matcher else ()))
+    admitted = [*filter(asked.admits, candidates)]
+    above = admits_affected(advisory, ECOSYSTEM, package, asked.admits)
+    covered = matcher is not None and any(map(matcher.covers, admitted))
+    return bounded and bool(admitted) and not above and not covered
+
+
+def _is_main(place: Place) -> bool:
+    """Is the place in what is installed in every case?"""
+    main = (("project", "dependencies"), ("tool", "poetry", "dependencies"), ("packages",))
+    found = any(place.keys[: len(one)] == one for one in main)
+    return found or place.kind is Kind.REQUIREMENTS
+
+
 def plan_bump(
     advisory: Advisory, places: Sequence[Place], package: str, choose: Choose
 ) -> Bump | None:

@@ -6,20 +6,23 @@ would build (ADR-0017).
 
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.pypi.resolving.releases import Releases, lowest_safe
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
+from fallback_plugins.pypi.strategies.direct import places_of
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.surveying.out_of_step import LockStep
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -120,8 +123,12 @@ class LockedProject(ABC):
     path: str
     terms: Terms = FREE
 
-    #: The file name of the manifest beside the lock.
+    #: The file name of the manifest next to the lock.
     _MANIFEST: ClassVar = "pyproject.toml"
+
+    #: The client that wrote the lock, and the command by which it installs.
+    _CLIENT: ClassVar[str]
+    _INSTALL: ClassVar[str]
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -190,14 +197,15 @@ class LockedProject(ABC):
             moves.append(
                 Move(package=name, manifest=self.path, step=step, before=versions, after=target)
             )
-        return Outline(moves=tuple(moves), left=tuple(left))
+        return Outline(moves=tuple(moves), left=(*left, *self._declared_only(advisory)))
 
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """As ``ladder.Project`` says, by the resolver's strategies."""
         self.step.check(advisory)
         affected = lock_edit.affected_versions(self.tree, advisory)
         if not affected:
-            return None
+            only = tuple(self._declared_only(advisory))
+            return ProjectFix({}, (), only) if only else None
         forced = self.terms.choice is not None and self.terms.choice.forced
         if forced:
             self._check_forced(affected)
@@ -209,9 +217,44 @@ class LockedProject(ABC):
         fix = lock_edit.resolve(advisory, self.path, start, strategies)
         return self._with_notes(fix, resolver)
 
-    def doubt(self) -> RecipeError | None:
+    def _declared_only(self, advisory: Advisory) -> Iterator[Left]:
+        """Packages of which the lock holds no affected version, and a manifest admits no other: an
+        environment that the lock is not for, as a marker tells."""
+        held = lock_edit.affected_versions(self.tree, advisory)
+        packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
+        places = [(one, place) for one in packages for place in places_of(self.texts, one)]
+        for package, place in places:
+            asked = None if place.keys[:2] == ("tool", "uv") else place.asked
+            if asked and not asked.refusal and only_affected(advisory, package, asked):
+                error = unsupported(
+                    f"{place.path} asks for {package} {asked.pep440}, which {self.path} does not hold,"
+                    " and which admits affected versions only."
+                )
+                versions = [place.current] if place.current else []
+                yield left_behind(
+                    advisory, ECOSYSTEM, package, versions, manifest=place.path, error=error
+                )
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says: what the lock holds, if it answers what its manifests ask for."""
+        files = (self.path, *sorted(self.texts))
+        command = InstallCommand(client=self._CLIENT, files=files, label=self._INSTALL)
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, self.tree)
+        doubt = self.step.doubt()
+        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """As ``PythonProject`` says: the lock decides."""
+        return advisory.packages(ECOSYSTEM)
+
+    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
         """As ``PythonProject`` says."""
-        return self.step.doubt()
+        return False
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         """The step that the files foretell."""
@@ -234,9 +277,6 @@ class LockedProject(ABC):
 
 class EditedProject(LockedProject):
     """One whose lock is edited, with the manifest beside it where there is one."""
-
-    #: The client that wrote the lock.
-    _CLIENT: ClassVar[str]
 
     #: Does the lock keep a tree, which can be shown where the manifest is there?
     _HAS_TREE: ClassVar[bool]

@@ -1,8 +1,7 @@
 """A set of Python manifests without a lock, as one Project of the ladder.
 
-What the manifests pin is fixed by text alone (proof level *pins*). What they only bring in is known
-once the real uv has resolved them; that is asked only where the advisory is about something that they
-don't name, and where the set isn't closed (compiled, hash-pinned).
+What the manifests pin is fixed by text alone (proof level *pins*). What they bring in is in their
+resolution (ADR-0099), unless a declaration that holds in every case admits no affected version.
 """
 
 import posixpath
@@ -12,29 +11,32 @@ from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
-from fallback_plugins.pypi.resolving.no_wheel import PinsWithoutWheel
 from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.resolutions import CommandResolution
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
     has_own_index,
-    leaves_transitives_open,
     name_of,
     wanted,
 )
-from fallback_plugins.pypi.strategies.direct import affected_places
+from fallback_plugins.pypi.strategies.direct import affected_places, is_unaffected
 from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.python_project import NO_TEXTS
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search
 from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
-from fallback_plugins.shared.bumping import FREE, Terms, unsupported, use_bump
-from fallback_plugins.shared.ladder import ProjectFix, Resolution, ordered
+from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
+from fallback_plugins.shared.ladder import ProjectFix, left_behind, ordered
+from fallback_plugins.shared.ladder import Resolution as Ladder
+from fallback_plugins.shared.resolution import Resolution, ResolvedBy, ResolvedPackage
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Outline
+from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
 
@@ -66,18 +68,44 @@ class ManifestProject:
         """The set's texts by path. Raises RepositoryError."""
         return {path: self.repo.read_text(path) for path in self.files}
 
-    def is_open(self, advisory: Advisory) -> bool:
-        """May it bring in one of the advisory's packages unnamed, and could that be found out?"""
-        return not self.repo.settings.offline and self.may_bring_in(advisory)
+    @cached_property
+    def command(self) -> CommandResolution:
+        """What the set resolves to. Raises RepositoryError."""
+        return CommandResolution(self.repo, self.clients, self.path, self.texts)
 
-    def may_bring_in(self, advisory: Advisory) -> bool:
-        """Return whether one of the advisory's packages may come with the set although it is not named."""
-        bump = self._bump(advisory)
-        try:
-            declared = {package for package, _ in bump.declared()}
-        except RecipeError:
-            return False
-        return not declared.issuperset(bump.packages) and leaves_transitives_open(self.texts)
+    @property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says."""
+        made = self.command.made
+        for doubt in filter(None, (step.doubt() for step in steps(self.texts))):
+            made = made.doubted(doubt.problem, doubt.next_step)
+        return made
+
+    def awaits_client(self, advisory: Advisory) -> bool:
+        """As ``PythonProject`` says."""
+        asks = not self.repo.settings.offline and self.command.known is None
+        return asks and bool(self.unsettled(advisory))
+
+    def unsettled(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    ) -> tuple[str, ...]:
+        """As ``PythonProject`` says: Python installs one version, so that a declaration which holds in
+        every case and admits no affected one settles its package."""
+        texts = {path: patched.get(path, text) for path, text in self.texts.items()}
+        bump = TextBump(advisory, self.path, texts, self._locks_beside)
+        places = dict(bump.declared())
+        roots = tuple(self.command.roots)
+        return tuple(
+            package
+            for package in bump.packages
+            if not all(
+                any(
+                    place.path in files and is_unaffected(advisory, place, package)
+                    for place in places.get(package, ())
+                )
+                for files in roots
+            )
+        )
 
     def outline(self, advisory: Advisory) -> Outline:
         """The direct bumps that the texts call for; nothing is asked of a registry. Raises RecipeError."""
@@ -96,16 +124,12 @@ class ManifestProject:
         fix = ProjectFix({}, ())
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             fix = self._bump(advisory).fix(releases, self._hashes)
-        if self.is_open(advisory):
+        raised = {move.package for move in fix.moves}
+        if not raised.issuperset(self.unsettled(advisory)):
             fix = self._resolved(releases, fix) or fix
         elif fix.texts and not self.repo.settings.offline:
             fix = self._untangled(releases, fix) or fix
         return fix if fix.moves or fix.left else None
-
-    def doubt(self) -> RecipeError | None:
-        """As ``PythonProject`` says."""
-        doubts = (step.doubt() for step in steps(self.texts))
-        return next(filter(None, doubts), None)
 
     def _check_steps(self, advisory: Advisory) -> None:
         for step in steps(self.texts):
@@ -134,11 +158,11 @@ class ManifestProject:
             if affected_places(advisory, places, package):
                 raise use_bump(package, f"declared in {places[0].path}")
         if self.repo.settings.offline:
-            self.unknown.append(f"What {self.path} depends on can't be known offline.")
-        if not self.is_open(advisory):
+            raise no_override(f"What {self.path} depends on can't be resolved offline.")
+        if self.resolution.by is not ResolvedBy.CLIENT or self.resolution.unresolved:
             return None
         search = self._search(self._releases(advisory))
-        resolve = Resolution(search.judge, State(self.texts, search.resolve(self.texts)))
+        resolve = Ladder(search.judge, State(self.texts, self.resolution.tree))
         if not resolve.packages:
             return None
         resolve.run([search.constraint])
@@ -154,19 +178,18 @@ class ManifestProject:
         return UvClient(self.clients).hashes(package, version)
 
     def _search(self, releases: Releases) -> Search:
-        closed = not leaves_transitives_open(self.texts)
-        return Search(UvClient(self.clients), self.path, releases, self._hashes, closed=closed)
+        uv = UvClient(self.clients, self.command.python)
+        closed, reading = self.command.is_compiled, self.command.strict
+        return Search(uv, self.path, releases, self._hashes, closed=closed, reading=reading)
 
     def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
-        """The fix with the other pins that have to move along; None: none has to, or nobody can tell."""
+        """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
         search = self._search(releases)
         bumped = {**self.texts, **fix.texts}
         try:
             after = search.resolve(bumped)
-        except UvRefusedError as refused:
-            others = PinsWithoutWheel(search.uv, self.path, self.unknown)
-            moved = {move.package: move.after or "" for move in fix.moves}
-            others.check(wanted(bumped), moved, refused)
+        except UvRefusedError:
+            pass
         except (RecipeError, ToolError):
             return None
         else:
@@ -176,7 +199,7 @@ class ManifestProject:
             before = search.resolve(self.texts)
         except (RecipeError, ToolError):
             return None  # as it stands it doesn't go together either
-        resolve = Resolution(search.judge, State(self.texts, before))
+        resolve = Ladder(search.judge, State(self.texts, before))
         resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._fix_of(resolve, before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
@@ -184,8 +207,10 @@ class ManifestProject:
     def _check_named(self, search: Search, bumped: State) -> None:
         """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
         compiler would write more. Raises RecipeError."""
-        named = set(map(name_of, wanted(bumped.files).requirements))
-        if not search.closed or named.issuperset(bumped.tree.by_name):
+        if not search.closed:
+            return
+        named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
+        if named.issuperset(bumped.tree.by_name):
             return
         try:
             message = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
@@ -199,15 +224,22 @@ class ManifestProject:
             )
 
     def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
-        """The fix with transitive packages fixed too; None where uv can't resolve the set."""
+        """The fix with what the set brings in fixed too; None: nothing of that is known to be affected, or
+        it can't be said what a fix resolves to."""
+        base = self.resolution
+        raised = {move.package for move in fix.moves}
+        affected = [it for it in base.affected(releases.advisory) if it.name not in raised]
         search = self._search(releases)
         try:
+            if self.repo.settings.offline or base.by is ResolvedBy.LOCK or base.unresolved:
+                raise unsupported(f"What a fix of {self.path} brings in is unknown.")
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
-            self.unknown.append(f"Transitive versions of {self.path} are unknown. {error.problem}")
-            return None
+            refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
+            left = tuple(self._left(releases.advisory, it, refusal) for it in affected)
+            return replace(fix, left=(*fix.left, *left)) if left else None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
-        resolve = Resolution(search.judge, start)
+        resolve = Ladder(search.judge, start)
         resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
         found = self._fix_of(resolve, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
@@ -225,7 +257,11 @@ class ManifestProject:
             notes=fix.notes,
         )
 
-    def _fix_of(self, resolve: Resolution[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
+    def _left(self, advisory: Advisory, one: ResolvedPackage, error: RecipeError) -> Left:
+        manifest, held = self.path, [one.version]
+        return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
+
+    def _fix_of(self, resolve: Ladder[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
         start, at = resolve.start.files, resolve.at
         changed = [path for path, text in at.files.items() if text != start[path]]
         place = changed[0] if changed else self.path

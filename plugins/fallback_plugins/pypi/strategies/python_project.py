@@ -1,11 +1,16 @@
 """What a Python project is to the recipes, whatever its files."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from fallback_plugins.shared.ladder import ProjectFix
+from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Outline
+
+#: The texts of no fix.
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 class PythonProject(Protocol):
@@ -29,9 +34,26 @@ class PythonProject(Protocol):
         """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
         ...
 
-    def doubt(self) -> RecipeError | None:
-        """Why nothing here is called clean, where nothing affected is found; None: it may be.
+    @property
+    def resolution(self) -> Resolution:
+        """What its install command installs: of a lock that is in step, or by a client.
 
         Raises RecipeError, RepositoryError for a file that can't be read.
+        """
+        ...
+
+    def unsettled(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS
+    ) -> tuple[str, ...]:
+        """The advisory's packages that only the resolution tells of: no declaration settles them.
+
+        ``patched``: texts of a fix, by path. Raises RecipeError, RepositoryError.
+        """
+        ...
+
+    def awaits_client(self, advisory: Advisory) -> bool:
+        """Does a client have to run, and may it, to tell whether it is affected?
+
+        Raises RecipeError, RepositoryError.
         """
         ...

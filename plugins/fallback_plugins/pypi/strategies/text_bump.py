@@ -15,7 +15,13 @@ from fallback_plugins.pypi.strategies.direct import (
     plan_bump,
 )
 from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, Place, highest_named, mentioned
+from fallback_plugins.pypi.surveying.survey import (
+    ECOSYSTEM,
+    Place,
+    highest_named,
+    mentioned,
+    only_affected,
+)
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
@@ -69,11 +75,11 @@ class TextBump:
                 if may_ask and unnamed and self._may_find(package):
                     above = highest_named(self.advisory, package, lambda _: True)
                     affected = affected_places(self.advisory, places, package)
-                    moves += _moves(Bump(package, affected, {}), f">{above}")
+                    moves += _moves(self.advisory, Bump(package, affected, {}), f">{above}")
                 else:
                     left.append(self._left(package, places, error))
             else:
-                moves += _moves(bump, bump.version) if bump else ()
+                moves += _moves(self.advisory, bump, bump.version) if bump else ()
         return Outline(moves=tuple(moves), left=tuple(left))
 
     def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
@@ -94,7 +100,7 @@ class TextBump:
             except RecipeError as error:
                 left.append(self._left(package, places, error))
             else:
-                moves += _moves(bump, bump.version)
+                moves += _moves(self.advisory, bump, bump.version)
                 cleared += _cleared(self.advisory, bump)
         return ProjectFix(
             new.made(self.texts),
@@ -135,16 +141,26 @@ class TextBump:
         )
 
 
-def _moves(bump: Bump, after: str) -> Iterator[Move]:
-    """One a file: what it asked for, and what it asks for now."""
+def _moves(advisory: Advisory, bump: Bump, after: str) -> Iterator[Move]:
+    """One per file: what it declared, and what it declares now."""
     for path in dict.fromkeys(place.path for place in bump.affected):
+        places = [place for place in bump.affected if place.path == path]
         yield Move(
             package=bump.package,
             manifest=path,
             step=LadderStep.DIRECT_BUMP,
             before=bump.held(path),
             after=after,
+            range_admits=all(_admits_both(advisory, place, bump.package) for place in places),
         )
+
+
+def _admits_both(advisory: Advisory, place: Place, package: str) -> bool:
+    """Does a range admit safe versions as well as affected ones?"""
+    declaration = place.declaration
+    if declaration is None or not place.is_range:
+        return False
+    return not only_affected(advisory, package, declaration)
 
 
 def _cleared(advisory: Advisory, bump: Bump) -> Iterator[ClearedPath]:

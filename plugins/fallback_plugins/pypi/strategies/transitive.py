@@ -15,9 +15,16 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.resolutions import resolve
 from fallback_plugins.pypi.resolving.resolver import blocker_of, resolver_failed
 from fallback_plugins.pypi.resolving.uv_client import UvClient
-from fallback_plugins.pypi.resolving.wanted import constraints_file, loosened, wanted
+from fallback_plugins.pypi.resolving.wanted import (
+    STRICT,
+    Reading,
+    constraints_file,
+    loosened,
+    wanted,
+)
 from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
@@ -53,10 +60,11 @@ class Search:
     releases: Releases
     hashes: Hashes
     closed: bool = False
+    reading: Reading = STRICT
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
-        return self.uv.resolve(self.path, wanted(texts))
+        return resolve(self.uv, self.path, wanted(texts, self.reading))
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
@@ -167,7 +175,7 @@ class Search:
         self, start: State, bad: dict[str, Node], free: frozenset[str]
     ) -> Mapping[str, str]:
         """The lowest versions of ``free`` that go together with safe versions of ``bad``."""
-        asked = wanted(start.files)
+        asked = wanted(start.files, self.reading)
         tree = start.tree
         floors = {name: _version_of(tree, name) for name in free}
         held = {name: _version_of(tree, name) for name in tree.asked}
@@ -176,7 +184,7 @@ class Search:
             trial = loosened(asked, floors, held, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
-                found = self.uv.resolve(self.path, trial, "--resolution=lowest-direct")
+                found = resolve(self.uv, self.path, trial, "--resolution=lowest-direct")
             except RecipeError as error:
                 raise self._named(error, bad) from None
             again = [

@@ -1,8 +1,9 @@
 """Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
@@ -14,8 +15,10 @@ from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import ProjectFix, left_behind
+from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
 
@@ -49,9 +52,28 @@ class ForeignLock:
         left = tuple(self._left(advisory))
         return ProjectFix(texts={}, moves=(), left=left) if left else None
 
-    def doubt(self) -> RecipeError | None:
+    @property
+    def resolution(self) -> Resolution:
         """As ``PythonProject`` says."""
-        return self._step.doubt()
+        step, doubt = self._step, self._step.doubt()
+        held = [Node(f"{name} {it}", name, it) for name, found in step.held.items() for it in found]
+        client = _WRITERS.get(kind_of(self.path) or Kind.PYLOCK, "")
+        command = InstallCommand(client=client, files=(self.path,), label=f"{client} ({self.path})")
+        tree = DependencyTree(self.path, {node.key: node for node in held})
+        found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree)
+        return found.doubted(doubt.problem, doubt.next_step) if doubt else found
+
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """As ``PythonProject`` says: the lock decides."""
+        return advisory.packages(ECOSYSTEM)
+
+    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
+        """As ``PythonProject`` says."""
+        return False
 
     @property
     def _step(self) -> LockStep:

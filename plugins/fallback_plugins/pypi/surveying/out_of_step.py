@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of
@@ -100,9 +101,14 @@ def _would_answer(advisory: Advisory, one: Asked, versions: Iterable[str]) -> bo
     return affected and any(map(one.declaration.admits, fixed))
 
 
-def asked_in_arrays(texts: Mapping[str, str], whole: Collection[str]) -> tuple[Asked, ...]:
+def asked_in_arrays(
+    texts: Mapping[str, str],
+    whole: Collection[str],
+    recorded: Collection[tuple[str, SpecifierSet]] = (),
+) -> tuple[Asked, ...]:
     """What pyproject.toml files ask for in their arrays. Only of those that are ``whole`` extras and groups
-    are locked too. Raises RecipeError for text that is no TOML.
+    are locked too. ``recorded``: the requests that the lock says that it was made for; of those with a
+    condition only others are returned. Raises RecipeError for text that is no TOML.
     """
     documents = {path: parse_toml(path, text) for path, text in texts.items()}
     own = {
@@ -117,19 +123,25 @@ def asked_in_arrays(texts: Mapping[str, str], whole: Collection[str]) -> tuple[A
         for path, document in documents.items()
         for keys, line in requirement_arrays(document)
         if keys[-2] not in _UV_CHANGES and (path in whole or keys[:2] == _MAIN)
-        for asked in asked_by(path, line)
+        for asked in asked_by(path, line, recorded)
         if asked.name not in own | changed
     )
 
 
-def asked_by(path: str, line: str) -> Iterator[Asked]:
-    """The request that a line makes, if it is one that holds in every case and names no address."""
+def asked_by(
+    path: str, line: str, recorded: Collection[tuple[str, SpecifierSet]] = ()
+) -> Iterator[Asked]:
+    """The request that a line makes, if it names no address, and holds in every case or is another than
+    those that were ``recorded`` (none: nothing is known of those)."""
     requirement = requirement_in(line)
     if requirement is None:
         return
     declaration = declaration_in(line, requirement.name)
-    if requirement.marker is None and requirement.url is None and declaration is not None:
-        yield Asked(path, canonicalize_name(requirement.name), declaration)
+    name = canonicalize_name(requirement.name)
+    is_new = bool(recorded) and (name, requirement.specifier) not in recorded
+    holds = requirement.marker is None or is_new
+    if holds and requirement.url is None and declaration is not None:
+        yield Asked(path, name, declaration)
 
 
 def _names(uv: Mapping[str, Any]) -> Iterator[str]:

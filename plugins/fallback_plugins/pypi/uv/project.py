@@ -6,8 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
 from fallback_plugins.pypi.locks import uv_files
-from fallback_plugins.pypi.locks.uv_lock import foreign_source, package_tables, read_tree
+from fallback_plugins.pypi.locks.uv_lock import (
+    declared,
+    foreign_source,
+    package_tables,
+    read_tree,
+)
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
@@ -22,6 +30,9 @@ from fallback_tier.errors import RecipeError, RepositoryError
 class UvProject(LockedProject):
     """uv.lock with the manifests it was made from; without them, the lock alone is edited."""
 
+    _CLIENT = "uv"
+    _INSTALL = "uv sync"
+
     @property
     def manifests(self) -> frozenset[str]:
         """The lock, the pyproject.toml beside it, and those of its local packages."""
@@ -29,10 +40,16 @@ class UvProject(LockedProject):
 
     @cached_property
     def step(self) -> LockStep:
-        """The lock beside what the arrays of its manifests ask for."""
+        """The lock with what the arrays of its manifests ask for: in every case, or otherwise than the
+        lock's own record of them has it."""
         tables = package_tables(self.path, self.text)
         held = grouped((table["name"], str(table.get("version", ""))) for table in tables)
-        asked = asked_in_arrays(self.texts, self._members)
+        known = [
+            (canonicalize_name(it["name"]), SpecifierSet(it.get("specifier", "")))
+            for table in tables
+            for it in declared(table)
+        ]
+        asked = asked_in_arrays(self.texts, self._members, known)
         return LockStep(self.path, "uv lock", held, asked)
 
     @property

@@ -47,7 +47,15 @@ dev-dependencies = ["h"]
         (
             {"pyproject.toml": TABLES},
             Wanted(
-                ('a>=1; python_version > "3"', "b[x]==2", "c", "h", "d[y]<2,>=1.2", "e<1.3,>=1.2"),
+                (
+                    'a>=1; python_version > "3"',
+                    "b[x]==2",
+                    "c",
+                    "h",
+                    "d[y]<2,>=1.2",
+                    'e<1.3,>=1.2; python_full_version < "3"',
+                    'e==2.0; python_full_version >= "3"',
+                ),
                 ("f<2",),
                 ("g==3",),
             ),
@@ -66,7 +74,10 @@ dev-dependencies = ["h"]
             },
             Wanted(("a>1", "b")),
         ),
-        ({"setup.py": "setup(install_requires=['a'])"}, Wanted(())),
+        (
+            {"setup.py": "setup(install_requires=['a'], extras_require={'x': ['b']})"},
+            Wanted(("a", "b")),
+        ),
     ],
 )
 def test_what_is_asked_for(texts: dict[str, str], asked: Wanted) -> None:

@@ -142,7 +142,7 @@ def test_what_can_not_be_overridden(
 def test_offline_a_set_without_a_lock_is_not_known(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    with pytest.raises(RecipeError, match="can't be known offline"):
+    with pytest.raises(RecipeError, match="can't be resolved offline"):
         forced(clients, tmp_path, {"requirements.txt": "exact==1.0\n"}, offline=True)
 
 

@@ -235,3 +235,41 @@ def test_beside_a_fix_of_another_project_it_is_said(tmp_path: Path) -> None:
     result = plugin.apply(selected, RECORD, repo)
     assert [change.path for change in result.changes] == ["requirements.txt"]
     assert any("docs/uv.lock does not hold it" in note for note in result.notes)
+
+
+PEP_621 = (
+    'version = 1\nrequires-python = ">=3.9"\n\n[[package]]\nname = "app"\nversion = "1"\n'
+    'source = {{ virtual = "." }}\n\n[package.metadata]\nrequires-dist = [{{ name = "idna", '
+    'marker = "python_full_version >= \'3.9\'", specifier = "{}" }}]\n\n[[package]]\nname = "idna"\n'
+    'version = "3.7"\nsource = {{ registry = "https://example.org/simple" }}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "reason"),
+    [
+        ("<4,>=3", "idna>=3,<4; python_version>='3.9'", RefusalReason.NOT_AFFECTED),
+        ("<4,>=3", "idna==3.1; python_version>='3.9'", RefusalReason.UNKNOWN),
+        ("<4,>=3", "idna>3.6; python_version>='3.9'", RefusalReason.NOT_AFFECTED),
+    ],
+)
+def test_uvs_own_record_of_what_was_asked_for_is_compared(
+    tmp_path: Path, recorded: str, asked: str, reason: RefusalReason
+) -> None:
+    """The condition may be written otherwise; a range that changed is another request."""
+    files = {**_uv({}, asked), "uv.lock": PEP_621.format(recorded)}
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
+    assert reported.reason is reason, reported
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {**_uv({}, "idna==3.1; python_version<'3'"), "uv.lock": PEP_621.format("==3.1")},
+        _poetry({"idna": "3.7"}, 'idna = [{version = "3.1", python = "<3"}, {version = "3.7"}]'),
+    ],
+)
+def test_a_pin_that_a_marker_excludes_from_a_lock_is_affected(tmp_path: Path, files: Files) -> None:
+    reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
+    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert "pyproject.toml asks for idna ==3.1, which" in reported.sentence

@@ -1,0 +1,421 @@
+"""What decides whether a Python project is affected: its resolution and its declarations (ADR-0099)."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi import build_ecosystem
+from fallback_plugins.pypi.projects import projects
+from fallback_plugins.shared.resolution import Resolution, ResolvedBy
+from fallback_tier.errors import RecipeError
+from fallback_tier.execution import CommandResult
+from fallback_tier.outcome import NotApplicable, RecipeResult
+from fallback_tier.repo import RepoContext
+from fallback_tier.sandbox.clients import SubprocessClients
+from tests.registry import Registry, Universe, serve
+from tests.unit.shared.recipes import advisory, repository
+
+LEFT = advisory("PyPI", "left", [("0", "1.1.0")])
+RIGHT = advisory("PyPI", "right", [("0", "1.1.0")])
+
+Files = Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    universe = Universe()
+    universe.pypi("left", "1.0.0").pypi("left", "1.1.0")
+    universe.pypi("right", "1.0.0").pypi("right", "1.1.0")
+    universe.pypi("asks", "1.0", ["left"]).pypi("holds", "1.0", ["left<1.1"])
+    universe.pypi("windows", "1.0", ["left<1.1; sys_platform == 'win32'"])
+    universe.pypi("old-python", "1.0", ["left<1.1; python_version < '3.10'"])
+    universe.pypi("cap", "1.0", ["right<1.1"])
+    universe.pypi("built", "1.0", ["left<1.1"], sdist_only=True)
+    told = {"told.egg-info/requires.txt": "left<1.1\n"}
+    universe.pypi("told", "1.0", sdist_only=True, files=told)
+    fine = {"fine.egg-info/requires.txt": "left>=1.1\n"}
+    universe.pypi("fine", "1.0", sdist_only=True, files=fine)
+    with serve(universe) as served:
+        yield served
+
+
+@dataclass(eq=False)
+class Clients:
+    """The real clients; ``runs``: the commands of uv."""
+
+    registry: Registry
+    more: Mapping[str, str] = field(default_factory=dict)
+    runs: list[tuple[str, ...]] = field(default_factory=list)
+
+    @cached_property
+    def real(self) -> SubprocessClients:
+        return SubprocessClients(os.environ | self.registry.environ | self.more)
+
+    def run(self, tool: str, args: Sequence[str], **more: Any) -> CommandResult:
+        if tool == "uv":
+            self.runs.append(tuple(args))
+        return self.real.run(tool, args, **more)
+
+    def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
+        return self.real.allowed_hosts(tools)
+
+    def take_refused(self) -> tuple[str, ...]:
+        return self.real.take_refused()
+
+
+@dataclass
+class Plan:
+    """What selecting and applying said."""
+
+    clients: Clients
+    repo: RepoContext
+    result: RecipeResult | None = None
+    reason: RefusalReason | None = None
+    problem: str = ""
+    unread: Sequence[str] = ()
+
+    @property
+    def resolutions(self) -> list[Resolution]:
+        return [project.resolution for project in projects(self.repo, self.clients)]
+
+
+def planned(
+    registry: Registry,
+    root: Path,
+    files: Files,
+    record: Any = LEFT,
+    *,
+    offline: bool = False,
+    more: Mapping[str, str] | None = None,
+) -> Plan:
+    """Outline, select and apply, as a plan does."""
+    repo = repository(root, files)
+    settings = repo.settings.model_copy(update={"offline": offline})
+    repo = repo.model_copy(update={"settings": settings})
+    plan = Plan(Clients(registry, more or {}), repo)
+    plugin = build_ecosystem(plan.clients)
+    plugin.outline(record, repo)
+    selection = plugin.select(record, repo)
+    if isinstance(selection, NotApplicable):
+        plan.reason, plan.problem = selection.reason, selection.sentence
+        plan.unread = [item.path for item in selection.unread]
+        return plan
+    try:
+        plan.result = plugin.apply(selection, record, repo)
+    except RecipeError as error:
+        plan.reason, plan.problem = error.reason, error.problem
+        plan.unread = [item.path for item in error.unread]
+    return plan
+
+
+PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
+
+#: Each kind of manifest, with a line of requirements in it.
+KINDS: dict[str, tuple[str, str]] = {
+    "requirements": ("requirements.txt", "{}\n"),
+    "compiled by nobody": ("requirements/dev.txt", "{}\n"),
+    "PEP 621": ("pyproject.toml", PROJECT + 'dependencies = ["{}"]\n'),
+    "extra": ("pyproject.toml", PROJECT + '[project.optional-dependencies]\nx = ["{}"]\n'),
+    "group": ("pyproject.toml", PROJECT + '[dependency-groups]\ndev = ["{}"]\n'),
+    "setup.cfg": ("setup.cfg", "[options]\ninstall_requires =\n  {}\n"),
+    "setup.cfg, extra": ("setup.cfg", "[options.extras_require]\nx =\n  {}\n"),
+}
+TABLES: dict[str, tuple[str, str]] = {
+    "Poetry": ("pyproject.toml", '[tool.poetry]\nname = "app"\n[tool.poetry.dependencies]\n{}\n'),
+    "Poetry, group": (
+        "pyproject.toml",
+        '[tool.poetry]\nname = "app"\n[tool.poetry.group.dev.dependencies]\n{}\n',
+    ),
+    "Pipfile": ("Pipfile", "[packages]\n{}\n"),
+    "Pipfile, dev": ("Pipfile", "[dev-packages]\n{}\n"),
+}
+
+
+def written(kind: str, name: str, spec: str) -> Files:
+    path, text = {**KINDS, **TABLES}[kind]
+    line = f"{name}{spec}" if kind in KINDS else f'{name} = "{spec or "*"}"'
+    return {path: text.replace("{}", line)}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *TABLES])
+def test_a_range_that_admits_both_is_raised_and_labelled(
+    registry: Registry, tmp_path: Path, kind: str
+) -> None:
+    plan = planned(registry, tmp_path / "range", written(kind, "left", ">=1.0"))
+    assert plan.result is not None, plan.problem
+    (move,) = plan.result.moves
+    assert (move.before, move.after, move.range_admits) == (("1.0",), "1.1.0", True)
+    assert '"range_admits":true' in move.model_dump_json()
+    # A declaration that admits only affected releases is affected, whatever is installed.
+    only = planned(registry, tmp_path / "pin", written(kind, "left", "==1.0.0"))
+    assert only.result is not None, only.problem
+    assert [move.range_admits for move in only.result.moves] == [False]
+    assert "range_admits" not in only.result.moves[0].model_dump_json()
+
+
+def test_a_range_of_a_program_is_affected_and_not_edited(
+    registry: Registry, tmp_path: Path
+) -> None:
+    files = {"setup.py": "from setuptools import setup\nsetup(install_requires=['left>=1.0'])\n"}
+    assert planned(registry, tmp_path, files).reason is RefusalReason.RECIPE_UNSUPPORTED
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *TABLES])
+def test_what_a_manifest_brings_in_decides(registry: Registry, tmp_path: Path, kind: str) -> None:
+    clean = planned(registry, tmp_path / "clean", written(kind, "asks", ""))
+    assert clean.reason is RefusalReason.NOT_AFFECTED
+    held = planned(registry, tmp_path / "held", written(kind, "holds", ""))
+    assert held.reason not in {None, RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
+    assert "holds" in held.problem
+    private = planned(registry, tmp_path / "private", written(kind, "private", ""))
+    assert private.reason is RefusalReason.UNKNOWN
+    assert private.unread == [next(iter(written(kind, "private", "")))]
+
+
+def test_a_setup_script_is_read_and_one_that_computes_is_unknown(
+    registry: Registry, tmp_path: Path
+) -> None:
+    head = "from setuptools import setup\n"
+    for number, (text, reason) in enumerate(
+        {
+            "setup(install_requires=['asks'])\n": RefusalReason.NOT_AFFECTED,
+            "setup(name='app')\n": RefusalReason.NOT_AFFECTED,
+            "setup(install_requires=computed())\n": RefusalReason.UNKNOWN,
+            "setup(install_requires=['asks', computed()])\n": RefusalReason.UNKNOWN,
+            "setup(install_requires=open('requirements.txt'))\n": RefusalReason.NOT_AFFECTED,
+        }.items()
+    ):
+        files = {"setup.py": head + text, "requirements.txt": "asks\n"}
+        assert planned(registry, tmp_path / str(number), files).reason is reason, text
+    held = planned(
+        registry, tmp_path / "x", {"setup.py": f"{head}setup(install_requires=['holds'])"}
+    )
+    assert held.reason is not RefusalReason.NOT_AFFECTED
+    assert held.reason is not RefusalReason.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        # Another system, and another Python that the project supports.
+        ({"requirements.txt": "windows\n"}, "affected"),
+        ({"pyproject.toml": PROJECT + 'dependencies = ["old-python"]\n'}, "affected"),
+        ({"requirements.txt": "old-python\n"}, RefusalReason.NOT_AFFECTED),
+        # Folders of the repository, with the extras that are named.
+        (
+            {"requirements.txt": "-e .\n", "setup.py": "setup(install_requires=['holds'])"},
+            "affected",
+        ),
+        (
+            {
+                "requirements.txt": "-e ./lib[test]\n",
+                "lib/pyproject.toml": PROJECT
+                + '[project.optional-dependencies]\ntest = ["holds"]\nx = ["private"]\n',
+                "lib/uv.lock": "version = 1\n",
+            },
+            "affected",
+        ),
+        # A source archive says what it requires, or nobody knows.
+        ({"requirements.txt": "told==1.0\n"}, "affected"),
+        ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "built\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": "asks\nright @ git+https://127.0.0.1/x\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": "--trusted-host x\n--pre\nasks\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "pkg-resources==0.0.0\nasks==1.0\n"}, RefusalReason.NOT_AFFECTED),
+        # A declaration that holds in every case settles it, whatever else is unknown.
+        ({"requirements.txt": "private\nleft>=1.1\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "private\nleft>=1.1; os_name == 'x'\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": "private\nleft!=1.0.0\n"}, RefusalReason.UNKNOWN),
+        (
+            {"a.txt": "private\n", "requirements.txt": "-r a.txt\nleft==1.1.0\n"},
+            RefusalReason.NOT_AFFECTED,
+        ),
+        # … but not for a command that does not read it.
+        (
+            {
+                "requirements/base.txt": "holds\n",
+                "requirements/dev.txt": "-r base.txt\n",
+                "requirements/prod.txt": "-r base.txt\nleft==1.1.0\n",
+            },
+            "affected",
+        ),
+        # Compiled: it says all that is installed; a line that was added by hand does not.
+        ({"requirements.txt": "private==1.0\n    # via app\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "right==1.1.0\n    # via app\nholds==1.0\n"}, "affected"),
+        ({"requirements.txt": "private==1.0 --hash=sha256:0\n"}, RefusalReason.NOT_AFFECTED),
+        # Conditions of tables.
+        (
+            {"Pipfile": "[packages]\nholds = {version = '*', markers = \"os_name == 'nt'\"}\n"},
+            "affected",
+        ),
+        (
+            {
+                "pyproject.toml": '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\n'
+                'python = "^3.9"\nright = [{version = "1.0.0", python = "<3.4"},'
+                '{version = "1.1.0", python = ">=3.4"}]\nasks = "*"\n'
+            },
+            RefusalReason.NOT_AFFECTED,
+        ),
+    ],
+)
+def test_what_is_known(
+    registry: Registry, tmp_path: Path, files: Files, reason: RefusalReason | str
+) -> None:
+    plan = planned(registry, tmp_path, files)
+    if reason == "affected":
+        assert plan.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}, plan.problem
+    else:
+        assert plan.reason is reason, plan.problem
+
+
+def test_pins_that_do_not_go_together_are_the_resolution(
+    registry: Registry, tmp_path: Path
+) -> None:
+    for number, text in enumerate(
+        ("cap==1.0\nright==1.1.0\nholds==1.0\n", "private==2.0\nholds==1.0\n")
+    ):
+        plan = planned(registry, tmp_path / str(number), {"requirements.txt": text}, RIGHT)
+        assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem
+        (resolution,) = plan.resolutions
+        assert resolution.by is ResolvedBy.PINS
+        assert "uv finds no usable" in resolution.reason
+        # What they bring in is affected, and known.
+        assert [it.key for it in resolution.affected(LEFT)] == ["left 1.0.0"]
+    (tmp_path / "local").mkdir()
+    local = planned(
+        registry, tmp_path / "local", {"requirements.txt": "right==1.1.0+cpu\nasks==1.0\n"}
+    )
+    assert local.reason is RefusalReason.NOT_AFFECTED
+    (resolution,) = local.resolutions
+    assert resolution.by is ResolvedBy.PINS
+    assert [it.key for it in resolution.packages] == ["right 1.1.0+cpu", "asks 1.0", "left 1.1.0"]
+
+
+def test_commands_that_conflict_are_resolved_one_by_one(registry: Registry, tmp_path: Path) -> None:
+    files = {
+        "base-requirements.txt": "asks\n",
+        "a-requirements.txt": "-r base-requirements.txt\nright==1.0.0\n",
+        "b-requirements.txt": "-r base-requirements.txt\nright==1.1.0\n",
+    }
+    plan = planned(registry, tmp_path / "a", files)
+    assert plan.reason is RefusalReason.NOT_AFFECTED
+    (resolution,) = plan.resolutions
+    assert {it.version for it in resolution.by_name["right"]} == {"1.0.0", "1.1.0"}
+    extras = (
+        '[project.optional-dependencies]\na = ["right==1.0.0"]\nb = ["right==1.1.0", "holds"]\n'
+    )
+    both = planned(registry, tmp_path / "b", {"pyproject.toml": PROJECT + extras})
+    assert [it.key for it in both.resolutions[0].affected(LEFT)] == ["left 1.0.0"]
+    assert both.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
+
+
+def test_a_pin_that_a_marker_excludes_is_judged_by_its_text(
+    registry: Registry, tmp_path: Path
+) -> None:
+    files = {"requirements.txt": "asks\nleft==1.0.0; python_version < '3'\n"}
+    plan = planned(registry, tmp_path, files)
+    assert plan.result is not None
+    assert [(move.before, move.after) for move in plan.result.moves] == [(("1.0.0",), "1.1.0")]
+
+
+def test_the_value_says_where_packages_come_from(registry: Registry, tmp_path: Path) -> None:
+    plan = planned(registry, tmp_path, {"requirements.txt": "# it\nwindows\n"})
+    (resolution,) = plan.resolutions
+    assert (resolution.by, resolution.command.files) == (ResolvedBy.CLIENT, ("requirements.txt",))
+    assert resolution.command.label == "pip install -r requirements.txt"
+    (left,) = resolution.by_name["left"]
+    assert left.origin.endswith("/pypi/simple")
+    assert left.digest.startswith("sha256:")
+    assert resolution.dependents(left.key) == (("windows 1.0", ""),)
+    (declared,) = resolution.declarations
+    assert (declared.name, declared.file, declared.line) == ("windows", "requirements.txt", 2)
+
+
+def test_a_registry_that_is_away_leaves_it_unknown(registry: Registry, tmp_path: Path) -> None:
+    away = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    for number, text in enumerate(("asks\n", "asks==1.0\n")):
+        plan = planned(registry, tmp_path / str(number), {"requirements.txt": text}, more=away)
+        assert plan.reason is RefusalReason.UNKNOWN
+        assert "Failed to fetch" in plan.problem
+
+
+def test_an_index_of_its_own_is_never_replaced_by_another(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """``asks`` of this registry is not the ``asks`` that the project means."""
+    for number, (path, text) in enumerate(
+        {
+            "requirements.txt": "--index-url https://packages.invalid/simple\nasks==1.0\n",
+            "pyproject.toml": PROJECT
+            + 'dependencies = ["asks"]\n[[tool.uv.index]]\nurl = "https://packages.invalid/simple"\n',
+            "Pipfile": '[[source]]\nurl = "https://packages.invalid/simple"\nname = "own"\n'
+            '[packages]\nasks = "*"\n',
+        }.items()
+    ):
+        plan = planned(registry, tmp_path / str(number), {path: text})
+        assert plan.reason is RefusalReason.UNKNOWN, path
+        assert "names its own index" in plan.problem
+        assert plan.clients.runs == []
+
+
+def test_the_base_commit_is_resolved_once(registry: Registry, tmp_path: Path) -> None:
+    plan = planned(registry, tmp_path, {"requirements.txt": "asks\n", "requirements.in": "asks\n"})
+    assert plan.reason is RefusalReason.NOT_AFFECTED
+    (first,) = plan.clients.runs
+    assert first[0] == "lock"
+    plugin = build_ecosystem(plan.clients)
+    for record in (LEFT, RIGHT, LEFT):
+        selection = plugin.select(record, plan.repo)
+        assert not isinstance(selection, NotApplicable)
+        with pytest.raises(RecipeError):
+            plugin.apply(selection, record, plan.repo)
+    assert len(plan.clients.runs) == 1
+
+
+def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path: Path) -> None:
+    files = {"requirements.txt": "asks\nright<1.1\n"}
+    before = planned(registry, tmp_path / "a", files, offline=True)
+    assert before.reason is RefusalReason.UNKNOWN
+    assert before.unread == ["requirements.txt"]
+    online = planned(registry, tmp_path / "b", files)
+    assert online.reason is RefusalReason.NOT_AFFECTED
+    kept = planned(registry, tmp_path / "c", files, offline=True)
+    assert kept.reason is RefusalReason.NOT_AFFECTED
+    assert "requirements.txt was resolved on 20" in kept.problem
+    assert kept.clients.runs == []
+    # Another text, another key.
+    changed = {"requirements.txt": files["requirements.txt"] + "# another text\n"}
+    other = planned(registry, tmp_path / "d", changed, offline=True)
+    assert other.reason is RefusalReason.UNKNOWN
+
+
+def test_nothing_of_the_target_runs(registry: Registry, tmp_path: Path) -> None:
+    """A canary in setup.py, in a build backend, and in an archive of the registry."""
+    canary = tmp_path / "ran"
+    program = f"open({str(canary)!r}, 'w').close()\n"
+    backend = '[build-system]\nrequires = []\nbuild-backend = "hook"\nbackend-path = ["."]\n'
+    files = {
+        "a/setup.py": f"{program}from setuptools import setup\nsetup(install_requires=['asks'])\n",
+        "b/pyproject.toml": PROJECT + f'dependencies = ["asks"]\n{backend}',
+        "b/hook.py": program,
+        "c/pyproject.toml": f'[project]\nname = "c"\ndynamic = ["version", "dependencies"]\n{backend}',
+        "c/hook.py": program,
+        "requirements.txt": "-e ./a\n./b\n-e c\nspring\n",
+    }
+    universe = Universe().pypi("asks", "1.0", ["left"]).pypi("left", "1.1.0")
+    universe.pypi("spring", "1.0", ["left"], sdist_only=True, files={"setup.py": program})
+    with serve(universe) as served:
+        plan = planned(served, tmp_path / "repo", files)
+        assert plan.reason is RefusalReason.UNKNOWN  # of c, and of spring
+        assert not canary.exists()
+        # The alarm works: uv by itself builds it.
+        repo = plan.repo.root / "b"
+        plan.clients.run("uv", ["build", "--wheel", "--offline"], cwd=repo, timeout_s=60)
+    assert canary.exists()
