@@ -223,42 +223,41 @@ class Resolving:
         return passed(self.name, f"resolved {found}")
 
 
-class TestResolutions:
-    """A resumed fix installs what it resolved first."""
+@pytest.fixture
+def stopped(whole: CrashScenario, tmp_path: Path) -> CrashScenario:
+    """Killed once the gate that resolves was on record."""
+    place = tmp_path / "resolved"
+    again = RuleGate(lambda context: context.resolutions["base"] == place.read_text())
+    first, scenario = (CrashScenario(tmp_path / name, like=whole) for name in ("a", "b"))
+    first.gates = scenario.gates = (Resolving(place), again)
+    assert first.fix() == exit_codes.OK
+    gates = [getattr(it, "gate", "") for it in first.events]
+    assert scenario.fix(Kill(gates.index("resolves") + 1, before=False)) is None
+    (verdict,) = (it for it in scenario.events if getattr(it, "gate", "") == "resolves")
+    assert isinstance(verdict, GateJudged)
+    assert len(verdict.resolutions) == 1
+    return scenario
 
-    @pytest.fixture
-    def stopped(self, whole: CrashScenario, tmp_path: Path) -> CrashScenario:
-        """Killed once the gate that resolves was on record."""
-        place = tmp_path / "resolved"
-        again = RuleGate(lambda context: context.resolutions["base"] == place.read_text())
-        first, scenario = (CrashScenario(tmp_path / name, like=whole) for name in ("a", "b"))
-        first.gates = scenario.gates = (Resolving(place), again)
-        assert first.fix() == exit_codes.OK
-        gates = [getattr(it, "gate", "") for it in first.events]
-        assert scenario.fix(Kill(gates.index("resolves") + 1, before=False)) is None
-        (verdict,) = (it for it in scenario.events if getattr(it, "gate", "") == "resolves")
-        assert isinstance(verdict, GateJudged)
-        assert len(verdict.resolutions) == 1
-        return scenario
 
-    def test_what_was_resolved_is_there_again(self, stopped: CrashScenario) -> None:
-        assert stopped.ended(stopped.resume()).code == exit_codes.OK
-        assert sum(len(getattr(it, "resolutions", ())) for it in stopped.events) == 1
+def test_a_resumed_fix_has_what_it_resolved(stopped: CrashScenario) -> None:
+    assert stopped.ended(stopped.resume()).code == exit_codes.OK
+    assert sum(len(getattr(it, "resolutions", ())) for it in stopped.events) == 1
 
-    def test_without_that_evidence_it_stops(
-        self, stopped: CrashScenario, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        (digest,) = (one for it in stopped.events for one in getattr(it, "resolutions", ()))
-        file_evidence(evidence_dir(stopped.state)).path(digest).unlink()
-        before = stopped.kinds
-        with (
-            pytest.raises(EvidenceError, match="recorded at gate 'resolves'") as caught,
-            stopped.services() as its,
-        ):
-            stopped.go_on(its)
-        assert stopped.kinds == before
-        assert ended(caught.value, as_json=False) == exit_codes.ENVIRONMENT
-        assert "start a new fix" in capsys.readouterr().err
+
+def test_a_resumed_fix_stops_without_the_evidence_of_what_it_resolved(
+    stopped: CrashScenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (digest,) = (one for it in stopped.events for one in getattr(it, "resolutions", ()))
+    file_evidence(evidence_dir(stopped.state)).path(digest).unlink()
+    before = stopped.kinds
+    with (
+        pytest.raises(EvidenceError, match="recorded at gate 'resolves'") as caught,
+        stopped.services() as its,
+    ):
+        stopped.go_on(its)
+    assert stopped.kinds == before
+    assert ended(caught.value, as_json=False) == exit_codes.ENVIRONMENT
+    assert "start a new fix" in capsys.readouterr().err
 
 
 def test_a_reopened_fix_starts_anew_with_the_last_failure(

@@ -517,6 +517,18 @@ def test_a_dependency_built_from_source_does_not_lower_the_level(tmp_path: Path)
     assert ended.json["headline"] == "fixed; versions proved, tests pass"
 
 
+def test_a_plan_says_how_versions_are_known_and_promises_no_proof(
+    tmp_path: Path, registry: Mapping[str, str]
+) -> None:
+    make(tmp_path, {"requirements.txt": "left==1.0.0\n"})
+    words = ["plan", tmp_path / "repo", "--advisory", tmp_path / "A.json"]
+    ended = run(*words, "--state-dir", tmp_path / "state", env=registry)
+    assert ended.code == exit_codes.OK
+    assert "proof" not in ended.out
+    assert "resolved tree" not in ended.out
+    assert "known" in ended.out
+
+
 @pytest.mark.sandbox
 def test_each_project_has_its_level_and_the_lowest_counts(
     tmp_path: Path, registry: Mapping[str, str]

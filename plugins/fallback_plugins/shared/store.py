@@ -136,7 +136,7 @@ class InstalledStore:
         return self._recorded(wanted) or self._newest(wanted)
 
     def resolved(self, wanted: Wanted) -> Resolution:
-        """Return the resolution of an installation, which this store made or found."""
+        """Return the resolution of what ``installed`` has installed for this fix."""
         return Resolution.model_validate_json(wanted.of_fix[wanted.what])
 
     def find_for(self, wanted: Wanted) -> Path | None:
@@ -171,7 +171,13 @@ class InstalledStore:
     @staticmethod
     def _recorded(wanted: Wanted) -> Resolution | None:
         text = wanted.of_fix.get(wanted.what)
-        return None if text is None else Resolution.model_validate_json(text)
+        try:
+            return None if text is None else Resolution.model_validate_json(text)
+        except ValueError as error:
+            raise ToolFailedError(
+                "What this fix resolved was recorded by another version, and can't be read.",
+                next_step="Resume with the version that started the fix, or start a new fix.",
+            ) from error
 
     def _newest(self, wanted: Wanted) -> Resolution | None:
         with suppress(OSError, ValueError, TypeError, KeyError):

@@ -33,6 +33,9 @@ _ERROR = re.compile(
     r"^(?:error:? |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
 )
 
+#: A user and a password in an address of a lock: what is recorded has none.
+_CREDENTIALS = re.compile(r"(https?://)[^/@\s\"']+@")
+
 #: npm's refusal of a lock ends with how it is used.
 _USAGE = "; Clean install a project; Usage"
 
@@ -104,7 +107,8 @@ def _try(
         if result.ok:
             lock = ""
             with suppress(OSError):  # of no dependency none is written
-                lock = (project / step.lock).read_text("utf-8", "replace") if step.lock else ""
+                text = (project / step.lock).read_text("utf-8", "replace") if step.lock else ""
+                lock = _CREDENTIALS.sub(r"\1", text)
             gather(project, step.texts, entry)
             return None, lock
         message = gating.relative_log(result, project)
