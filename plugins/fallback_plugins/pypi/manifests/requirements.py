@@ -151,6 +151,11 @@ def declaration_in(requirement: str, package: str) -> Declaration | None:
     return _read(requirement, 0, len(requirement), canonicalize_name(package))
 
 
+def declaration_at(text: str, start: int, end: int, package: str) -> Declaration | None:
+    """The declaration that the requirement between two offsets makes, with spans of the whole text."""
+    return _read(text, start, end, canonicalize_name(package))
+
+
 def requirement_in(line: str) -> Requirement | None:
     """The PEP 508 requirement that a line is; None: it is none."""
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.kinds import Kind
+from fallback_plugins.pypi.manifests.kinds import IN_OTHER_TEXT, Kind
 from fallback_plugins.pypi.manifests.pyproject import (
     not_plain,
     parse_toml,
@@ -39,7 +39,7 @@ Choose = Callable[[str, str, Callable[[str], bool]], str]
 #: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
 Hashes = Callable[[str, str], Sequence[str]]
 
-_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG})
+_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG}) | IN_OTHER_TEXT
 
 
 @dataclass(frozen=True)

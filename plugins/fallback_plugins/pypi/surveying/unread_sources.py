@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.literals import literals, without
 from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES
 from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS, parse_toml
 from fallback_plugins.pypi.manifests.requirements import (
@@ -37,43 +38,20 @@ from fallback_plugins.pypi.manifests.requirements_files import local_folders
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
-    RequirementFiles,
+    Sources,
+    is_installed,
     mentioned,
     name_pattern,
     only_affected,
+    searched_text,
 )
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.tree import grouped
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: Longest file that is searched (characters): people write shorter ones, and clients longer ones.
-_MAX_CHARS = 4_000_000
-
-#: Files by whose words packages may be installed.
-_MAY_INSTALL = re.compile(
-    r".*\.(?:txt|in|list|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
-    r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
-    r"|\.?devcontainer\.json"
-    r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
-    re.IGNORECASE,
-)
-#: Words for people, which often name old versions.
-_FOR_PEOPLE = re.compile(
-    r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
-    r"|contribut|security|upgrad|migrat).*",
-    re.IGNORECASE,
-)
-
 #: Files whose environments are made for tests alone.
 _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
-
-#: Manifests that are read whole, each by its own reader.
-_READ_WHOLE = frozenset(Kind) - {Kind.PYPROJECT, Kind.SETUP_PY}
-
-#: Where installed trees lie: what is in them came from what is read.
-_INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
 
 #: Where other people's code lies, which a project may well install from.
 _VENDORED = frozenset(
@@ -82,18 +60,6 @@ _VENDORED = frozenset(
 
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
 _CONTINUATION = re.compile(r"\\\r?\n")
-#: A script's own dependencies (PEP 723).
-_SCRIPT = re.compile(
-    r"^# /// script[ \t]*\r?\n(?P<block>(?:^#.*\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
-)
-
-#: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
-_LED_TO = re.compile(
-    r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
-    r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
-)
-_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
-
 #: What follows a package's name, on the same line unless the file is a lock.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _SPECIFIER = re.compile(
@@ -131,10 +97,10 @@ def unread_sources(
 ) -> tuple[UnreadSource, ...]:
     """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
     these), unread."""
-    files = RequirementFiles.of(repo)
-    found = {one.path: one for one in _missing(files)}
+    sources = Sources.of(repo)
+    found = {one.path: one for one in _missing(sources)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
-    for path, words, for_tests in _named(repo, files, advisory, packages):
+    for path, words, for_tests in _named(repo, sources, advisory, packages):
         error = _error(
             f"{path} names {words}, and which command installs from that file is not known here.",
             "Raise it by hand, or remove it, and try again.",
@@ -143,7 +109,7 @@ def unread_sources(
     return tuple(found.values())
 
 
-def _missing(files: RequirementFiles) -> Iterator[UnreadSource]:
+def _missing(files: Sources) -> Iterator[UnreadSource]:
     """Includes that can't be read. What tests and examples include is left out."""
     for target, by in files.missing.items():
         if not is_aside(by):
@@ -159,37 +125,27 @@ def _error(problem: str, next_step: str) -> RecipeError:
 
 
 def _named(
-    repo: RepoContext, files: RequirementFiles, advisory: Advisory, packages: frozenset[str]
+    repo: RepoContext, sources: Sources, advisory: Advisory, packages: frozenset[str]
 ) -> Iterator[tuple[str, str, bool]]:
     """Each file that names a package so that it counts, with the words, and whether only tests use it."""
 
     def counts(package: str, declaration: Declaration | None) -> bool:
         return declaration is not None and only_affected(advisory, package, declaration)
 
-    searched: dict[str, str] = {}
     for path in repo.tracked_files:
-        if _INSTALLED.intersection(PurePosixPath(path).parts) or path in files.texts:
+        if path in sources.texts or is_installed(path):
             continue
         for place, words in _archives(path, packages, counts):
             yield place, words, False
         if kind_of(path) is Kind.UV_LOCK:
             for place, words in _vendored(repo, path, packages, counts):
                 yield place, words, False
-        if _is_searched(path):
-            searched[path] = _text(repo, path)
-    by_name = grouped(
-        (name, path)
-        for path in repo.tracked_files
-        if kind_of(path) is None
-        and not _INSTALLED.intersection(PurePosixPath(path).parts)
-        and not _FOR_PEOPLE.fullmatch(name := posixpath.basename(path))
-    )
-    led_to = {path for one in searched.items() for path in _led_to(*one, by_name)}
-    beside = _in_folders(repo, files)
-    for path in sorted((led_to | beside) - searched.keys() - files.texts.keys()):
-        searched[path] = _text(repo, path)
-    for path, text in searched.items():
+    in_folders = {it: searched_text(repo, it) for it in _in_folders(repo, sources)}
+    for path, text in {**sources.searched, **in_folders}.items():
         for package in sorted(mentioned(text, packages)):
+            written = sources.literals.get(path)
+            if written is not None:
+                text = without(written, literals(path, written, package))
             counting = list(_counting(path, text, package, counts))
             for_users = [words for words in counting if not _is_for_tests(path, words)]
             if counting:
@@ -203,34 +159,6 @@ def _is_for_tests(path: str, words: str) -> bool:
     """Return whether words come from an environment of tox or nox: they often hold the oldest supported
     versions, so that a project is tested with these."""
     return posixpath.basename(path) in _TEST_TOOLS or " in tool.tox." in words
-
-
-def _is_searched(path: str) -> bool:
-    kind, name = kind_of(path), PurePosixPath(path).name
-    if kind is not None:
-        return kind not in _READ_WHOLE and not is_aside(path)
-    if is_aside(path) or _FOR_PEOPLE.fullmatch(name):
-        return False
-    return _MAY_INSTALL.fullmatch(name) is not None or name.endswith(".py")
-
-
-def _text(repo: RepoContext, path: str) -> str:
-    """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
-    try:
-        text = repo.read_text(path)
-    except RepositoryError:
-        text = repo.glimpse(path) or ""
-    if (
-        path.endswith(".py")
-        and kind_of(path) is None
-        and not _MAY_INSTALL.fullmatch(PurePosixPath(path).name)
-    ):
-        return "\n".join(
-            line.removeprefix("#").strip()
-            for match in _SCRIPT.finditer(text)
-            for line in match["block"].splitlines()
-        )
-    return text[:_MAX_CHARS]
 
 
 def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[tuple[str, str]]:
@@ -259,17 +187,7 @@ def _vendored(
                 yield path, f"{package} {version}"
 
 
-def _led_to(path: str, text: str, by_name: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Tracked files that a command in this file may take requirements from: all of that name, since where a
-    command runs, and where an image has its files, is not known."""
-    named = [match["path"] for match in _LED_TO.finditer(text)]
-    if kind_of(path) is Kind.SETUP_PY:  # which reads its requirements from a file
-        named += _QUOTED.findall(text)
-    for name in named:
-        yield from by_name.get(posixpath.basename(name), ())
-
-
-def _in_folders(repo: RepoContext, files: RequirementFiles) -> set[str]:
+def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
     """Manifests of folders that requirements install from, if these are no manifests of this repository's
     own (below ``vendor``)."""
     folders = {place for path, text in files.texts.items() for place in local_folders(path, text)}
