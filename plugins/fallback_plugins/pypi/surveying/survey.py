@@ -29,6 +29,7 @@ from fallback_plugins.pypi.manifests.literals import (
 from fallback_plugins.pypi.manifests.pyproject import (
     BOM,
     foreign_sources,
+    other_requirements,
     parse_toml,
     requirement_strings,
 )
@@ -424,7 +425,7 @@ def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[
     sources = foreign_sources(path, text, package)
     why = "[tool.uv.sources] takes it from elsewhere than a registry"
     strings = requirement_strings(path, text, package)
-    for string in strings:
+    for string in (*strings, *other_requirements(path, text, package)):
         place = _declared(path, kind, string.declaration, string.keys)
         yield replace(place, blocker=place.blocker or why) if sources is not None else place
     # The client checks that what it takes is admitted; otherwise the archive's name tells the version.

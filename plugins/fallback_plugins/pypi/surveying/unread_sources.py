@@ -26,8 +26,12 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.literals import literals, without
-from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES
-from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS, parse_toml
+from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES, Keys
+from fallback_plugins.pypi.manifests.pyproject import (
+    UV_ARRAYS,
+    other_requirements,
+    parse_toml,
+)
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
     declaration_in,
@@ -57,6 +61,9 @@ _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 _VENDORED = frozenset(
     {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "site"}
 )
+
+#: Locks that are made from a manifest in their own folder, or from a workspace's members below.
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
 _CONTINUATION = re.compile(r"\\\r?\n")
@@ -146,7 +153,7 @@ def _named(
             written = sources.literals.get(path)
             if written is not None:
                 text = without(written, literals(path, written, package))
-            counting = list(_counting(path, text, package, counts))
+            counting = list(_counting(path, text, package, counts, locked=_is_locked(repo, path)))
             for_users = [words for words in counting if not _is_for_tests(path, words)]
             if counting:
                 yield path, (for_users or counting)[0], not for_users
@@ -200,12 +207,23 @@ def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
     }
 
 
-def _counting(path: str, text: str, package: str, counts: _Counts) -> Iterator[str]:
+def _is_locked(repo: RepoContext, path: str) -> bool:
+    """May a lock's project have the manifest? Then only what the lock holds is raised there."""
+    return any(
+        repo.has(str(folder / name)) for folder in PurePosixPath(path).parents for name in _LOCKS
+    )
+
+
+def _counting(
+    path: str, text: str, package: str, counts: _Counts, *, locked: bool
+) -> Iterator[str]:
     if kind_of(path) is Kind.SETUP_PY:
         return  # its literals are read; what it leads to is searched
     if kind_of(path) is Kind.PYPROJECT:
         try:
-            yield from _in_tables(parse_toml(path, text), (), package, counts)
+            others = () if locked else other_requirements(path, text, package)
+            read = frozenset(it.keys for it in others)
+            yield from _in_tables(parse_toml(path, text), (), package, counts, read)
         except RecipeError:
             return  # its own project says so
         return
@@ -253,7 +271,7 @@ def _of_value(value: str, package: str) -> Declaration | None:
 
 
 #: Tables and arrays of pyproject.toml that have a reader.
-_READ: frozenset[tuple[str, ...]] = frozenset(
+_READ: frozenset[Keys] = frozenset(
     {
         ("project", "dependencies"),
         ("project", "optional-dependencies"),
@@ -265,25 +283,28 @@ _READ: frozenset[tuple[str, ...]] = frozenset(
 )
 
 
-def _in_tables(value: Any, keys: tuple[str, ...], package: str, counts: _Counts) -> Iterator[str]:
-    """Requirements in other tables (pdm's, hatch's, a build's), and entries named like the package."""
-    if keys in _READ:
+def _in_tables(
+    value: Any, keys: Keys, package: str, counts: _Counts, read: frozenset[Keys]
+) -> Iterator[str]:
+    """Requirements in other tables, and entries named like the package; not those at ``read``."""
+    if keys in _READ or keys in read:
         return
     if isinstance(value, str):
         if keys[:1] != ("project",):  # a description, an address
             found = _in_text(value, package, counts)
-            yield from (f"{words} in {'.'.join(keys)}" for words in found)
+            within = ".".join(key for key in keys if isinstance(key, str))
+            yield from (f"{words} in {within}" for words in found)
     elif isinstance(value, list):
-        for item in value:
-            yield from _in_tables(item, keys, package, counts)
+        for at, item in enumerate(value):
+            yield from _in_tables(item, (*keys, at), package, counts, read)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if canonicalize_name(key) == package and keys[:1] == ("tool",):
                 yield from _entry(item, (*keys, key), package, counts)
-            yield from _in_tables(item, (*keys, key), package, counts)
+            yield from _in_tables(item, (*keys, key), package, counts, read)
 
 
-def _entry(item: Any, keys: Sequence[str], package: str, counts: _Counts) -> Iterator[str]:
+def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:
     table = item if isinstance(item, Mapping) else {"version": item}
     version = table.get("version")
     places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]
@@ -291,4 +312,4 @@ def _entry(item: Any, keys: Sequence[str], package: str, counts: _Counts) -> Ite
     if isinstance(version, str) and version.strip(" \"'")[:1] in "0123456789=<>~!":
         read = _of_value(version, package)
     if read is not None and (read.taken or read.clauses) and counts(package, read):
-        yield f"{package} {read.taken or read.pep440} in {'.'.join(keys)}"
+        yield f"{package} {read.taken or read.pep440} in {'.'.join(map(str, keys))}"
