@@ -22,6 +22,7 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Place,
+    current_of,
     highest_named,
     mentioned,
     only_affected,
@@ -198,7 +199,12 @@ def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
         return False
     if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
         return True
-    declaration = place.declaration
+    declaration = place.declaration or place.asked
+    if declaration is not None and declaration.choices:
+        choices = (
+            replace(place, declaration=it, current=current_of(it)) for it in declaration.choices
+        )
+        return any(_is_affected(advisory, one, package) for one in choices)
     if declaration is None or declaration.refusal:
         return place.current is None
     return declaration.pin is None and (

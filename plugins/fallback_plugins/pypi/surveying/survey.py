@@ -400,6 +400,8 @@ def only_affected(advisory: Advisory, package: str, declaration: Declaration) ->
         return False
     if declaration.taken:
         return matcher.covers(declaration.taken)
+    if declaration.choices:
+        return all(only_affected(advisory, package, one) for one in declaration.choices)
     if declaration.refusal or not declaration.clauses:
         return declaration.refusal is not None
     named = (*matcher.named, served(ECOSYSTEM).above_all)
