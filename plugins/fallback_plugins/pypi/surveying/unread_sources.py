@@ -4,10 +4,11 @@ What is not read is unknown, which is not "not affected": each such source is na
 
 * a file that requirements include, or metadata takes its dependencies from, and that can't be read: a
   missing file, an address, a path with a variable, bytes that are not UTF-8;
-* any other tracked file by which packages are installed (tox.ini, a Dockerfile, a script's own
-  dependencies, pdm's and hatch's tables, another client's lock, an archive), if it names the package in a
-  version that is affected, or in words that can't be read. Only the words count: which command reads the
-  file, and whether any does, is not known.
+* any other tracked file by which packages are installed (a workflow, an image's variables, another client's
+  lock, an archive), if it names the package in a version that is affected, or in words that can't be read.
+  Only the words count: which command reads the file, and whether any does, is not known;
+* a copy of the package's own code that is committed, in a version that is affected: no version change
+  reaches it.
 
 Tests, documentation and examples are left out: nobody installs from them.
 """
@@ -50,7 +51,7 @@ from fallback_plugins.pypi.surveying.survey import (
     searched_text,
 )
 from fallback_plugins.shared.identity import is_aside
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -59,11 +60,31 @@ _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 
 #: Where other people's code lies, which a project may well install from.
 _VENDORED = frozenset(
-    {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "site"}
+    {
+        "vendor",
+        "vendored",
+        "_vendor",
+        "_vendored",
+        "third_party",
+        "third-party",
+        "external",
+        "extern",
+    }
+    | {"site"}
 )
 
 #: Locks that are made from a manifest in their own folder, or from a workspace's members below.
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
+
+#: Files that state the version of the code next to them, and how they do.
+_METADATA = frozenset({"METADATA", "PKG-INFO"})
+_METADATA_FOLDER = re.compile(r"(?P<name>.+?)(?:-\d[^-]*)?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
+_STATES_VERSION = re.compile(r"__init__\.py|_*(?:version|about)_*\.py|[a-z]\w*\.py", re.IGNORECASE)
+_VERSION = re.compile(
+    r"^(?:Version:[ \t]*|(?:__)?version(?:__)?[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*[\"'])"
+    r"(?P<version>\d[\w.!+-]*)",
+    re.MULTILINE,
+)
 
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
 _CONTINUATION = re.compile(r"\\\r?\n")
@@ -113,6 +134,13 @@ def unread_sources(
             "Raise it by hand, or remove it, and try again.",
         )
         found.setdefault(path, UnreadSource(path, error, names_it=True, for_tests=for_tests))
+    for path, package, version in _copies(repo, packages):
+        if is_affected(advisory, ECOSYSTEM, package, version):
+            error = _error(
+                f"{path} holds a copy of {package} {version}, which no version change reaches.",
+                "Replace it with a fixed release, or remove it, and try again.",
+            )
+            found.setdefault(path, UnreadSource(path, error, names_it=True))
     return tuple(found.values())
 
 
@@ -192,6 +220,29 @@ def _vendored(
             pin = declaration_in(f"{package}=={version}", package)
             if package in packages and not is_own and counts(package, pin):
                 yield path, f"{package} {version}"
+
+
+def _copies(repo: RepoContext, packages: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+    """Committed code of the packages: the file that states the version, the name and the version."""
+    for path in repo.tracked_files:
+        parts = PurePosixPath(path).parts
+        folders = [part.lower() for part in parts[:-1]]
+        aside = is_aside("/".join(part for part in parts if part.lower() not in _VENDORED))
+        if aside or is_installed(path) or not folders:
+            continue
+        metadata = _METADATA_FOLDER.fullmatch(parts[-2]) if parts[-1] in _METADATA else None
+        if metadata is not None:
+            named = packages & {canonicalize_name(metadata["name"])}
+        elif not _VENDORED.isdisjoint(folders) and _STATES_VERSION.fullmatch(parts[-1]):
+            module = (
+                parts[-2] if parts[-1].startswith("_") or parts[-1] == "version.py" else parts[-1]
+            )
+            named = packages & {canonicalize_name(module.removesuffix(".py"))}
+        else:
+            continue
+        stated = _VERSION.search(repo.glimpse(path) or "") if named else None
+        if stated is not None:
+            yield from ((path, package, stated["version"]) for package in named)
 
 
 def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
