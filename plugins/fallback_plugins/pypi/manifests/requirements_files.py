@@ -108,7 +108,8 @@ def is_closed(text: str) -> bool:
 
 def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
     """Return whether each line is a requirement, an archive, an address or an option of pip's, and one
-    installs. ``compiled_or_pinned``: and a compiler wrote it, or each requirement says its versions."""
+    installs. ``compiled_or_pinned``: and a compiler wrote it, or each requirement says its versions, and
+    there is one."""
     if not text or "\0" in text:
         return False
     found = False
@@ -126,7 +127,7 @@ def is_requirements(text: str, *, compiled_or_pinned: bool = False) -> bool:
             return False
         if compiled_or_pinned and asked and not (asked.specifier or asked.url):
             return _COMPILED.search(text) is not None and is_requirements(text)
-        found = True
+        found = found or asked is not None or not compiled_or_pinned
     return found
 
 

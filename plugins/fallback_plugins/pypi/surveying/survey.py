@@ -69,6 +69,11 @@ _MAY_INSTALL = re.compile(
     r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
     re.IGNORECASE,
 )
+#: Files that are read as requirements if each line is one.
+_MAY_LIST = re.compile(
+    r"[^.].*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|limits?)|[^.]*(?:req|dep|pip)[^.]*",
+    re.IGNORECASE,
+)
 #: Words for people, which often name old versions.
 _FOR_PEOPLE = re.compile(
     r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
@@ -154,6 +159,7 @@ def _requirement_files(
     texts: dict[str, str] = {}
     missing: dict[str, str] = {}
     waiting: list[tuple[str, str]] = []
+    links: set[str] = set()
     for path in repo.tracked_files:
         match kind_of(path):
             case Kind.REQUIREMENTS:
@@ -162,7 +168,7 @@ def _requirement_files(
                 with suppress(RecipeError, RepositoryError):  # its own project says so
                     named = setuptools_files(path, repo.read_text(path))
                     waiting += [(target, path) for _, target in named]
-            case None if path in searched and kind_in_set(path) is Kind.REQUIREMENTS:
+            case None if path in searched and _MAY_LIST.fullmatch(posixpath.basename(path)):
                 if is_requirements(searched[path], compiled_or_pinned=True):
                     waiting.append((path, path))
     waiting += [(path, path) for path in _led_to(repo, searched)]
@@ -173,7 +179,9 @@ def _requirement_files(
         try:
             text = texts[path] = repo.read_text(path)
         except RepositoryError:
-            if (target := repo.leads_to(path)) is not None:
+            target = repo.leads_to(path) if path not in links else None
+            if target is not None and path != by:
+                links.add(path)
                 waiting.append((target, by))  # what a link shows is read, and raised, there
             elif path != by and not (repo.has(path) and kind_of(path)):
                 missing[path] = by
