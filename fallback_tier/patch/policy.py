@@ -4,7 +4,8 @@ Three questions, each answered by one sentence or None:
 
 * ``forbidden_reason``: nobody may change this file, neither a model nor a recipe. What judges a fix
   (CI, tests, their configuration), what runs by itself (start-up hooks, client configuration), and
-  what no gate can prove (image recipes).
+  what no gate can prove (image recipes). In some of them (``_PINS``) versions may change, and nothing
+  else (ADR-0103).
 * ``recipe_only_reason``: manifests and lock files. A recipe changes them by their keys and through
   the real client; a typed edit is refused.
 * ``check_policy``: both over a whole change, given the dependency files that the recipe declared.
