@@ -527,10 +527,10 @@ PROVED: Mapping[str, tuple[Files, str | None, str]] = {
     "tox and another table that pin it": (
         {
             "pyproject.toml": '[tool.tox.env.oldest]\ndeps = ["left==1.0.0"]\n'
-            '[tool.pdm.dev-dependencies]\ntest = ["left==1.0.0"]\n'
+            '[tool.poe.tasks]\nx = "pip install left==1.0.0"\n'
         },
         None,
-        "pyproject.toml names left==1.0.0 in tool.pdm",
+        "pyproject.toml names left==1.0.0 in tool.poe",
     ),
     "a script that pins it": (
         {"tool.py": '# /// script\n# dependencies = ["left==1.0.0"]\n# ///\n'},
