@@ -67,7 +67,7 @@ _ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".egg")
 
 
 def lies_in(place: Place, prefix: Place) -> bool:
-    """Return whether a place is at or below a prefix. In the prefix ``*`` is any key, and ``!a!b`` any key but
+    """Return whether a place is at or below a prefix, in which ``*`` is any key and ``!a!b`` any key but
     ``a`` and ``b``."""
     return len(place) >= len(prefix) and all(
         own in (key, "*") or (own.startswith("!") and key not in own.split("!"))
