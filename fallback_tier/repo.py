@@ -3,10 +3,11 @@
 import errno
 import posixpath
 import stat
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field
 
@@ -21,6 +22,12 @@ from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TO
 
 #: ``HOST`` or ``HOST:PORT``.
 AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
+
+
+_Made = TypeVar("_Made")
+
+#: Fields that say which files a context shows.
+_FILES = frozenset({"root", "base_commit", "tracked_files", "odd_names", "layers"})
 
 
 class Strategy(StrEnum):
@@ -108,6 +115,23 @@ class RepoContext(Frozen):
     def tree(self) -> FileTree:
         """Where the files are."""
         return self.layers or FileTree(root=self.root)
+
+    def once(self, key: object, make: Callable[[], _Made]) -> _Made:
+        """Return what ``make`` returned the first time for this key: something expensive to derive from the
+        files alone. Copies with the same files share it."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, without what was derived from the files if those are others."""
+        shared = self._made
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("_made", "_tracked"):
+            copied.__dict__.pop(name, None)
+        if not _FILES.intersection(update or ()):
+            copied.__dict__["_made"] = shared
+        return copied
 
     def laid_out(self, tree: FileTree) -> "RepoContext":
         """The same repository with its files in ``tree``: same bounds, links never followed."""
@@ -197,6 +221,10 @@ class RepoContext(Frozen):
                 next_step="Files of this size are not edited.",
             )
         return place.read_bytes()
+
+    @cached_property
+    def _made(self) -> dict[object, Any]:
+        return {}
 
     @cached_property
     def _tracked(self) -> frozenset[str]:

@@ -4,7 +4,8 @@ Three questions, each answered by one sentence or None:
 
 * ``forbidden_reason``: nobody may change this file, neither a model nor a recipe. What judges a fix
   (CI, tests, their configuration), what runs by itself (start-up hooks, client configuration), and
-  what no gate can prove (image recipes).
+  what no gate can prove (image recipes). In some of them (``_PINS``) versions may change, and nothing
+  else (ADR-0103).
 * ``recipe_only_reason``: manifests and lock files. A recipe changes them by their keys and through
   the real client; a typed edit is refused.
 * ``check_policy``: both over a whole change, given the dependency files that the recipe declared.
@@ -102,6 +103,18 @@ _TESTS = Place(
     " playwright.config.* cypress.config.* cypress.json .taprc .c8rc*",
 )
 
+#: … of which a recipe may change the versions of requirements, and nothing else.
+_PINS = Place(
+    "a recipe may change versions there",
+    files="makefile gnumakefile *.mk justfile taskfile.y*ml noxfile.py dodo.py tox.ini"
+    f" {_IMAGE.files.removesuffix(' .dockerignore')}"
+    " *.txt *.in *.list *.lst *.pip *.lock *.req *.reqs *.requirements *.constraints *.limit *.limits",
+)
+#: A version after a comparison.
+_VERSION = re.compile(
+    r"((?:[=<>~!]=|[<>])[ \t]*)v?\d[\w.!+*-]*(?:[ \t]*,[ \t]*>=[ \t]*\d[\w.!+*-]*)?"
+)
+
 _LOCK = "it is a lock file; only a package client writes those (use dependency_bump or override)"
 _MANIFEST = (
     "it is a dependency manifest; only a recipe changes it, by its keys "
@@ -144,6 +157,20 @@ def forbidden_reason(path: str) -> str | None:
     return None
 
 
+def _holds_pins(path: str) -> bool:
+    """May a recipe change versions of requirements there, and nothing else? Never in CI."""
+    if unsafe_reason(path) is not None:
+        return False
+    components = components_of(path)
+    first = next((place for place in (*_forbidden(), _TESTS) if place.holds(components)), None)
+    return first in (_BUILD, _IMAGE, _TESTS) and _PINS.holds(components)
+
+
+def changes_versions_only(before: str, after: str) -> bool:
+    """Return whether two texts are the same but for versions that follow a comparison (``left==1.0``)."""
+    return before != after and _VERSION.sub(r"\1", before) == _VERSION.sub(r"\1", after)
+
+
 def is_test(path: str) -> bool:
     """Is it, by its place or name, a test, its data, or a test runner's configuration?"""
     return _TESTS.holds(components_of(path))
@@ -159,18 +186,21 @@ def recipe_only_reason(path: str) -> str | None:
 
 
 def check_policy(
-    changes: Iterable[FileChange | str], *, allowed: frozenset[str] = frozenset()
+    changes: Iterable[FileChange | str],
+    *,
+    allowed: frozenset[str] = frozenset(),
+    pins: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Every breach of the path policy, one sentence each, sorted by path; empty: none.
 
     ``changes``: file changes, or just paths. ``allowed``: the manifests and lock files that the
     recipe declared; it opens those and nothing else, so that a declaration can't open CI or the
-    tests.
+    tests. ``pins``: files of which nothing but versions changed.
     """
     paths = {item if isinstance(item, str) else item.path for item in changes}
     problems: list[str] = []
     for path in sorted(paths):
-        reason = forbidden_reason(path)
+        reason = None if path in pins and _holds_pins(path) else forbidden_reason(path)
         if reason is None and path not in allowed:
             reason = recipe_only_reason(path)
         if reason is not None:

@@ -25,7 +25,11 @@ from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.patch.creation import creation_reason, text_reason
 from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.plain_text import misread_reason
-from fallback_tier.patch.policy import check_policy, forbidden_reason
+from fallback_tier.patch.policy import (
+    changes_versions_only,
+    check_policy,
+    forbidden_reason,
+)
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.syntax import grammar_of_text
 
@@ -71,7 +75,8 @@ class PolicyGate:
         changes = context.worktree.changed()
         paths = [change.path for change in changes]
         manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
-        problems = list(check_policy(paths, allowed=manifests))
+        pins = frozenset(it.path for it in changes if _changes_versions_only(it, context))
+        problems = list(check_policy(paths, allowed=manifests, pins=pins))
         judging = Judging.of(context.repo)
         problems += [
             f"{path!r} may not be changed: {reason}."
@@ -120,6 +125,16 @@ class PolicyGate:
             why = disagreement_with_node(context, before or "", after)
         if why is not None:
             yield f"{path!r} does not read as it runs: {why}."
+
+
+def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
+    """Did nothing of a file change but versions that follow a comparison? Raises ToolError."""
+    if change.status != "M" or (after := patched_text(context, change.path)) is None:
+        return False
+    try:
+        return changes_versions_only(context.repo.read_text(change.path), after)
+    except RepositoryError:
+        return False
 
 
 def _creation_problems(

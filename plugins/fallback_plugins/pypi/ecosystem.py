@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from fallback_plugins.pypi import identity, recipe, usage
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS
+from fallback_plugins.pypi.manifests.poetry_tables import NO_CATEGORIES
+from fallback_plugins.pypi.manifests.pyproject import OTHER_ARRAYS, UV_ARRAYS
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
@@ -25,10 +26,11 @@ _PYPROJECT_KEYS = (
     "tool.poetry.dev-dependencies",
     "tool.poetry.group",
     *(f"tool.uv.{key}" for key in UV_ARRAYS),
+    *map(".".join, OTHER_ARRAYS),
 )
 _KEYS = {
     Kind.PYPROJECT: _PYPROJECT_KEYS,
-    Kind.PIPFILE: ("packages", "dev-packages"),
+    Kind.PIPFILE: ("!" + "!".join(sorted(NO_CATEGORIES)),),
     Kind.SETUP_CFG: (
         "options.install_requires",
         "options.extras_require",

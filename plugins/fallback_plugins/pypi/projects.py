@@ -15,7 +15,7 @@ from fallback_plugins.pypi.surveying.foreign_lock import (
     ForeignLock,
     is_empty_lock,
 )
-from fallback_plugins.pypi.surveying.survey import LOCKS, RequirementFiles
+from fallback_plugins.pypi.surveying.survey import LOCKS, Sources
 from fallback_plugins.shared.bumping import FREE, Terms
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -87,10 +87,11 @@ def _manifest_projects(
     """Requirements files in their sets; every other manifest by itself."""
     free = [path for path in repo.tracked_files if path not in claimed]
     single = [(path,) for path in free if kind_of(path) in _SINGLE]
-    found = RequirementFiles.of(repo).texts
-    lines = {path: text for path, text in found.items() if path not in claimed}
+    found = Sources.of(repo)
+    lines = {path: text for path, text in found.texts.items() if path not in claimed}
     # One that can't be read by itself: its project says why it can't be.
-    single += [(it,) for it in free if kind_of(it) is Kind.REQUIREMENTS and it not in found]
+    single += [(it,) for it in free if kind_of(it) is Kind.REQUIREMENTS and it not in lines]
+    single += [(path,) for path in found.literals]
     return tuple(
         ManifestProject(repo, clients, files, terms) for files in (*connected(lines), *single)
     )

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch import policy
 from fallback_tier.patch.paths import unsafe_reason
-from fallback_tier.patch.policy import check_policy, forbidden_reason, recipe_only_reason
+from fallback_tier.patch.policy import (
+    changes_versions_only,
+    check_policy,
+    forbidden_reason,
+    recipe_only_reason,
+)
 
 ALLOWED = """
 src/app.py lib/index.js README.md docs/test.md src/latest.js src/contest.py lib/attest.ts
@@ -110,6 +115,46 @@ def test_every_glob_of_every_rule_works(place: policy.Place) -> None:
 def test_a_declaration_opens_no_forbidden_place() -> None:
     paths = [".github/workflows/x.yml", "tests/a.py", ".npmrc", "../x"]
     assert len(check_policy(paths, allowed=frozenset(paths))) == len(paths)
+
+
+@pytest.mark.parametrize(
+    ("path", "opened"),
+    [
+        ("Dockerfile", True),
+        ("docker-compose.yml", True),
+        ("sub/Makefile", True),
+        ("noxfile.py", True),
+        ("tox.ini", True),
+        ("tests/base.lst", True),
+        ("tests/test_a.py", False),
+        ("conftest.py", False),
+        (".github/workflows/a.yml", False),
+        (".github/Dockerfile", False),
+        (".devcontainer/Dockerfile", False),
+        (".env", False),
+        ("ruff.toml", False),
+        ("../Makefile", False),
+    ],
+)
+def test_new_versions_open_image_recipes_and_tasks_and_no_ci(path: str, opened: bool) -> None:
+    assert check_policy([path], pins=frozenset({path})) == (() if opened else check_policy([path]))
+
+
+@pytest.mark.parametrize(
+    ("after", "only"),
+    [
+        ("RUN pip install a==1.0 b==2.0.1rc1", True),
+        ("RUN pip install a==1.0 b==2.0,>=2.0.1", True),
+        ("RUN pip install a==1.0 b==1.0", False),
+        ("RUN pip install a==1.0 c==2.0", False),
+        ("RUN pip install a==1.0 b==2.0 && x", False),
+        ("RUN pip install a==1.0 b>=2.0", False),
+        ("RUN pip install a==1.0 b==$(x)", False),
+        ("RUN pip install a==1.0 b==2.0;x", False),
+    ],
+)
+def test_a_change_of_versions_alone(after: str, only: bool) -> None:
+    assert changes_versions_only("RUN pip install a==1.0 b==1.0", after) is only
 
 
 def test_changes_and_paths_are_judged_alike() -> None:

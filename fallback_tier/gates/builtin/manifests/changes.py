@@ -13,6 +13,7 @@ from fallback_tier.gates.builtin.manifests.hashes import unhashed, unhashed_line
 from fallback_tier.gates.builtin.manifests.sources import (
     Place,
     is_lock,
+    lies_in,
     sources_of,
     sources_of_lines,
 )
@@ -27,7 +28,8 @@ def manifest_problems(
     after: str,
     rules: EcosystemRules | None = None,
 ) -> Iterator[str]:
-    """``keys``: what may change in a manifest, each with the dots of its tables; none for a lock file.
+    """``keys``: what may change in a manifest, each with the dots of its tables (see ``lies_in``); none
+    for a lock file.
     ``rules``: the ecosystem's, which may have formats of its own.
 
     Never raises: a file that can't be read as data, before or after, may not be changed.
@@ -43,7 +45,7 @@ def manifest_problems(
     allowed = frozenset(tuple(key.split(".")) for key in keys)
     if not is_lock(path):
         for place in _changed_keys(old, new, allowed):
-            if not any(place[: len(prefix)] == prefix for prefix in allowed):
+            if not any(lies_in(place, prefix) for prefix in allowed):
                 yield f"{path!r}: {'.'.join(place) or 'the document'} may not be changed."
     yield from _new_sources(path, sources_of(old, allowed), sources_of(new, allowed))
     if is_lock(path):

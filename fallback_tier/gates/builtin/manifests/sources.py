@@ -66,6 +66,15 @@ _NO_VERSION = re.compile(r"[:/\\@]")
 _ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".egg")
 
 
+def lies_in(place: Place, prefix: Place) -> bool:
+    """Return whether a place is at or below a prefix, in which ``*`` is any key and ``!a!b`` any key but
+    ``a`` and ``b``."""
+    return len(place) >= len(prefix) and all(
+        own in (key, "*") or (own.startswith("!") and key not in own.split("!"))
+        for own, key in zip(prefix, place, strict=False)
+    )
+
+
 def sources_of(document: Any, dependencies: frozenset[Place]) -> frozenset[str]:
     """Every source that a manifest's data name. ``dependencies``: where it asks for packages.
 
@@ -106,9 +115,12 @@ def _of_line(line: str) -> str | None:
 
 
 def _walk(data: Any, place: Place, dependencies: frozenset[Place]) -> Iterator[str]:
-    asked = any(place[: len(prefix)] == prefix for prefix in dependencies)
+    within = [prefix for prefix in dependencies if lies_in(place, prefix)]
+    asked = bool(within)
     if isinstance(data, dict):
-        by_name = place in dependencies or bool({*place[-1:]} & _BY_NAME or {*place} & _NESTED)
+        by_name = len(place) in map(len, within) or bool(
+            {*place[-1:]} & _BY_NAME or {*place} & _NESTED
+        )
         for key, value in data.items():
             if _FETCHED.search(key):
                 yield _as_source(key)

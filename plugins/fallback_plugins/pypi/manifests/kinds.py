@@ -1,5 +1,6 @@
 """Which files of a Python project declare or lock dependencies, and what kind each is."""
 
+import posixpath
 import re
 from enum import StrEnum
 from functools import lru_cache
@@ -25,10 +26,31 @@ class Kind(StrEnum):
     PIPFILE = "Pipfile"
     SETUP_CFG = "setup.cfg"
     SETUP_PY = "setup.py"
+    #: Commands of a shell, a task runner, an image: of these only the literals of installs are read.
+    COMMANDS = "commands"
+    #: A Python script with its own metadata (PEP 723).
+    SCRIPT = "script"
 
+
+#: Kinds that no file's name tells alone: their files hold other things too.
+IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.SCRIPT})
 
 #: Those that are called so.
-_NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK}
+_NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
+
+#: Files whose commands install packages.
+_COMMANDS = re.compile(
+    r"(?:docker|container)file(?:\..*)?|.*\.(?:dockerfile|containerfile)|(?:gnu)?makefile|.*\.mk|\.?justfile"
+    r"|tox\.ini|(?:noxfile|toxfile|tasks|fabfile|dodo)\.py|.*\.(?:sh|bash|zsh|ps1|bat|cmd|ya?ml)"
+    r"|procfile|vagrantfile",
+    re.IGNORECASE,
+)
+#: … but for those of CI, which no fix changes.
+_CI = re.compile(
+    r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
+    r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
+    re.IGNORECASE,
+)
 
 _PYLOCK = re.compile(r"pylock(\.[^.]+)?\.toml")
 _REQUIREMENTS = re.compile(r".*(requirements|constraints).*\.(txt|in)", re.IGNORECASE)
@@ -57,6 +79,11 @@ def kind_of(path: str) -> Kind | None:
 
 
 def kind_in_set(path: str) -> Kind:
-    """Return the kind of a file that a project is made of. A file of no kind of its own is there because
-    requirements include it, so it is requirements too."""
-    return kind_of(path) or Kind.REQUIREMENTS
+    """Return the kind of a file that a project is made of. One of no kind of its own is there for its
+    commands or script metadata, by its name, or because it is included, or reads, as requirements."""
+    if (kind := kind_of(path)) is not None:
+        return kind
+    name = posixpath.basename(path)
+    if _COMMANDS.fullmatch(name) and not _CI.fullmatch(path):
+        return Kind.COMMANDS
+    return Kind.SCRIPT if name.endswith(".py") else Kind.REQUIREMENTS

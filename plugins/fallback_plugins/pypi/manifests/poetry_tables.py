@@ -40,7 +40,7 @@ class TableEntry:
 
 
 #: Sections of a Pipfile that aren't dependencies; every other table is a category of them.
-_NO_CATEGORIES = frozenset({"source", "requires", "scripts", "pipenv"})
+NO_CATEGORIES = frozenset({"source", "requires", "scripts", "pipenv"})
 
 #: Keys of an entry that say when it holds.
 _CONDITIONS = ("python", "platform", "markers")
@@ -74,7 +74,7 @@ def poetry_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
 def pipfile_entries(document: Mapping[str, Any]) -> Iterator[TableEntry]:
     """Every dependency of a Pipfile, in each of its categories."""
     for category in document:
-        if category not in _NO_CATEGORIES:
+        if category not in NO_CATEGORIES:
             for name, entry in table_of(document, category).items():
                 yield from _entries((category, name), name, entry, specifier_in)
 

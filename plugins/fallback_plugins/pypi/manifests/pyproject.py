@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from itertools import chain
@@ -51,6 +51,24 @@ _NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 NO_BACKEND = "fallback_tier_builds_nothing"
 
 
+#: Arrays of requirements that a build installs, each time anew (``*``: any key).
+_BUILD_ARRAYS = (
+    ("build-system", "requires"),
+    ("tool", "hatch", "build", "dependencies"),
+    ("tool", "hatch", "build", "targets", "*", "dependencies"),
+    ("tool", "uv", "build-constraint-dependencies"),
+)
+#: Arrays of requirements that other commands install than the project's own: its build's, and those of the
+#: environments of pdm, hatch and rye.
+OTHER_ARRAYS = (
+    *_BUILD_ARRAYS,
+    ("tool", "pdm", "dev-dependencies", "*"),
+    ("tool", "hatch", "envs", "*", "dependencies"),
+    ("tool", "hatch", "envs", "*", "extra-dependencies"),
+    ("tool", "rye", "dev-dependencies"),
+)
+
+
 #: The arrays of ``[tool.uv]`` that hold requirement strings.
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
 
@@ -94,11 +112,34 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
     document = parse_toml(path, text)
     if kind_of(path) is Kind.PIPFILE:
         return by_name(pipfile_entries(document))
-    return by_name(chain(_in_arrays(document), poetry_entries(document)))
+    return by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
 
 
-def _in_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
-    for keys, value in requirement_arrays(document):
+def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
+    """Return where the file asks for the package in ``OTHER_ARRAYS``: of a build's only pins, since a build
+    takes the newest release of a range. Raises RecipeError."""
+    document, wanted = parse_toml(path, text), canonicalize_name(package)
+    found = [
+        it
+        for pattern in OTHER_ARRAYS
+        for it in _in_arrays(_strings_at(document, pattern, ()))
+        if it.declaration.pin or pattern not in _BUILD_ARRAYS
+    ]
+    return tuple(it for it in found if canonicalize_name(it.name) == wanted)
+
+
+def _strings_at(
+    value: Any, pattern: tuple[str, ...], keys: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if not pattern and isinstance(value, list):
+        yield from (((*keys, at), item) for at, item in enumerate(value) if isinstance(item, str))
+    elif pattern and isinstance(value, dict):
+        for key in value if pattern[0] == "*" else filter(value.__contains__, pattern[:1]):
+            yield from _strings_at(value[key], pattern[1:], (*keys, key))
+
+
+def _in_arrays(arrays: Iterable[tuple[tuple[str | int, ...], str]]) -> Iterator[TableEntry]:
+    for keys, value in arrays:
         name = _NAME.match(value)
         declaration = declaration_in(value, name[1]) if name else None
         if name and declaration:

@@ -95,7 +95,8 @@ class Declaration:
     """One place that asks for the package. ``refusal``: why it can't be edited as text.
 
     ``hashes``: spans of its ``--hash`` options. ``marker``: when it holds, as written. ``taken``: the
-    version of the archive that it names; empty if it names none.
+    version of the archive that it names; empty if it names none. ``choices``: the ranges of which any is
+    enough (Poetry's ``||``), each to be judged by itself.
     """
 
     clauses: tuple[Clause, ...]
@@ -103,6 +104,7 @@ class Declaration:
     hashes: tuple[tuple[int, int], ...] = ()
     marker: str = ""
     taken: str = ""
+    choices: tuple["Declaration", ...] = ()
 
     @property
     def pin(self) -> Clause | None:
@@ -136,6 +138,8 @@ class Declaration:
 
     def admits(self, version: str) -> bool:
         """Would this declaration accept the version (pre-releases too)? False: it can't be read."""
+        if self.choices:
+            return any(one.admits(version) for one in self.choices)
         return all(clause.admits(version) for clause in self.clauses)
 
 
@@ -149,6 +153,11 @@ def declarations(text: str, package: str) -> tuple[Declaration, ...]:
 def declaration_in(requirement: str, package: str) -> Declaration | None:
     """The declaration that one PEP 508 string makes, if it is about the package."""
     return _read(requirement, 0, len(requirement), canonicalize_name(package))
+
+
+def declaration_at(text: str, start: int, end: int, package: str) -> Declaration | None:
+    """The declaration that the requirement between two offsets makes, with spans of the whole text."""
+    return _read(text, start, end, canonicalize_name(package))
 
 
 def requirement_in(line: str) -> Requirement | None:
@@ -166,8 +175,10 @@ def specifier_in(value: str) -> Declaration:
 
 def poetry_specifier_in(value: str) -> Declaration:
     """A specifier in Poetry's own grammar."""
-    if "||" in value:
-        return Declaration((), f"{value!r} is a choice of ranges")
+    if "|" in value:
+        choices = tuple(poetry_specifier_in(part) for part in re.split(r"\|\|?", value))
+        read = choices if not any(one.refusal for one in choices) else ()
+        return Declaration((), f"{value!r} is a choice of ranges", choices=read)
     return _declaration(value, 0, len(value), _POETRY_CLAUSE)
 
 

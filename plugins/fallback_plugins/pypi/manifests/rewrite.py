@@ -47,7 +47,8 @@ def edits_for(declaration: Declaration, version: str) -> tuple[Edit, ...] | None
     edits = tuple(edit for clause in moved for edit in _edits(clause, version))
     kept = (clause for clause in declaration.clauses if clause not in moved)
     fits = all(clause.admits(version) for clause in kept) and all(
-        _after(clause, _edits(clause, version)).admits(version) for clause in moved
+        _after(clause, _edits(clause, version)).admits(_labelled(clause, version))
+        for clause in moved
     )
     return edits if edits and fits else None
 
@@ -104,7 +105,7 @@ def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
     if clause.operator == ">":
         raised = Edit(clause.operator_start, clause.operator_start + 1, ">=")
         return raised, Edit(clause.start, clause.end, version)
-    new = version
+    new = _labelled(clause, version)
     if clause.operator == "~=":
         new = _compatible(clause.version, version)
     elif clause.operator == "<":
@@ -118,6 +119,12 @@ def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
             Edit(clause.start, clause.end, f"{version},<{Version(version).major + 1}"),
         )
     return (Edit(clause.start, clause.end, new),)
+
+
+def _labelled(clause: Clause, version: str) -> str:
+    """The version with the local label that a pin has (``2.5+cpu``): another build is another program."""
+    label = clause.version.partition("+")[2] if clause.pep440.startswith("==") else ""
+    return f"{Version(version).public}+{label}" if label else version
 
 
 def _compatible(old: str, version: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.pypi.manifests.kinds import Kind
+from fallback_plugins.pypi.manifests.kinds import IN_OTHER_TEXT, Kind
 from fallback_plugins.pypi.manifests.pyproject import (
     not_plain,
     parse_toml,
@@ -22,6 +22,7 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
     Place,
+    current_of,
     highest_named,
     mentioned,
     only_affected,
@@ -39,7 +40,7 @@ Choose = Callable[[str, str, Callable[[str], bool]], str]
 #: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
 Hashes = Callable[[str, str], Sequence[str]]
 
-_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG})
+_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG}) | IN_OTHER_TEXT
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,12 @@ def _is_affected(advisory: Advisory, place: Place, package: str) -> bool:
         return False
     if place.current is not None and is_affected(advisory, ECOSYSTEM, package, place.current):
         return True
-    declaration = place.declaration
+    declaration = place.declaration or place.asked
+    if declaration is not None and declaration.choices:
+        choices = (
+            replace(place, declaration=it, current=current_of(it)) for it in declaration.choices
+        )
+        return any(_is_affected(advisory, one, package) for one in choices)
     if declaration is None or declaration.refusal:
         return place.current is None
     return declaration.pin is None and (

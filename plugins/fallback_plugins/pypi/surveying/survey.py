@@ -8,14 +8,27 @@ from configparser import Error as ConfigParserError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of, texts
-from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.kinds import (
+    PYPI,
+    Kind,
+    kind_in_set,
+    kind_of,
+)
+from fallback_plugins.pypi.manifests.literals import (
+    SCRIPT_START,
+    has_literals,
+    literals,
+    script_metadata,
+)
 from fallback_plugins.pypi.manifests.pyproject import (
     BOM,
     foreign_sources,
+    other_requirements,
     parse_toml,
     requirement_strings,
 )
@@ -26,9 +39,14 @@ from fallback_plugins.pypi.manifests.requirements import (
     declarations,
     from_elsewhere,
 )
-from fallback_plugins.pypi.manifests.requirements_files import includes
+from fallback_plugins.pypi.manifests.requirements_files import (
+    includes,
+    is_closed,
+    is_requirements,
+)
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.shared.ladder import unknown
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
@@ -39,6 +57,37 @@ ECOSYSTEM = PYPI
 
 #: Texts whose words are kept.
 _TEXTS = 32
+
+#: Longest file that is searched (characters): people write shorter ones, and clients longer ones.
+_MAX_CHARS = 4_000_000
+
+#: Files by whose words packages may be installed.
+_MAY_INSTALL = re.compile(
+    r".*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
+    r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile|limits?)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
+    r"|\.?devcontainer\.json"
+    r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
+    re.IGNORECASE,
+)
+#: Files that are read as requirements if each line is one.
+_MAY_LIST = re.compile(
+    r"[^.].*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|limits?)|[^.]*(?:req|dep|pip)[^.]*",
+    re.IGNORECASE,
+)
+#: Words for people, which often name old versions.
+_FOR_PEOPLE = re.compile(
+    r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
+    r"|contribut|security|upgrad|migrat).*",
+    re.IGNORECASE,
+)
+#: Where installed trees lie: what is in them came from what is read.
+_INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
+
+#: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
+_LED_TO = re.compile(
+    r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
+    r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
+)
 
 _LOCKED_BY = {
     Kind.UV_LOCK: ("pyproject.toml",),
@@ -65,43 +114,139 @@ _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 
 
 @dataclass(frozen=True)
-class RequirementFiles:
-    """A repository's requirements files: those by their names, and those that one of them includes or that
-    metadata takes its dependencies from, whatever they are called.
+class Sources:
+    """The tracked files by which packages may be installed, apart from manifests with a name of their own.
 
-    ``texts``: by path. ``missing``: what can't be read, with the file that leads to it; one by its own name
-    is missing here, since its project says so.
+    ``texts``: requirements files by path: those by their names, those that one of them, metadata or a
+    command leads to, and those that read as requirements. ``missing``: what can't be read of these, with
+    the file that leads to it; one by its own name is missing here, since its project says so.
+    ``literals``: files with install commands or script metadata, in which a fix may change versions.
+    ``searched``: the same and all others by whose words packages may be installed (of scripts: metadata).
     """
 
     texts: Mapping[str, str]
     missing: Mapping[str, str]
+    literals: Mapping[str, str]
+    searched: Mapping[str, str]
 
     @classmethod
-    def of(cls, repo: RepoContext) -> "RequirementFiles":
-        """Those of the tracked files. Nothing is raised."""
-        texts: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        waiting: list[tuple[str, str]] = []
-        for path in repo.tracked_files:
-            match kind_of(path):
-                case Kind.REQUIREMENTS:
+    def of(cls, repo: RepoContext) -> "Sources":
+        """Those of the tracked files, read once for each snapshot. Nothing is raised."""
+        return repo.once(cls, lambda: cls._read(repo))
+
+    @classmethod
+    def _read(cls, repo: RepoContext) -> "Sources":
+        searched = {
+            path: searched_text(repo, path) for path in repo.tracked_files if _is_searched(path)
+        }
+        texts, missing = _requirement_files(repo, searched)
+        literals = {
+            path: text
+            for path, text in searched.items()
+            if path not in texts and has_literals(path, text) and _is_readable(repo, path)
+        }
+        searched = {
+            path: script_metadata(text) if _is_script(path) else text
+            for path, text in searched.items()
+            if path not in texts
+        }
+        return cls(texts, missing, literals, searched)
+
+
+def _requirement_files(
+    repo: RepoContext, searched: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    texts: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    waiting: list[tuple[str, str]] = []
+    links: set[str] = set()
+    for path in repo.tracked_files:
+        match kind_of(path):
+            case Kind.REQUIREMENTS:
+                waiting.append((path, path))
+            case Kind.PYPROJECT | Kind.SETUP_CFG:
+                with suppress(RecipeError, RepositoryError):  # its own project says so
+                    named = setuptools_files(path, repo.read_text(path))
+                    waiting += [(target, path) for _, target in named]
+            case None if path in searched and _MAY_LIST.fullmatch(posixpath.basename(path)):
+                if is_requirements(searched[path], compiled_or_pinned=True):
                     waiting.append((path, path))
-                case Kind.PYPROJECT | Kind.SETUP_CFG:
-                    with suppress(RecipeError, RepositoryError):  # its own project says so
-                        named = setuptools_files(path, repo.read_text(path))
-                        waiting += [(target, path) for _, target in named]
-        while waiting:
-            path, by = waiting.pop()
-            if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
-                continue
-            try:
-                text = texts[path] = repo.read_text(path)
-            except RepositoryError:
-                if path != by and not (repo.has(path) and kind_of(path)):
-                    missing[path] = by
-            else:
-                waiting += [(other, path) for other, _ in includes(path, text)]
-        return cls(texts, missing)
+    waiting += [(path, path) for path in _led_to(repo, searched)]
+    while waiting:
+        path, by = waiting.pop()
+        if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
+            continue
+        try:
+            text = texts[path] = repo.read_text(path)
+        except RepositoryError:
+            target = repo.leads_to(path) if path not in links else None
+            if target is not None and path != by:
+                links.add(path)
+                waiting.append((target, by))  # what a link shows is read, and raised, there
+            elif path != by and not (repo.has(path) and kind_of(path)):
+                missing[path] = by
+        else:
+            waiting += [(other, path) for other, _ in includes(path, text)]
+            compiled_from = str(PurePosixPath(path).with_suffix(".in"))
+            if is_closed(text) and repo.has(compiled_from):
+                waiting.append((compiled_from, compiled_from))
+    return texts, missing
+
+
+def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
+    """Files that read as requirements, and that a command leads to: from the repository's root or its own
+    folder; if neither has it (an image has its own folders), all of that name."""
+    by_name: dict[str, list[str]] = {}
+    for path in repo.tracked_files:
+        if kind_of(path) is None and not is_installed(path):
+            by_name.setdefault(posixpath.basename(path), []).append(path)
+    for by, text in searched.items():
+        named = {match["path"] for match in _LED_TO.finditer(text)}
+        if kind_of(by) is Kind.SETUP_PY:  # which reads its requirements from a file
+            named |= {match["text"] for match in _QUOTED.finditer(text)}
+        for name in named:
+            known = by_name.get(posixpath.basename(name), ())
+            folders = ("", posixpath.dirname(by))
+            exact = {posixpath.normpath(posixpath.join(folder, name)) for folder in folders}
+            for path in exact.intersection(known) or known:
+                with suppress(RepositoryError):
+                    if is_requirements(repo.read_text(path)):
+                        yield path
+
+
+def is_installed(path: str) -> bool:
+    """Return whether a file lies in an installed tree: what is in it came from what is read."""
+    return not _INSTALLED.isdisjoint(PurePosixPath(path).parts)
+
+
+def _is_searched(path: str) -> bool:
+    kind, parts = kind_of(path), PurePosixPath(path).parts
+    if kind is not None:
+        return kind in {Kind.PYPROJECT, Kind.SETUP_PY} and not is_aside(path)
+    if is_aside(path) or is_installed(path) or _FOR_PEOPLE.fullmatch(parts[-1]):
+        return False
+    return _MAY_INSTALL.fullmatch(parts[-1]) is not None or _is_script(path)
+
+
+def _is_script(path: str) -> bool:
+    return kind_of(path) is None and kind_in_set(path) is Kind.SCRIPT
+
+
+def _is_readable(repo: RepoContext, path: str) -> bool:
+    with suppress(RepositoryError):
+        return bool(repo.read_text(path))
+    return False
+
+
+def searched_text(repo: RepoContext, path: str) -> str:
+    """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
+    try:
+        text = repo.read_text(path)
+    except RepositoryError:
+        text = repo.glimpse(path) or ""
+    if _is_script(path) and SCRIPT_START not in text:
+        return ""
+    return text[:_MAX_CHARS]
 
 
 def setuptools_files(path: str, text: str) -> list[tuple[str, str]]:
@@ -167,8 +312,8 @@ def survey(repo: RepoContext, package: str, unread: LeftOut | None = None) -> tu
     unread = unread or left_out((package,), repo)
     named = name_pattern(package)
     places: list[Place] = []
-    included = RequirementFiles.of(repo).texts
-    for path in sorted({*filter(kind_of, repo.tracked_files), *included}):
+    found = Sources.of(repo)
+    for path in sorted({*filter(kind_of, repo.tracked_files), *found.texts, *found.literals}):
         try:
             if named.search(text := repo.read_text(path)):
                 places.extend(places_in(path, text, package))
@@ -263,6 +408,8 @@ def only_affected(advisory: Advisory, package: str, declaration: Declaration) ->
         return False
     if declaration.taken:
         return matcher.covers(declaration.taken)
+    if declaration.choices:
+        return all(only_affected(advisory, package, one) for one in declaration.choices)
     if declaration.refusal or not declaration.clauses:
         return declaration.refusal is not None
     named = (*matcher.named, served(ECOSYSTEM).above_all)
@@ -288,7 +435,7 @@ def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[
     sources = foreign_sources(path, text, package)
     why = "[tool.uv.sources] takes it from elsewhere than a registry"
     strings = requirement_strings(path, text, package)
-    for string in strings:
+    for string in (*strings, *other_requirements(path, text, package)):
         place = _declared(path, kind, string.declaration, string.keys)
         yield replace(place, blocker=place.blocker or why) if sources is not None else place
     # The client checks that what it takes is admitted; otherwise the archive's name tells the version.
@@ -359,10 +506,17 @@ def _declared(
     return Place(path, kind, current, declaration, keys, refusal, asked=declaration)
 
 
+def _read_literals(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    for declaration in literals(path, text, package):
+        yield _declared(path, kind, declaration)
+
+
 _READERS: dict[Kind, Callable[[str, Kind, str, str], Iterator[Place]]] = {
     Kind.REQUIREMENTS: _read_requirements,
     Kind.PYPROJECT: _read_pyproject,
     Kind.PIPFILE: _read_pipfile,
     Kind.SETUP_CFG: _read_setup_cfg,
     Kind.SETUP_PY: _read_setup_py,
+    Kind.COMMANDS: _read_literals,
+    Kind.SCRIPT: _read_literals,
 }

@@ -4,10 +4,11 @@ What is not read is unknown, which is not "not affected": each such source is na
 
 * a file that requirements include, or metadata takes its dependencies from, and that can't be read: a
   missing file, an address, a path with a variable, bytes that are not UTF-8;
-* any other tracked file by which packages are installed (tox.ini, a Dockerfile, a script's own
-  dependencies, pdm's and hatch's tables, another client's lock, an archive), if it names the package in a
-  version that is affected, or in words that can't be read. Only the words count: which command reads the
-  file, and whether any does, is not known.
+* any other tracked file by which packages are installed (a workflow, an image's variables, another client's
+  lock, an archive), if it names the package in a version that is affected, or in words that can't be read.
+  Only the words count: which command reads the file, and whether any does, is not known;
+* a copy of the package's own code that is committed, in a version that is affected: no version change
+  reaches it.
 
 Tests, documentation and examples are left out: nobody installs from them.
 """
@@ -25,8 +26,13 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES
-from fallback_plugins.pypi.manifests.pyproject import UV_ARRAYS, parse_toml
+from fallback_plugins.pypi.manifests.literals import literals, without
+from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES, Keys
+from fallback_plugins.pypi.manifests.pyproject import (
+    UV_ARRAYS,
+    other_requirements,
+    parse_toml,
+)
 from fallback_plugins.pypi.manifests.requirements import (
     Declaration,
     declaration_in,
@@ -37,63 +43,51 @@ from fallback_plugins.pypi.manifests.requirements_files import local_folders
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
-    RequirementFiles,
+    Sources,
+    is_installed,
     mentioned,
     name_pattern,
     only_affected,
+    searched_text,
 )
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.tree import grouped
-from fallback_tier.advisory import Advisory
+from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
-
-#: Longest file that is searched (characters): people write shorter ones, and clients longer ones.
-_MAX_CHARS = 4_000_000
-
-#: Files by whose words packages may be installed.
-_MAY_INSTALL = re.compile(
-    r".*\.(?:txt|in|list|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
-    r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
-    r"|\.?devcontainer\.json"
-    r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
-    re.IGNORECASE,
-)
-#: Words for people, which often name old versions.
-_FOR_PEOPLE = re.compile(
-    r".*\.(?:md|rst|adoc|html?)|(?:change|history|news|release|readme|licen|authors|notice|copying|thanks"
-    r"|contribut|security|upgrad|migrat).*",
-    re.IGNORECASE,
-)
 
 #: Files whose environments are made for tests alone.
 _TEST_TOOLS = frozenset({"tox.ini", "tox.toml", "toxfile.py", "noxfile.py"})
 
-#: Manifests that are read whole, each by its own reader.
-_READ_WHOLE = frozenset(Kind) - {Kind.PYPROJECT, Kind.SETUP_PY}
-
-#: Where installed trees lie: what is in them came from what is read.
-_INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
-
 #: Where other people's code lies, which a project may well install from.
 _VENDORED = frozenset(
-    {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "site"}
+    {
+        "vendor",
+        "vendored",
+        "_vendor",
+        "_vendored",
+        "third_party",
+        "third-party",
+        "external",
+        "extern",
+    }
+    | {"site"}
+)
+
+#: Locks that are made from a manifest in their own folder, or from a workspace's members below.
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
+
+#: Files that state the version of the code next to them, and how they do.
+_METADATA = frozenset({"METADATA", "PKG-INFO"})
+_METADATA_FOLDER = re.compile(r"(?P<name>.+?)(?:-\d[^-]*)?(?:-py\d[\d.]*)?\.(?:dist|egg)-info")
+_STATES_VERSION = re.compile(r"__init__\.py|_*(?:version|about)_*\.py|[a-z]\w*\.py", re.IGNORECASE)
+_VERSION = re.compile(
+    r"^(?:Version:[ \t]*|(?:__)?version(?:__)?[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*[\"'])"
+    r"(?P<version>\d[\w.!+-]*)",
+    re.MULTILINE,
 )
 
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))(?:#|REM[ \t]|//).*$", re.MULTILINE)
 _CONTINUATION = re.compile(r"\\\r?\n")
-#: A script's own dependencies (PEP 723).
-_SCRIPT = re.compile(
-    r"^# /// script[ \t]*\r?\n(?P<block>(?:^#.*\r?\n)*?)^# ///[ \t]*$", re.MULTILINE
-)
-
-#: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
-_LED_TO = re.compile(
-    r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
-    r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
-)
-_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
-
 #: What follows a package's name, on the same line unless the file is a lock.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _SPECIFIER = re.compile(
@@ -131,19 +125,26 @@ def unread_sources(
 ) -> tuple[UnreadSource, ...]:
     """Return the sources that may bring in an affected version of the advisory's packages (``only``: of
     these), unread."""
-    files = RequirementFiles.of(repo)
-    found = {one.path: one for one in _missing(files)}
+    sources = Sources.of(repo)
+    found = {one.path: one for one in _missing(sources)}
     packages = frozenset(advisory.packages(ECOSYSTEM) if only is None else only)
-    for path, words, for_tests in _named(repo, files, advisory, packages):
+    for path, words, for_tests in _named(repo, sources, advisory, packages):
         error = _error(
             f"{path} names {words}, and which command installs from that file is not known here.",
             "Raise it by hand, or remove it, and try again.",
         )
         found.setdefault(path, UnreadSource(path, error, names_it=True, for_tests=for_tests))
+    for path, package, version in _copies(repo, packages):
+        if is_affected(advisory, ECOSYSTEM, package, version):
+            error = _error(
+                f"{path} holds a copy of {package} {version}, which no version change reaches.",
+                "Replace it with a fixed release, or remove it, and try again.",
+            )
+            found.setdefault(path, UnreadSource(path, error, names_it=True))
     return tuple(found.values())
 
 
-def _missing(files: RequirementFiles) -> Iterator[UnreadSource]:
+def _missing(files: Sources) -> Iterator[UnreadSource]:
     """Includes that can't be read. What tests and examples include is left out."""
     for target, by in files.missing.items():
         if not is_aside(by):
@@ -159,38 +160,28 @@ def _error(problem: str, next_step: str) -> RecipeError:
 
 
 def _named(
-    repo: RepoContext, files: RequirementFiles, advisory: Advisory, packages: frozenset[str]
+    repo: RepoContext, sources: Sources, advisory: Advisory, packages: frozenset[str]
 ) -> Iterator[tuple[str, str, bool]]:
     """Each file that names a package so that it counts, with the words, and whether only tests use it."""
 
     def counts(package: str, declaration: Declaration | None) -> bool:
         return declaration is not None and only_affected(advisory, package, declaration)
 
-    searched: dict[str, str] = {}
     for path in repo.tracked_files:
-        if _INSTALLED.intersection(PurePosixPath(path).parts) or path in files.texts:
+        if path in sources.texts or is_installed(path):
             continue
         for place, words in _archives(path, packages, counts):
             yield place, words, False
         if kind_of(path) is Kind.UV_LOCK:
             for place, words in _vendored(repo, path, packages, counts):
                 yield place, words, False
-        if _is_searched(path):
-            searched[path] = _text(repo, path)
-    by_name = grouped(
-        (name, path)
-        for path in repo.tracked_files
-        if kind_of(path) is None
-        and not _INSTALLED.intersection(PurePosixPath(path).parts)
-        and not _FOR_PEOPLE.fullmatch(name := posixpath.basename(path))
-    )
-    led_to = {path for one in searched.items() for path in _led_to(*one, by_name)}
-    beside = _in_folders(repo, files)
-    for path in sorted((led_to | beside) - searched.keys() - files.texts.keys()):
-        searched[path] = _text(repo, path)
-    for path, text in searched.items():
+    in_folders = {it: searched_text(repo, it) for it in _in_folders(repo, sources)}
+    for path, text in {**sources.searched, **in_folders}.items():
         for package in sorted(mentioned(text, packages)):
-            counting = list(_counting(path, text, package, counts))
+            written = sources.literals.get(path)
+            if written is not None:
+                text = without(written, literals(path, written, package))
+            counting = list(_counting(path, text, package, counts, locked=_is_locked(repo, path)))
             for_users = [words for words in counting if not _is_for_tests(path, words)]
             if counting:
                 yield path, (for_users or counting)[0], not for_users
@@ -203,34 +194,6 @@ def _is_for_tests(path: str, words: str) -> bool:
     """Return whether words come from an environment of tox or nox: they often hold the oldest supported
     versions, so that a project is tested with these."""
     return posixpath.basename(path) in _TEST_TOOLS or " in tool.tox." in words
-
-
-def _is_searched(path: str) -> bool:
-    kind, name = kind_of(path), PurePosixPath(path).name
-    if kind is not None:
-        return kind not in _READ_WHOLE and not is_aside(path)
-    if is_aside(path) or _FOR_PEOPLE.fullmatch(name):
-        return False
-    return _MAY_INSTALL.fullmatch(name) is not None or name.endswith(".py")
-
-
-def _text(repo: RepoContext, path: str) -> str:
-    """A file's text as far as it can be seen. What is larger, and no text at all, installs nothing."""
-    try:
-        text = repo.read_text(path)
-    except RepositoryError:
-        text = repo.glimpse(path) or ""
-    if (
-        path.endswith(".py")
-        and kind_of(path) is None
-        and not _MAY_INSTALL.fullmatch(PurePosixPath(path).name)
-    ):
-        return "\n".join(
-            line.removeprefix("#").strip()
-            for match in _SCRIPT.finditer(text)
-            for line in match["block"].splitlines()
-        )
-    return text[:_MAX_CHARS]
 
 
 def _archives(path: str, packages: frozenset[str], counts: _Counts) -> Iterator[tuple[str, str]]:
@@ -259,17 +222,30 @@ def _vendored(
                 yield path, f"{package} {version}"
 
 
-def _led_to(path: str, text: str, by_name: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Tracked files that a command in this file may take requirements from: all of that name, since where a
-    command runs, and where an image has its files, is not known."""
-    named = [match["path"] for match in _LED_TO.finditer(text)]
-    if kind_of(path) is Kind.SETUP_PY:  # which reads its requirements from a file
-        named += _QUOTED.findall(text)
-    for name in named:
-        yield from by_name.get(posixpath.basename(name), ())
+def _copies(repo: RepoContext, packages: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+    """Committed code of the packages: the file that states the version, the name and the version."""
+    for path in repo.tracked_files:
+        parts = PurePosixPath(path).parts
+        folders = [part.lower() for part in parts[:-1]]
+        aside = is_aside("/".join(part for part in parts if part.lower() not in _VENDORED))
+        if aside or is_installed(path) or not folders:
+            continue
+        metadata = _METADATA_FOLDER.fullmatch(parts[-2]) if parts[-1] in _METADATA else None
+        if metadata is not None:
+            named = packages & {canonicalize_name(metadata["name"])}
+        elif not _VENDORED.isdisjoint(folders) and _STATES_VERSION.fullmatch(parts[-1]):
+            module = (
+                parts[-2] if parts[-1].startswith("_") or parts[-1] == "version.py" else parts[-1]
+            )
+            named = packages & {canonicalize_name(module.removesuffix(".py"))}
+        else:
+            continue
+        stated = _VERSION.search(repo.glimpse(path) or "") if named else None
+        if stated is not None:
+            yield from ((path, package, stated["version"]) for package in named)
 
 
-def _in_folders(repo: RepoContext, files: RequirementFiles) -> set[str]:
+def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
     """Manifests of folders that requirements install from, if these are no manifests of this repository's
     own (below ``vendor``)."""
     folders = {place for path, text in files.texts.items() for place in local_folders(path, text)}
@@ -282,12 +258,23 @@ def _in_folders(repo: RepoContext, files: RequirementFiles) -> set[str]:
     }
 
 
-def _counting(path: str, text: str, package: str, counts: _Counts) -> Iterator[str]:
+def _is_locked(repo: RepoContext, path: str) -> bool:
+    """May a lock's project have the manifest? Then only what the lock holds is raised there."""
+    return any(
+        repo.has(str(folder / name)) for folder in PurePosixPath(path).parents for name in _LOCKS
+    )
+
+
+def _counting(
+    path: str, text: str, package: str, counts: _Counts, *, locked: bool
+) -> Iterator[str]:
     if kind_of(path) is Kind.SETUP_PY:
         return  # its literals are read; what it leads to is searched
     if kind_of(path) is Kind.PYPROJECT:
         try:
-            yield from _in_tables(parse_toml(path, text), (), package, counts)
+            others = () if locked else other_requirements(path, text, package)
+            read = frozenset(it.keys for it in others)
+            yield from _in_tables(parse_toml(path, text), (), package, counts, read)
         except RecipeError:
             return  # its own project says so
         return
@@ -335,7 +322,7 @@ def _of_value(value: str, package: str) -> Declaration | None:
 
 
 #: Tables and arrays of pyproject.toml that have a reader.
-_READ: frozenset[tuple[str, ...]] = frozenset(
+_READ: frozenset[Keys] = frozenset(
     {
         ("project", "dependencies"),
         ("project", "optional-dependencies"),
@@ -347,25 +334,28 @@ _READ: frozenset[tuple[str, ...]] = frozenset(
 )
 
 
-def _in_tables(value: Any, keys: tuple[str, ...], package: str, counts: _Counts) -> Iterator[str]:
-    """Requirements in other tables (pdm's, hatch's, a build's), and entries named like the package."""
-    if keys in _READ:
+def _in_tables(
+    value: Any, keys: Keys, package: str, counts: _Counts, read: frozenset[Keys]
+) -> Iterator[str]:
+    """Requirements in other tables, and entries named like the package; not those at ``read``."""
+    if keys in _READ or keys in read:
         return
     if isinstance(value, str):
         if keys[:1] != ("project",):  # a description, an address
             found = _in_text(value, package, counts)
-            yield from (f"{words} in {'.'.join(keys)}" for words in found)
+            within = ".".join(key for key in keys if isinstance(key, str))
+            yield from (f"{words} in {within}" for words in found)
     elif isinstance(value, list):
-        for item in value:
-            yield from _in_tables(item, keys, package, counts)
+        for at, item in enumerate(value):
+            yield from _in_tables(item, (*keys, at), package, counts, read)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if canonicalize_name(key) == package and keys[:1] == ("tool",):
                 yield from _entry(item, (*keys, key), package, counts)
-            yield from _in_tables(item, (*keys, key), package, counts)
+            yield from _in_tables(item, (*keys, key), package, counts, read)
 
 
-def _entry(item: Any, keys: Sequence[str], package: str, counts: _Counts) -> Iterator[str]:
+def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:
     table = item if isinstance(item, Mapping) else {"version": item}
     version = table.get("version")
     places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]
@@ -373,4 +363,4 @@ def _entry(item: Any, keys: Sequence[str], package: str, counts: _Counts) -> Ite
     if isinstance(version, str) and version.strip(" \"'")[:1] in "0123456789=<>~!":
         read = _of_value(version, package)
     if read is not None and (read.taken or read.clauses) and counts(package, read):
-        yield f"{package} {read.taken or read.pep440} in {'.'.join(keys)}"
+        yield f"{package} {read.taken or read.pep440} in {'.'.join(map(str, keys))}"

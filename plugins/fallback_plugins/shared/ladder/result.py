@@ -1,5 +1,7 @@
 """The fix of a repository from those of its projects, held against what a fix must never do."""
 
+import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,6 +29,21 @@ from fallback_tier.repo import RepoContext
 
 #: Said in every result that was made with ``Settings.offline``.
 OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
+
+#: Weaknesses of code that was written to do harm: embedded malicious code, Trojan horse, worm.
+_MALICIOUS = frozenset({"CWE-506", "CWE-507", "CWE-509"})
+
+#: Manifests and locks of ecosystems that have no plugin here.
+_OTHER_LOCKS = {
+    "crates.io": frozenset({"Cargo.toml", "Cargo.lock"}),
+    "Go": frozenset({"go.mod", "go.sum"}),
+    "Hex": frozenset({"mix.exs", "mix.lock"}),
+    "Maven": frozenset({"pom.xml", "build.gradle", "build.gradle.kts", "gradle.lockfile"}),
+    "NuGet": frozenset({"packages.config", "packages.lock.json", "Directory.Packages.props"}),
+    "Packagist": frozenset({"composer.json", "composer.lock"}),
+    "Pub": frozenset({"pubspec.yaml", "pubspec.lock"}),
+    "RubyGems": frozenset({"Gemfile", "Gemfile.lock", "gems.rb", "gems.locked"}),
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +118,9 @@ def combined(
         moves=moves,
         cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
         left=left,
-        notes=tuple(dict.fromkeys(_notes(ecosystem, repo, fixes))),
+        notes=tuple(
+            dict.fromkeys((*_notes(ecosystem, repo, fixes), *_unreached(advisory, repo, moves)))
+        ),
         tree_before=_listing(fix.before for fix in fixes),
         tree_after=_listing(fix.after for fix in fixes),
     )
@@ -173,6 +192,32 @@ def _notes(ecosystem: str, repo: RepoContext, fixes: Sequence[ProjectFix]) -> It
         for package, old, new in _major_steps(ecosystem, fix):
             yield f"{package} goes from {old} to {new}, a major step: look at what it changed."
         yield from fix.notes
+
+
+def _unreached(advisory: Advisory, repo: RepoContext, moves: Sequence[Move]) -> Iterator[str]:
+    """What no version change reaches: what a malicious release did, and packages of other ecosystems."""
+    moved = {move.package: ", ".join(move.before) for move in moves}
+    for record in advisory.records:
+        named = {name for ecosystem in record.ecosystems for name in record.packages(ecosystem)}
+        malicious = _MALICIOUS & set(record.cwe) or any(
+            it.startswith("MAL-") for it in (record.id, *record.aliases)
+        )
+        for package in sorted(named & moved.keys()) if malicious else ():
+            yield (
+                f"{record.id} is about malicious code, which may have run wherever {package}"
+                f" {moved[package]} was installed: rotate the secrets that were in reach there."
+            )
+        for ecosystem in record.ecosystems:
+            locks = _OTHER_LOCKS.get(ecosystem.partition(":")[0], frozenset())
+            for path in repo.tracked_files:
+                if posixpath.basename(path) in locks:
+                    text = repo.glimpse(path) or ""
+                    for package in record.packages(ecosystem):
+                        if re.search(rf"(?<![\w.-]){re.escape(package)}(?![\w-])", text):
+                            yield (
+                                f"{path} names {package} of {ecosystem}, which {record.id} covers too and"
+                                " which is not looked at here: raise it with that ecosystem's client."
+                            )
 
 
 def _major_steps(ecosystem: str, fix: ProjectFix) -> Iterator[tuple[str, str, str]]:

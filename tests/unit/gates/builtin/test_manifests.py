@@ -7,6 +7,7 @@ import pytest
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_tier.gates.builtin.manifests.changes import manifest_problems
+from fallback_tier.gates.builtin.manifests.sources import lies_in
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.sandbox.clients import SubprocessClients
 
@@ -215,6 +216,29 @@ def test_another_release_is_no_other_source(path: str) -> None:
     if "0.11.0" in BEFORE[path]:
         releases.append(("0.11.0", "0.11.3"))
     assert problems(path, *releases) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "prefix", "inside"),
+    [
+        (
+            ("tool", "hatch", "envs", "x", "dependencies"),
+            ("tool", "hatch", "envs", "*", "dependencies"),
+            True,
+        ),
+        (
+            ("tool", "hatch", "envs", "x", "scripts"),
+            ("tool", "hatch", "envs", "*", "dependencies"),
+            False,
+        ),
+        (("tool", "hatch", "envs"), ("tool", "hatch", "envs", "*", "dependencies"), False),
+        (("docs", "left"), ("!source!scripts",), True),
+        (("source",), ("!source!scripts",), False),
+        (("scripts", "x"), ("!source!scripts",), False),
+    ],
+)
+def test_places_of_prefixes(place: tuple[str, ...], prefix: tuple[str, ...], inside: bool) -> None:
+    assert lies_in(place, prefix) is inside
 
 
 @pytest.mark.parametrize("path", BEFORE)
