@@ -45,8 +45,8 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     is_requirements,
 )
 from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
