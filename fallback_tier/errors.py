@@ -64,10 +64,13 @@ Late (a fix took too long, in its worker) a BaseException, which nothing on its 
 begins with ``_`` is control flow inside one module.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from fallback_audit.errors import FallbackError
+from fallback_audit.event_types import UnreadItem
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
+from fallback_tier.limits import MAX_UNREAD_LISTED
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -196,13 +199,27 @@ class PatchSyntaxError(PatchError):
 
 
 class RecipeError(FallbackError):
-    """A recipe can't be applied; ``reason`` is what the refusal will say."""
+    """A recipe can't be applied; ``reason`` is what the refusal will say.
+
+    ``unread``: the sources that were not read, if the reason is UNKNOWN. At most MAX_UNREAD_LISTED are
+    kept; the problem counts the others.
+    """
 
     code = "recipe"
 
-    def __init__(self, reason: RefusalReason, problem: str, *, next_step: str) -> None:
+    def __init__(
+        self,
+        reason: RefusalReason,
+        problem: str,
+        *,
+        next_step: str,
+        unread: Sequence[UnreadItem] = (),
+    ) -> None:
+        if more := len(unread[MAX_UNREAD_LISTED:]):
+            problem = f"{problem} {more} more were not read."
         super().__init__(problem, next_step=next_step)
         self.reason = reason
+        self.unread = tuple(unread[:MAX_UNREAD_LISTED])
 
 
 class ModelError(FallbackError):

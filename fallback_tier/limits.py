@@ -8,6 +8,9 @@ MAX_RETRIES = 3
 #: all gates, and what three ways to the same version broke is for a model to fix.
 MAX_RECIPE_CANDIDATES = 3
 
+#: Sources that a result of *unknown* lists: more is a pattern, which nobody repairs one by one.
+MAX_UNREAD_LISTED = 20
+
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
 MAX_AUTHOR_CALLS = 3
 

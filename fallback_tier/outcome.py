@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from fallback_audit.event_types import UnreadItem as UnreadItem
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
@@ -40,11 +41,15 @@ class Selected(Frozen):
 
 
 class NotApplicable(Frozen):
-    """No deterministic fix applies. ``reason`` refuses for good unless another tier can help."""
+    """No deterministic fix applies. ``reason`` refuses for good unless another tier can help.
+
+    ``unread``: the sources that were not read, if the reason is UNKNOWN.
+    """
 
     outcome: Literal["not_applicable"] = "not_applicable"
     reason: RefusalReason
     sentence: str
+    unread: tuple[UnreadItem, ...] = ()
 
 
 RecipeSelection = Annotated[Selected | NotApplicable, Field(discriminator="outcome")]
@@ -90,6 +95,8 @@ class Left(Frozen):
     reason: RefusalReason
     sentence: str
     next_step: str = ""
+    #: The sources that were not read, if the reason is UNKNOWN: then ``package`` may be affected.
+    unread: tuple[UnreadItem, ...] = ()
     declined: tuple[StepDeclined, ...] = ()
 
 
@@ -284,11 +291,15 @@ class Applied(_Application):
 
 
 class Refused(_Application):
-    """No patch, from a closed set of reasons, with one sentence a person can act on."""
+    """No patch, from a closed set of reasons, with one sentence a person can act on.
+
+    ``unread``: the sources that were not read, if the reason is UNKNOWN.
+    """
 
     outcome: Literal["refused"] = "refused"
     reason: RefusalReason
     sentence: str
+    unread: tuple[UnreadItem, ...] = ()
 
 
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]

@@ -30,6 +30,18 @@ Call = Annotated[int, Field(ge=1)]
 Dollars = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 
+class UnreadItem(Frozen):
+    """A source that was not read or resolved: its path, the reason, and what to do so that it is."""
+
+    path: str
+    reason: str
+    next_step: str = ""
+
+
+#: All texts of an item can be redacted: they quote a target's files and clients.
+Unread = Annotated[UnreadItem, FREE_TEXT]
+
+
 class StartedOn(Frozen):
     """Fields of an event with which a process begins its part of a fix: who keeps its evidence.
 

@@ -13,7 +13,7 @@ from fallback_audit.event_types import MAX_EXCERPT_CHARS as MAX_EXCERPT_CHARS
 from fallback_audit.event_types import Attempt as Attempt
 from fallback_audit.event_types import Digest as Digest
 from fallback_audit.event_types import Excerpt as Excerpt
-from fallback_audit.event_types import Prose, StartedOn
+from fallback_audit.event_types import Prose, StartedOn, Unread
 from fallback_audit.frozen import Frozen
 from fallback_audit.gate_events import AttemptFailed as AttemptFailed
 from fallback_audit.gate_events import FixEscalated as FixEscalated
@@ -60,7 +60,7 @@ from fallback_audit.vocabulary import (
 )
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 
 
 class AttemptStarted(StartedOn):
@@ -142,13 +142,17 @@ class PatchProposed(Frozen):
 
 
 class AttemptRefused(Frozen):
-    """The attempt's outcome: no patch, and why. Refused for a budget, it can be resumed."""
+    """The attempt's outcome: no patch, and why. Refused for a budget, it can be resumed.
+
+    ``unread``: sources that were not read, if that is the reason. Since schema version 14.
+    """
 
     kind: Literal["AttemptRefused"] = "AttemptRefused"
     attempt: Attempt
     reason: RefusalReason
     sentence: Prose
     prompt_shape: PromptShape
+    unread: tuple[Unread, ...] = ()
 
 
 class ConsumerLeft(Frozen):

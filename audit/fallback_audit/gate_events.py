@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose, StartedOn
+from fallback_audit.event_types import Attempt, Digest, Excerpt, Prose, StartedOn, Unread
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import (
     AffectedCode,
@@ -150,12 +150,16 @@ class FixPatched(_PatchAccepted):
 
 
 class FixRefused(Frozen):
-    """Terminal: no patch can be had, and why."""
+    """Terminal: no patch is possible, and why.
+
+    ``unread``: sources that were not read, if that is the reason. Since schema version 14.
+    """
 
     kind: Literal["FixRefused"] = "FixRefused"
     attempt: Attempt
     reason: RefusalReason
     sentence: Prose
+    unread: tuple[Unread, ...] = ()
 
 
 class FixEscalated(Frozen):

@@ -187,12 +187,16 @@ class RefusalReason(StrEnum):
     RETRY_CAP_REACHED = "retry_cap_reached"
     #: Gates refused the fixes of several packages in one patch: they are proved in smaller parts.
     FAILS_TOGETHER = "fails_together"
+    #: Whether the project is affected could not be found out: a source that may hold the package was not
+    #: read, or a project was not resolved (ADR-0100). Since schema version 14.
+    UNKNOWN = "unknown"
 
     @property
     def ends_chain(self) -> bool:
         """True where a recipe's "no" is final: no example and no model could do better.
 
-        A missing client is one: the gates could prove no other patch without it.
+        A missing client is one: the gates could prove no other patch without it. *Unknown* is one: an
+        example or a model would patch on a guess, and no gate could see whether it was right.
         """
         return self in {
             RefusalReason.NOT_AFFECTED,
@@ -201,6 +205,7 @@ class RefusalReason(StrEnum):
             RefusalReason.MANIFEST_MISSING,
             RefusalReason.TOOL_MISSING,
             RefusalReason.WHOSE_CODE_UNCLEAR,
+            RefusalReason.UNKNOWN,
         }
 
     @property

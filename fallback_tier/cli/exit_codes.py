@@ -12,6 +12,7 @@ NOT_AFFECTED = 5
 ENVIRONMENT = 6
 TRAIL_BROKEN = 7
 PATCHED = 8
+UNKNOWN = 9
 
 MEANING = {
     OK: "fixed, and a gate saw the flaw gone (fix), all can be fixed (plan), a patch (attempt), intact "
@@ -23,6 +24,7 @@ MEANING = {
     ENVIRONMENT: "a tool, the sandbox or a store is missing or failed",
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",
     PATCHED: "patched, and the tests pass; nothing shows the flaw gone (fix)",
+    UNKNOWN: "unknown: a source that may hold the package was not read or resolved",
 }
 
 
@@ -35,6 +37,8 @@ def of_refusal(reason: "RefusalReason") -> int:
             return NOT_AFFECTED
         case RefusalReason.TOOL_MISSING:
             return ENVIRONMENT
+        case RefusalReason.UNKNOWN:
+            return UNKNOWN
         case _:
             return REFUSED
 

@@ -10,7 +10,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.outcome import Applied, AttemptSummary, CallUsage
+from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, UnreadItem
 
 
 class _Ended(Frozen):
@@ -57,11 +57,12 @@ WithPatch = Verified | Patched
 
 
 class RefusedFix(_Ended):
-    """No patch can be had."""
+    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN."""
 
     outcome: Literal["refused"] = "refused"
     reason: RefusalReason
     sentence: str
+    unread: tuple[UnreadItem, ...] = ()
 
 
 class Escalated(_Ended):

@@ -41,6 +41,8 @@ def residue(event: AuditEvent, fields: Collection[str]) -> dict[str, Any]:
 def _without_words(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_words(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _without_words(member) for name, member in value.items()}
     return value if value is None else REDACTED
 
 

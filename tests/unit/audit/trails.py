@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.event_types import UnreadItem
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -346,6 +347,15 @@ def not_affected() -> Events:
     ]
 
 
+def unknown() -> Events:
+    """A lock that can't be read may hold the package."""
+    unread = (UnreadItem(path="lib/yarn.lock", reason="It is not valid.", next_step="Repair it."),)
+    ended = {"reason": RefusalReason.UNKNOWN, "unread": unread}
+    return [
+        one.model_copy(update=ended if hasattr(one, "unread") else {}) for one in not_affected()
+    ]
+
+
 def model_unavailable() -> Events:
     return [
         fix_started(),
@@ -401,6 +411,7 @@ VALID = (
     cap_reached,
     same_failure_three_times,
     not_affected,
+    unknown,
     model_unavailable,
     infrastructure_failed,
     interrupted_and_resumed,

@@ -13,6 +13,7 @@ from fallback_audit.contract.trail import NOTES
 from fallback_audit.events import (
     SCHEMA_VERSION,
     AttemptFailed,
+    AttemptRefused,
     FixEscalated,
     FixPatched,
     FixRefused,
@@ -276,6 +277,15 @@ def test_what_version_13_added_is_absent_not_invented() -> None:
     judged = [p for p in payloads if isinstance(p, GateJudged)]
     assert {p.refused_hosts for p in judged} == {()}
     assert GateStatus.UNDECIDED in {p.status for p in judged}
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+def test_what_version_14_added_is_absent_not_invented(version: int) -> None:
+    """Before, no fix ended as unknown, and no refusal listed what was not read."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    ends = [p for p in payloads if isinstance(p, FixRefused | AttemptRefused)]
+    assert {p.unread for p in ends} <= {()}
+    assert RefusalReason.UNKNOWN not in {p.reason for p in ends}
 
 
 def test_what_version_10_wrote_is_read_as_it_was() -> None:
