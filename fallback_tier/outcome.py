@@ -75,6 +75,7 @@ class Move(Frozen):
 
     ``after`` None: the fix takes the package out of the tree. ``raised`` names what was changed to get
     there where that is another package (a parent bump). ``declined``: the cheaper steps, in order.
+    ``range_admits``: no lock decides, and the range of the declaration admits affected and safe releases.
     """
 
     package: str
@@ -84,6 +85,8 @@ class Move(Frozen):
     after: str | None
     raised: tuple[str, ...] = ()
     declined: tuple[StepDeclined, ...] = ()
+    #: Not written if it does not hold: evidence is compared by its bytes.
+    range_admits: bool = Field(default=False, exclude_if=lambda admits: not admits)
 
 
 class Left(Frozen):

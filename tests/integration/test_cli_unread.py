@@ -177,7 +177,7 @@ def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(scenario: Scena
     assert ended.code == exit_codes.REFUSED
     assert [fix["advisory_ids"] for fix in ended.json["fixes"]] == [["A"]]
     (left,) = ended.json["left"]
-    assert (left["advisory_ids"], left["reason"]) == (["B"], "recipe_unsupported")
+    assert (left["advisory_ids"], left["reason"]) == (["B"], "unknown")
     assert "'test/fixtures/package.json'" in left["sentence"]
     assert "unknown" in left["sentence"]
 

@@ -1,19 +1,20 @@
 """What the files alone tell about a fix: the steps that would be tried first. Nothing is resolved."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.shared.ladder import Tried, blocked
+from fallback_plugins.shared.ladder import Tried, blocked, whole_project_left
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -40,7 +41,8 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 found = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_steps(project, advisory, targets))
-            found = found or list(project.unanswered(advisory))
+            if not found and project.files.root_manifest in project.files.manifests:
+                found = list(_first_steps_kept(project, advisory, targets))
             if not found and project.hides_a_copy(advisory):
                 raise unsupported(
                     f"A package in {site.path} bundles a copy that the lock does not list.",
@@ -49,11 +51,27 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
-            item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
-            found = [] if item is None else [item]
+            found = []
+            if not (isinstance(error, RecipeError) and project.leaves_out(error, advisory)):
+                item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
+                found = [] if item is None else [item]
         moves += [item for item in found if isinstance(item, Move)]
         left += [item for item in found if isinstance(item, Left)]
+    if unread.found and not moves and not left:
+        left = [whole_project_left("", unread.or_else(no_project_affected(names)))]
     return Outline(moves=tuple(moves), left=tuple(left), notes=unread.notes)
+
+
+def _first_steps_kept(
+    project: NpmProject, advisory: Advisory, targets: Targets
+) -> Iterator[Move | Left]:
+    """Of a project that no lock in step tells about: by a kept resolution. Raises RecipeError with the
+    reason UNKNOWN if none is kept."""
+    command = replace(project.command, offline=True)
+    if command.locked is not project.files:
+        tree = command.running().tree(command.locked)
+        for node in tree.affected(advisory, ECOSYSTEM):
+            yield _first_step(project, advisory, targets, tree, node)
 
 
 def _first_steps(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
@@ -31,22 +31,17 @@ from fallback_plugins.npm.surveying.origins import (
     local_copies,
     unlisted_bundles,
 )
-from fallback_plugins.npm.surveying.out_of_step import (
-    left_unanswered,
-    locked_unanswered,
-    out_of_step,
-    unanswered,
-)
 from fallback_plugins.npm.surveying.projects import Site
+from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.resolutions import CommandResolution, out_of_step
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
-from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left
 from fallback_tier.repo import RepoContext
 
 
@@ -97,16 +92,56 @@ class NpmProject:
     def _scoped(self) -> ClientRunner:
         return ScopedClients(self.clients, self.scopes)
 
+    @cached_property
+    def command(self) -> CommandResolution:
+        """What its install command installs. Raises as ``files`` and ``client`` do."""
+        running = cache(lambda: self._client)
+        offline = self.repo.settings.offline
+        return CommandResolution(self.files, self.client, running, self.clients, offline)
+
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
-        """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
-        if not self.is_trusted(advisory):
+        """Out of the advisory's reach; None: not affected, or unknown and noted. Raises RecipeError,
+        ToolError."""
+        if not (self.is_trusted(advisory) and self.is_readable(advisory)):
             return None
+        try:
+            if self.site.lock is None:
+                return self._without_lock(advisory)
+            self._check_bundles(advisory)
+            return self._with_lock(advisory)
+        except RecipeError as error:
+            if not self.leaves_out(error, advisory):
+                raise
+            return None
+
+    def is_readable(self, advisory: Advisory) -> bool:
+        """Return whether a client of ours reads its lock. False: none does, and the files, which are
+        complete, name no package of the advisory's. Raises RecipeError if one does, or if one is broken."""
         if self.site.lock is None:
-            return self._without_lock(advisory)
-        self._check_bundles(advisory)
-        fix = self._with_lock(advisory)
-        left = self.unanswered(advisory) if fix is None else ()
-        return ProjectFix(texts={}, moves=(), left=left) if left else fix
+            return True
+        try:
+            self.client.tree(self.files, ())
+        except RecipeError:
+            broken, is_named = left_out(advisory.packages(ECOSYSTEM), self.repo).reader.look(
+                files_of(self.site)
+            )
+            if broken or is_named or not files_of(self.site):
+                raise
+            return False
+        return True
+
+    def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
+        """Return whether an error is noted, not raised: what the project installs is unknown, but people
+        install no test data, and a lock that names none of the advisory's packages is no sign of one.
+        Nothing is called unaffected because of it."""
+        if error.reason is not RefusalReason.UNKNOWN or self.unread is None:
+            return False
+        packages = advisory.packages(ECOSYSTEM)
+        is_named = self.site.lock is None or self.site.names_any(self.repo, packages)
+        if is_named and not is_aside(self.path):
+            return False
+        self.unread.note(self.path, error)
+        return True
 
     def is_trusted(self, advisory: Advisory) -> bool:
         """Return whether the files can be believed on the advisory's packages. False: not, and nobody
@@ -191,26 +226,30 @@ class NpmProject:
                         f"Update {entry.name} with the project's own client.",
                     )
 
-    def unanswered(self, advisory: Advisory) -> tuple[Left, ...]:
-        """Of a lock that holds nothing affected: the advisory's packages that its manifests ask for and it
-        does not answer. What else it does not answer is noted: what that pulls in is unknown."""
-        if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
-            return ()
-        try:
-            found = locked_unanswered(self.client, self.files)
-        except RecipeError:
-            return ()  # said where the project is affected, as far as can be seen
-        left = () if is_aside(self.path) else left_unanswered(self.path, found, advisory)
-        if found and not left and self.unread is not None:
-            self.unread.note(self.path, out_of_step(self.path, found))
-        return left
-
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
-        if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
-            return None
+        """What the lock holds comes first: that is installed, whatever the manifests require by now."""
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._resolved(self._strategies(advisory, Resolver(self._client)), self.files)
+        strategies = self._strategies(advisory, Resolver(self._client))
+        names = advisory.packages(ECOSYSTEM)
+        fix = None
+        if self.site.names_any(self.repo, names):
+            fix = self._resolved(strategies, self.files)
+        if fix is None and self.command.unanswered:
+            fix = self._resolved(strategies, self.command.locked)
+        return fix or self._only_declared(advisory)
+
+    def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
+        """Declarations that nothing installed answers, and that admit affected releases alone."""
+        targets = self._targets(advisory)
+        fix = raise_pins(self.files, advisory, targets, self.client.tree(self.files))
+        if fix is None or not fix.texts:
+            return fix
+        files = self.files
+        for path, text in fix.texts.items():
+            files = files.with_manifest(path, text)
+        made = self._client.resolve(files)
+        return replace(fix, texts={**fix.texts, self.path: made.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory))
@@ -264,8 +303,7 @@ class NpmProject:
         """What else the new lock does: it answers what the old one did not."""
         if resolve.at is resolve.start or self.site.lock is None:
             return
-        found = list(unanswered(self.client, resolve.start.files, resolve.start.tree))
-        if found:
+        if found := self.command.unanswered:
             yield f"{out_of_step(self.path, found).problem} The new lock answers it."
 
     # --- a manifest without a lock --------------------------------------------------------------------
@@ -278,31 +316,28 @@ class NpmProject:
         pins = None
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             pins = raise_pins(self.files, advisory, self._targets(advisory))
-        enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
-        if enough or quiet or self.choice is not None or not self._has_dependencies():
-            return pins
-        files = self.files
-        for path, text in pins.texts.items() if pins else ():
-            files = files.with_manifest(path, text)
-        try:
-            fix = self._fresh(files, advisory)
-        except RecipeError as error:
-            if self.unread is None or not is_aside(self.path):
-                raise
-            # Nobody installs test data: its names may be made up, and its versions never published.
-            self.unread.note(self.path, error)
+        if self.choice is not None or not self._has_dependencies():
             return pins
         if pins is None:
-            return fix
+            return self._fresh(self.command.locked, advisory)
+        if quiet:
+            return pins
+        files = self.files
+        for path, text in pins.texts.items():
+            files = files.with_manifest(path, text)
+        try:
+            fix = self._fresh(replace(self.command, files=files).locked, advisory)
+        except (RecipeError, ToolError) as error:
+            # Its declarations are affected, and that is known; what else it brings in is not.
+            note = f"What {self.path} installs besides is unknown: {error.problem}"
+            return replace(pins, notes=(*pins.notes, note))
         if fix is None:
             return replace(pins, before=None, after=None)
         return replace(
             fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
         )
 
-    def _fresh(self, files: Files, advisory: Advisory) -> ProjectFix | None:
-        client = client_for(None, self._scoped)
-        resolved = client.resolve(replace(files, lock=None, lock_text=""))
+    def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
         resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
@@ -315,7 +350,7 @@ class NpmProject:
             )
         if not self._has_dependencies():
             return None
-        return self._fresh(self.files, advisory)
+        return self._fresh(self.command.locked, advisory)
 
     def _has_dependencies(self) -> bool:
         manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())

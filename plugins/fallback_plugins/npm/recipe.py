@@ -3,12 +3,11 @@
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
-from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
 from fallback_plugins.npm.project import NpmProject, declared_in
-from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.npm.strategies.pins import pinned, raise_pins
+from fallback_plugins.npm.refusals import no_project_affected, unsupported
+from fallback_plugins.npm.strategies.pins import ABOVE_ALL, only_affected, pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.projects import Site, discover
+from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.ladder import combined, refuse, resolve_all
@@ -28,9 +27,6 @@ from fallback_tier.repo import RepoContext
 #: The recipe's name in selections and events.
 LADDER = "npm-ladder"
 
-#: Stands for what will be published later: affected, where an advisory leaves its range open.
-_ABOVE_ALL = "999999.0.0"
-
 
 def bump(package: str, version: str) -> Selected:
     """The selection that raises ``package`` to exactly ``version``: a model's choice."""
@@ -43,24 +39,37 @@ def override(package: str, version: str) -> Selected:
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
-    """The ladder, where something may be fixed; no client runs. Raises RecipeError: nothing is."""
-    unknown = False
+    """Return the ladder if a project is affected, or if only a client can say whether it is; none runs.
+    Raises RecipeError: nothing is affected, it is unknown, or no fix is possible."""
+    is_open = False
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for site in discover(repo):
+        project = NpmProject(site, repo, clients, unread=unread)
         try:
-            held = _is_held(NpmProject(site, repo, clients, unread=unread), advisory)
+            if _is_held(project, advisory):
+                return Selected(recipe=LADDER)
+            is_open = is_open or _is_open(project, advisory)
         except (RecipeError, RepositoryError) as problem:
-            error = error or unread.refusal(files_of(site), problem)
-            continue
-        if held:
-            return Selected(recipe=LADDER)
-        unknown = unknown or (site.lock is None and _has_dependencies(site, repo))
+            if not (isinstance(problem, RecipeError) and project.leaves_out(problem, advisory)):
+                error = error or unread.refusal(files_of(site), problem)
     if error is not None:
         raise error
-    if unknown and not repo.settings.offline:
-        return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
+    if is_open:
+        return Selected(recipe=LADDER)
     raise unread.or_else(_nothing(advisory, repo))
+
+
+def _is_open(project: NpmProject, advisory: Advisory) -> bool:
+    """Has a client to resolve the project before it is known what it installs? Raises RecipeError with the
+    reason UNKNOWN if none may, or if no client of ours reads its lock and that may hold the package."""
+    if project.files.root_manifest not in project.files.manifests:
+        return False
+    if not project.is_readable(advisory) or project.command.known is not None:
+        return False
+    if project.repo.settings.offline:
+        project.command.locked  # noqa: B018 (raises what is unknown)
+    return True
 
 
 def apply(
@@ -83,24 +92,17 @@ def apply(
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless; or nobody can
-    tell, for the lock does not answer what is asked for."""
-    held = _may_be_held(project, advisory)
-    if not held and (left := project.unanswered(advisory)):
-        refuse(left[0])
-    return held
-
-
-def _may_be_held(project: NpmProject, advisory: Advisory) -> bool:
+    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False
     if site.lock is None:
         return _pins_held(project, advisory)
     client = project.client  # the refusal of a lock that none of ours resolves
-    affected = list(client.tree(project.files).affected(advisory, ECOSYSTEM))
+    tree = client.tree(project.files)
+    affected = list(tree.affected(advisory, ECOSYSTEM))
     if not affected:
-        return project.hides_a_copy(advisory)
+        return project.hides_a_copy(advisory) or only_affected(project.files, advisory, tree)
     manifest = project.files.root_manifest
     if manifest not in project.files.manifests and declared_in(project.files) is None:
         raise project.missing(affected[0])
@@ -117,7 +119,7 @@ def _pins_held(project: NpmProject, advisory: Advisory) -> bool:
     if fix is None:
         return False
     hard = [item for item in fix.left if item.reason is not RefusalReason.NO_FIXED_VERSION] or [
-        item for item in fix.left if is_affected(advisory, ECOSYSTEM, item.package, _ABOVE_ALL)
+        item for item in fix.left if is_affected(advisory, ECOSYSTEM, item.package, ABOVE_ALL)
     ]
     if hard and (not fix.moves or not isinstance(advisory, AdvisoryBundle)):
         refuse(hard[0])
@@ -129,7 +131,7 @@ def _is_hopeless(advisory: Advisory, node: Node) -> bool:
     above = Targets(advisory, None).named(node.name, node.version)
     if not is_orderable(ECOSYSTEM, node.version):
         return True
-    return not above and is_affected(advisory, ECOSYSTEM, node.name, _ABOVE_ALL)
+    return not above and is_affected(advisory, ECOSYSTEM, node.name, ABOVE_ALL)
 
 
 def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
@@ -145,28 +147,11 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             raise no_fix(node)
 
 
-def _has_dependencies(site: Site, repo: RepoContext) -> bool:
-    for path in site.manifests:
-        try:
-            manifest = parse_manifest(path, repo.read_text(path))
-        except (RecipeError, RepositoryError):
-            continue  # said by whoever needs it
-        if any(manifest.get(section) for section in SECTIONS):
-            return True
-    return False
-
-
 def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
-    names = advisory.packages(ECOSYSTEM)
-    what = ", ".join(names)
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
             "No package.json is tracked in this repository.",
             next_step="Name the folder that holds the npm project, and commit its manifest.",
         )
-    return RecipeError(
-        RefusalReason.NOT_AFFECTED,
-        f"No npm project here asks for or installs an affected version of {what}.",
-        next_step="Nothing needs to be done.",
-    )
+    return no_project_affected(advisory.packages(ECOSYSTEM))

@@ -61,7 +61,7 @@ class RecipeEcosystem(ABC):
         try:
             return self._recipe.select(advisory, repo, self.clients)
         except RecipeError as error:
-            return NotApplicable(reason=error.reason, sentence=str(error))
+            return NotApplicable(reason=error.reason, sentence=str(error), unread=error.unread)
         except RepositoryError as error:
             return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
 

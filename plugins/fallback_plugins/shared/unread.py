@@ -15,7 +15,7 @@ from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import Project, ProjectFix, whole_project_left
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.outcome import Left
+from fallback_tier.outcome import Left, UnreadItem
 from fallback_tier.repo import RepoContext
 
 #: What is raised of a file that can't be read, or can't be parsed.
@@ -160,15 +160,21 @@ class LeftOut:
         return [replace(first, notes=(*first.notes, *self.notes)), *rest]
 
     def or_else(self, nothing: RecipeError) -> RecipeError:
-        """The refusal where no project is affected that can be read: unknown is not clean."""
+        """Return ``nothing`` if all was read; otherwise the refusal that lists what was not: unknown is not
+        absent."""
         if not self.found:
             return nothing
         first = next(iter(self.found.values()))
+        items = [
+            UnreadItem(path=one.path, reason=one.error.problem, next_step=one.error.next_step)
+            for one in self.found.values()
+        ]
         return RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else "
             "here does.",
             next_step=first.error.next_step,
+            unread=items,
         )
 
 

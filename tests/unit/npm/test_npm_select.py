@@ -47,11 +47,12 @@ def test_the_ladder_is_selected_and_no_client_runs(tmp_path: Path, files: dict[s
     assert selection == Selected(recipe="npm-ladder")
 
 
-def test_offline_only_the_files_are_believed(tmp_path: Path) -> None:
+def test_offline_what_has_no_lock_is_unknown(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": manifest(dependencies={"other": "*"})})
     quiet = repo.model_copy(update={"settings": Settings(offline=True)})
     reported = refusal(build_ecosystem(FakeClients()), RECORD, quiet)
-    assert reported.reason is RefusalReason.NOT_AFFECTED
+    assert reported.reason is RefusalReason.UNKNOWN
+    assert [item.path for item in reported.unread] == ["package.json"]
 
 
 def test_without_a_lock_specs_are_raised_as_text_and_nothing_else(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
@@ -11,20 +12,37 @@ from fallback_plugins.npm.manifests.specs import admits, floor, foreign
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
-from fallback_plugins.shared.tree import Node
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_plugins.shared.tree import DependencyTree, Node
+from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import ClearedPath, Left, Move, StepDeclined
 
+#: Represents what will be published later: affected, if an advisory leaves its range open.
+ABOVE_ALL = "999999.0.0"
 
-def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix | None:
-    """Each declaration that starts from an affected version, raised; None: there is none."""
+
+def raise_pins(
+    files: Files,
+    advisory: Advisory,
+    targets: Targets,
+    installed: DependencyTree | None = None,
+) -> ProjectFix | None:
+    """Each declaration that starts from an affected version, raised; None: there is none.
+
+    ``installed``: a lock's tree. Then only declarations are raised that it does not answer, and that admit
+    affected releases alone.
+    """
     texts: dict[str, str] = {}
     moves: list[Move] = []
     left: list[Left] = []
     cleared: list[ClearedPath] = []
     for path, package, place, problem in _concerned(files, advisory):
+        if installed is not None and _is_answered(installed, place):
+            continue
+        admits_safe = _admits_safe(advisory, targets, package, place.spec)
+        if installed is not None and admits_safe:
+            continue
         node = Node(path, package, floor(place.spec) or place.spec)
         try:
             if problem is not None:
@@ -37,7 +55,8 @@ def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix
             left.append(unfixed(advisory, path, node, error, tried))
             continue
         texts[path] = files.manifests[path]
-        moves.append(move(path, node, LadderStep.DIRECT_BUMP, version))
+        made = move(path, node, LadderStep.DIRECT_BUMP, version)
+        moves.append(made.model_copy(update={"range_admits": admits_safe}))
         cleared.append(_cleared(advisory, path, files, node, version))
     if not moves and not left:
         return None
@@ -80,6 +99,37 @@ def _concerned(
                 start, problem = floor(place.spec), _problem(advisory, path, package, place)
                 if problem is not None or (start is not None and _is_bad(advisory, package, start)):
                     yield path, package, place, problem
+
+
+def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -> bool:
+    """Does a declaration that nothing installed answers admit affected releases alone, by the advisory?"""
+    targets = Targets(advisory, None)
+    return any(
+        not _admits_safe(advisory, targets, package, place.spec)
+        and not _is_answered(installed, place)
+        for _, package, place, _ in _concerned(files, advisory)
+    )
+
+
+def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) -> bool:
+    """Does a range admit a release that is not affected: one that it starts from, that the advisory names,
+    that is published, or one above all?"""
+    named = (floor(spec), *fixed_versions(advisory, ECOSYSTEM, package), ABOVE_ALL)
+    published = (it.version for asked in (package,) for it in targets.releases(asked))
+    return any(
+        version is not None and admits(spec, version) and not _is_bad(advisory, package, version)
+        for version in chain(named, published)
+    )
+
+
+def _is_answered(installed: DependencyTree, place: Declared) -> bool:
+    """Is anything installed under the name of a declaration? Sources that are no ranges are others' to
+    judge."""
+    return foreign(place.spec) is not None or any(
+        ask.name == place.key and ask.to is not None
+        for root in installed.roots
+        for ask in root.asks
+    )
 
 
 def _is_bad(advisory: Advisory, package: str, version: str) -> bool:

@@ -17,9 +17,9 @@ from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_ma
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
 from fallback_plugins.npm.surveying.origins import contradiction, local_copies
-from fallback_plugins.npm.surveying.out_of_step import ANSWERED
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.resolutions import ANSWERED
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.errors import RecipeError, RepositoryError

@@ -89,12 +89,13 @@ def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
         reason=reason,
         sentence=error.problem,
         next_step=error.next_step,
+        unread=error.unread if isinstance(error, RecipeError) else (),
     )
 
 
 def refuse(left: Left) -> NoReturn:
     """What is left of a single advisory is its refusal."""
-    raise RecipeError(left.reason, left.sentence, next_step=left.next_step)
+    raise RecipeError(left.reason, left.sentence, next_step=left.next_step, unread=left.unread)
 
 
 def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -> RecipeError:

@@ -222,7 +222,7 @@ def test_such_a_lock_among_fixtures_stops_no_fix_and_is_not_clean(tmp_path: Path
     lie = {f"tests/data/{path}": text for path, text in LIES["version"].items()}
     reported = select(tmp_path / "a", lie)
     assert isinstance(reported, NotApplicable)
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     held = lock({"left": entry("1.0.0")}, dependencies={"left": "^1.0.0"})
     assert isinstance(select(tmp_path / "b", lie | held), Selected)
 

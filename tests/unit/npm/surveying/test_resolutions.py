@@ -1,5 +1,5 @@
-"""A lock that does not answer what its manifests ask for: nothing is called clean because of it. The file
-is named, with the command that repairs it; what it visibly holds is fixed all the same."""
+"""A lock that does not answer what its manifests require is resolved by the project's own client; without a
+registry nothing is called clean because of it: the file is named, with the command that repairs it."""
 
 import json
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.surveying.out_of_step import locked_unanswered
+from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.survey import survey
-from fallback_tier.advisory import AdvisorySet, bundle
+from fallback_tier.advisory import AdvisorySet
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, Selected
 from fallback_tier.planning import divisible_plan
@@ -47,9 +48,16 @@ def drifted(
     return {"package.json": manifest(dependencies=asked, **sections), "package-lock.json": text}
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept resolutions are the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def told(root: Path, files: Mapping[str, str], record: Any = LEAF) -> NotApplicable:
-    """What is said before any client runs."""
-    selection = build_ecosystem(FakeClients()).select(record, repository(root, files))
+    """What is said offline: no client runs."""
+    repo = repository(root / "repo", files).model_copy(update={"settings": Settings(offline=True)})
+    selection = build_ecosystem(FakeClients()).select(record, repo)
     assert isinstance(selection, NotApplicable), selection
     return selection
 
@@ -69,7 +77,10 @@ def test_it_is_never_called_unaffected(
     tmp_path: Path, asked: dict[str, str], locked: dict[str, str], words: str, version: int
 ) -> None:
     refused = told(tmp_path, drifted(asked, locked, version))
-    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert refused.reason is RefusalReason.UNKNOWN
+    assert [(it.path, REPAIR in it.next_step) for it in refused.unread] == [
+        ("package-lock.json", True)
+    ]
     assert (
         f"package-lock.json is out of step with package.json: that asks for {words}"
         in refused.sentence
@@ -80,7 +91,7 @@ def test_it_is_never_called_unaffected(
 def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -> None:
     """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
     refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
-    assert refused.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert refused.reason is RefusalReason.UNKNOWN
     assert "asks for other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
     assert "unknown" in refused.sentence
 
@@ -92,8 +103,8 @@ def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -
         drifted({"leaf": "latest", "other": ""}, {"leaf": "1.3.0", "other": "1.0.0-beta.1"}),
         drifted({"leaf": "somebody/leaf", "other": "!?"}, {"leaf": "1.3.0", "other": "1.0.0"}),
         drifted({"here": "file:here"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
-        drifted({}, {}, peerDependencies={"leaf": "1.1.0"}),
-        drifted({"leaf": "1.1.0"}, {}, optionalDependencies={"leaf": "1.1.0"}),
+        drifted({}, {}, peerDependencies={"leaf": "^1.1.0"}),
+        drifted({"leaf": "^1.1.0"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
     ],
     ids=["range", "tag and any", "git and nonsense", "folder", "peer", "optional"],
 )
@@ -138,41 +149,153 @@ def test_a_plan_and_its_json_name_the_file_and_the_command(tmp_path: Path) -> No
         left = {tuple(item["advisory_ids"]): item for item in document["left"]}
         assert ("OSV-TEST-1",) in left, document
         item = left["OSV-TEST-1",]
-        assert item["manifest"] == "package-lock.json"
-        assert "out of step with package.json" in item["sentence"]
-        assert REPAIR in item["next_step"]
+        assert item["reason"] == "unknown"
+        assert "package-lock.json is out of step with package.json" in item["sentence"]
+        assert REPAIR in f"{item['sentence']} {item['next_step']}"
         assert [fix.advisory_ids for fix in made.fixes] == [("OSV-TEST-2",)]
 
 
-def test_of_a_bundle_only_its_own_part_is_left(tmp_path: Path) -> None:
-    files = {
-        **drifted({"leaf": "^1.1.0"}, {}),
-        **{
-            f"app/{p}": text
-            for p, text in project({"other": "^1.0.0"}, {"other": at("1.0.0")}).items()
-        },
-    }
-    second = bad("other", ("0", "1.1.0")).model_copy(update={"id": "OSV-TEST-2"})
-    with world(universe().npm("other", "1.1.0"), tmp_path) as here:
-        result = here.fix(bundle([LEAF, second]), files)
-    assert [(it.package, it.advisory_ids) for it in result.left] == [("leaf", ("OSV-TEST-1",))]
-    assert [move.package for move in result.moves] == ["other"]
+def nested(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {f"{folder}/{path}": text for path, text in files.items()}
 
 
-def test_it_stops_a_fix_of_the_same_package_elsewhere(tmp_path: Path) -> None:
-    """A partial fix is no fix."""
-    good = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
-    files = {**drifted({"leaf": "^1.1.0"}, {}), **{f"app/{p}": text for p, text in good.items()}}
-    with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match="out of step"):
-        here.fix(LEAF, files)
+def test_the_client_resolves_it_once_and_that_decides(tmp_path: Path) -> None:
+    """2.0.0 of ``other`` brings an affected leaf that no file names; the lock answers it then."""
+    with world(universe().npm("other", "2.0.1", {"leaf": "1.2.0"}), tmp_path) as here:
+        result = here.fix(LEAF, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
+    assert not result.left
+    assert versions(result) == {"leaf": "1.2.0", "other": "2.0.1"}
+
+
+def test_what_it_resolves_to_can_be_safe(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, drifted({"leaf": "^1.1.0"}, {}))
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        assert here.verbs() == ["install"]
+
+
+def test_one_plan_resolves_a_project_once(tmp_path: Path) -> None:
+    """Neither another look of the same run, nor a second advisory, resolves the base commit again."""
+    records = (LEAF, bad("other", ("0", "1.0.0")).model_copy(update={"id": "OSV-TEST-2"}))
+    with world(universe(), tmp_path) as here:
+        repo = here.repo({"package.json": manifest(dependencies={"leaf": "^1.1.0"})})
+        repo = repo.model_copy(update={"manifests": ("package.json",)})
+        given = AdvisorySet(advisories=records)
+        plugin = here.plugin
+        for _ in range(2):
+            divisible_plan(given, repo, {"npm": plugin}, resolve=True)
+        assert here.verbs().count("install") <= 2  # the base commit, and the raised declaration
+
+
+def test_offline_a_kept_resolution_answers(tmp_path: Path) -> None:
+    """Made by a run with a registry, for exactly these inputs; others stay unknown."""
+    files = drifted({"other": "^1.0.0"}, {})
+    with world(universe(), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, files)
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        here.settings = Settings(offline=True)
+        here.clients.calls.clear()
+        selection = here.select(LEAF, files)
+        assert isinstance(selection, NotApplicable)
+        assert selection.reason is RefusalReason.NOT_AFFECTED
+        assert here.verbs() == []
+    assert told(tmp_path / "b", drifted({"other": "*"}, {})).reason is RefusalReason.UNKNOWN
+
+
+def test_what_no_registry_answers_is_unknown(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here, pytest.raises(RecipeError) as caught:
+        here.fix(LEAF, drifted({"gone": "1.0.0", "leaf": "^1.2.0"}, {"leaf": "1.2.0"}))
+    assert caught.value.reason is RefusalReason.UNKNOWN
+    assert "gone" in caught.value.problem
+    assert [item.path for item in caught.value.unread] == ["package-lock.json"]
 
 
 @pytest.mark.parametrize(
-    ("folder", "asked"), [("test/fixtures/old", {"leaf": "^1.1.0"}), ("other", {"other": "^1.0.0"})]
+    ("section", "spec", "reason"),
+    [
+        ("optionalDependencies", "1.1.0", None),
+        ("optionalDependencies", "~1.1.0", None),
+        ("optionalDependencies", "^1.1.0", RefusalReason.NOT_AFFECTED),
+        ("peerDependencies", "1.1.0", RefusalReason.RECIPE_UNSUPPORTED),
+        ("peerDependencies", ">=1.1.0", RefusalReason.NOT_AFFECTED),
+    ],
+)
+def test_a_declaration_of_affected_releases_alone_is_affected(
+    tmp_path: Path, section: str, spec: str, reason: RefusalReason | None
+) -> None:
+    """Though the lock, which need not have it, has none of it."""
+    with world(universe(), tmp_path) as here:
+        files = drifted({}, {}, **{section: {"leaf": spec}})
+        selection = here.select(LEAF, files)
+        if reason is RefusalReason.NOT_AFFECTED:
+            assert isinstance(selection, NotApplicable)
+            assert selection.reason is reason
+            return
+        if reason is not None:
+            with pytest.raises(RecipeError) as caught:
+                here.fix(LEAF, files)
+            assert caught.value.reason is reason
+            return
+        result = here.fix(LEAF, files)
+        assert here.written(result).ok
+    assert versions(result) == {"leaf": "1.2.0"}
+    assert [move.range_admits for move in result.moves] == [False]
+
+
+@pytest.mark.parametrize(("spec", "both"), [("^1.1.0", True), ("1.1.0", False), ("~1.1.0", False)])
+def test_an_unlocked_range_that_admits_both_is_labelled(
+    tmp_path: Path, spec: str, both: bool
+) -> None:
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, {"package.json": manifest(dependencies={"leaf": spec})})
+    assert [move.range_admits for move in result.moves] == [both]
+    assert ("range_admits" in result.moves[0].model_dump()) is both
+
+
+def test_without_a_lock_a_copy_that_another_package_requires_counts(tmp_path: Path) -> None:
+    """Raising the project's own declaration is half of a fix."""
+    found = universe().npm("mid", "1.0.0", {"leaf": "1.1.0"}).npm("mid", "1.0.1", {"leaf": "1.2.0"})
+    files = {"package.json": manifest(dependencies={"leaf": "1.0.0", "mid": "1.0.0"})}
+    with world(found, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    after = json.loads(result.changes[0].after or "")["dependencies"]
+    assert after == {"leaf": "1.2.0", "mid": "1.0.1"}
+
+
+def test_the_value_says_where_it_comes_from(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here:
+        dependencies = {"l": "npm:leaf@^1.1.0", "other": "2.0.0"}
+        plain = {"package.json": manifest(dependencies=dependencies)}
+        made = {}
+        for name, files in (("client", plain), ("lock", here.locked(plain))):
+            repo = repository(tmp_path / name, files)
+            (site,) = discover(repo)
+            made[name] = NpmProject(site, repo, here.clients).command.resolution
+    for name, found in made.items():
+        assert found.by.value == name
+        assert (found.made_on is None) is (name == "lock")
+        assert {(it.name, it.version) for it in found.packages} == {
+            ("leaf", "1.4.0"),
+            ("leaf", "1.0.0"),
+            ("other", "2.0.0"),
+        }
+        assert all(it.origin.endswith(".tgz") and it.digest for it in found.packages)
+        assert [(it.name, it.text, it.file, it.line) for it in found.declarations] == [
+            ("leaf", "l npm:leaf@^1.1.0", "package.json", 5),
+            ("other", "other 2.0.0", "package.json", 6),
+        ]
+        assert [it.version for it in found.affected(LEAF)] == ["1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "asked"), [("test/fixtures/old", {"gone": "^1.1.0"}), ("other", {"gone": "^1.0.0"})]
 )
 def test_a_fixture_and_what_concerns_another_package_are_noted(
     tmp_path: Path, folder: str, asked: dict[str, str]
 ) -> None:
+    """If no registry has it."""
     files = {
         **project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}),
         **{f"{folder}/{path}": text for path, text in drifted(asked, {}).items()},
@@ -186,7 +309,9 @@ def test_a_fixture_and_what_concerns_another_package_are_noted(
 def test_a_member_that_the_lock_does_not_know_yet(tmp_path: Path) -> None:
     files = {
         "package.json": manifest(workspaces=["packages/*"]),
-        "packages/new/package.json": json.dumps({"name": "new", "dependencies": {"leaf": "1.1.0"}}),
+        "packages/new/package.json": json.dumps(
+            {"name": "new", "dependencies": {"leaf": "^1.1.0"}}
+        ),
         "package-lock.json": lock({"workspaces": ["packages/*"]}, {}),
     }
     sentence = told(tmp_path, files).sentence
@@ -215,7 +340,7 @@ def test_other_clients_locks(tmp_path: Path, name: str, text: str, command: str)
 def test_of_a_broken_lock_and_a_broken_manifest_the_lock_is_named(name: str) -> None:
     files = Files(".", {"package.json": "{"}, name, "{: [")
     with pytest.raises(RecipeError, match=name):
-        locked_unanswered(client_for(name, FakeClients()), files)
+        client_for(name, FakeClients()).tree(files)
 
 
 def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
