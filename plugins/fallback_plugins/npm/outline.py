@@ -30,7 +30,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
     unread = left_out(names, repo)
-    for site in discover(repo):
+    for site in (command for found in discover(repo) for command in found.each):
         project = NpmProject(site, repo, clients, unread=unread)
         found: list[Move | Left] = []
         try:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.locks.lockfile import parse_lock
@@ -46,6 +46,29 @@ from fallback_tier.repo import RepoContext
 
 
 @dataclass(frozen=True)
+class InStep:
+    """A lock beside another one whose fix raised their manifests: it must answer them as well."""
+
+    project: "NpmProject"
+
+    @property
+    def path(self) -> str:
+        """The lock."""
+        return self.project.path
+
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+        """The lock alone; None: it answers the manifests as they are now. Raises RecipeError, ToolError."""
+        again = replace(self.project)  # which reads the manifests as they are now
+        if again.files == self.project.files or not again.command.unanswered:
+            return None
+        fix = again.resolve(advisory)
+        text = fix.texts.get(self.path) if fix is not None else None
+        text = text or again.command.locked.lock_text
+        tree = again.client.tree(again.files.with_lock(text))
+        return ProjectFix(texts={self.path: text}, moves=(), before=tree, after=tree)
+
+
+@dataclass(frozen=True)
 class NpmProject:
     """One project, and the terms of its resolution: what somebody chose is all that is made then."""
 
@@ -55,6 +78,8 @@ class NpmProject:
     terms: Terms = FREE
     #: Collects what is not known of projects that nothing is done to; None: nobody asks.
     unread: LeftOut | None = None
+    #: Manifests that were raised for another lock of the same folder, by path; those raised here are added.
+    raised: dict[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -68,14 +93,13 @@ class NpmProject:
 
     @cached_property
     def files(self) -> Files:
-        """The texts as they are. Raises RepositoryError."""
-        return self.site.files(self.repo)
+        """The texts as they are, or as another lock's fix left them. Raises RepositoryError."""
+        files = self.site.files(self.repo)
+        return replace(files, manifests={**files.manifests, **self.raised})
 
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        if self.site.problem is not None:
-            raise self.site.problem
         return client_for(self.site.lock, self.clients)
 
     @property
@@ -108,7 +132,10 @@ class NpmProject:
             if self.site.lock is None:
                 return self._without_lock(advisory)
             self._check_bundles(advisory)
-            return self._with_lock(advisory)
+            fix = self._with_lock(advisory)
+            texts = fix.texts.items() if fix is not None else ()
+            self.raised.update({path: it for path, it in texts if path in self.site.manifests})
+            return self._noted(fix, advisory)
         except RecipeError as error:
             if not self.leaves_out(error, advisory):
                 raise
@@ -129,6 +156,17 @@ class NpmProject:
                 raise
             return False
         return True
+
+    def _noted(self, fix: ProjectFix | None, advisory: Advisory) -> ProjectFix | None:
+        """The fix, with a note on each lock beside it that names a package and that no client reads."""
+        if fix is None:
+            return None
+        named = [
+            f"{path} is not what {self.path}'s client reads, and is left as it is: remove it."
+            for path in self.site.unused
+            if self._names_any(self._text(path), advisory.packages(ECOSYSTEM))
+        ]
+        return replace(fix, notes=(*fix.notes, *named))
 
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
         """Return whether an error is noted, not raised: what the project installs is unknown, but people
@@ -230,6 +268,7 @@ class NpmProject:
         """What the lock holds comes first: that is installed, whatever the manifests require by now."""
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
+        self.check_writable(advisory)
         strategies = self._strategies(advisory, Resolver(self._client))
         names = advisory.packages(ECOSYSTEM)
         fix = None
@@ -238,6 +277,16 @@ class NpmProject:
         if fix is None and self.command.unanswered:
             fix = self._resolved(strategies, self.command.locked)
         return fix or self._only_declared(advisory)
+
+    def check_writable(self, advisory: Advisory) -> None:
+        """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
+        refusal = only_read(self.files)
+        if refusal is None:
+            return
+        for node in self.client.tree(self.files).affected(advisory, ECOSYSTEM):
+            raise unsupported(
+                f"{self.path} holds {node.label}. {refusal.problem}", refusal.next_step
+            )
 
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
         """Declarations that nothing installed answers, and that admit affected releases alone."""

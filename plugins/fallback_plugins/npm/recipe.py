@@ -1,18 +1,20 @@
 """The npm ladder over a repository: is there something to fix, and fixing it."""
 
+from collections.abc import Iterator
+
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
-from fallback_plugins.npm.project import NpmProject, declared_in
+from fallback_plugins.npm.project import InStep, NpmProject, declared_in
 from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.pins import ABOVE_ALL, only_affected, pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.ladder import combined, refuse, resolve_all
+from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
-from fallback_plugins.shared.unread import Lenient
+from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,
@@ -44,7 +46,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     is_open = False
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    for site in discover(repo):
+    for site in (command for found in discover(repo) for command in found.each):
         project = NpmProject(site, repo, clients, unread=unread)
         try:
             if _is_held(project, advisory):
@@ -82,13 +84,21 @@ def apply(
         bumping.check_target(ECOSYSTEM, advisory, package, version, None)
         advisory = bumping.about(advisory, ECOSYSTEM, package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    projects = [
-        Lenient(NpmProject(site, repo, clients, terms, unread), files_of(site), unread)
-        for site in discover(repo)
-    ]
     nothing = _nothing(advisory, repo)
+    projects = _projects(repo, clients, terms, unread)
     fixes = resolve_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
     return combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
+
+
+def _projects(
+    repo: RepoContext, clients: ClientRunner, terms: bumping.Terms, unread: LeftOut
+) -> Iterator[Project]:
+    """Yield a project for each install command; locks of one folder share what is raised."""
+    for site in discover(repo):
+        raised: dict[str, str] = {}
+        each = [NpmProject(it, repo, clients, terms, unread, raised) for it in site.each]
+        yield from (Lenient(it, files_of(it.site), unread) for it in each)
+        yield from (InStep(it) for it in each if len(each) > 1 and raised)
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
@@ -98,8 +108,8 @@ def _is_held(project: NpmProject, advisory: Advisory) -> bool:
         return False
     if site.lock is None:
         return _pins_held(project, advisory)
-    client = project.client  # the refusal of a lock that none of ours resolves
-    tree = client.tree(project.files)
+    project.check_writable(advisory)
+    tree = project.client.tree(project.files)
     affected = list(tree.affected(advisory, ECOSYSTEM))
     if not affected:
         return project.hides_a_copy(advisory) or only_affected(project.files, advisory, tree)

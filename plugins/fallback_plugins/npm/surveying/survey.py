@@ -84,7 +84,10 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     manifest = in_folder(folder, MANIFEST)
     text = _naming(repo, manifest, package)
     places = declared(parse_manifest(manifest, text), package) if text else ()
-    locks = [path for name in LOCKS if repo.has(path := in_folder(folder, name))]
+    unused = site.unused if site else ()
+    locks = [
+        path for name in LOCKS if repo.has(path := in_folder(folder, name)) and path not in unused
+    ]
     installed: dict[str, str] = {}
     for lock in locks:
         lock_text = _naming(repo, lock, package)
@@ -97,6 +100,8 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
         return Project(folder, None, places, {}, missing)
     unread: str | None = None
     for lock in _foreign_locks(repo, folder, package, declared=bool(places)):
+        if lock in unused:
+            continue
         try:
             if site is None or PurePosixPath(lock).name not in READABLE:
                 raise unsupported(f"{lock} says what is installed, and can't be read.")
