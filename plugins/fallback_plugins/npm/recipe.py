@@ -1,6 +1,7 @@
 """The npm ladder over a repository: is there something to fix, and fixing it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
@@ -9,6 +10,7 @@ from fallback_plugins.npm.project import InStep, NpmProject, declared_in
 from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.pins import ABOVE_ALL, only_affected, pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
@@ -84,10 +86,13 @@ def apply(
         bumping.check_target(ECOSYSTEM, advisory, package, version, None)
         advisory = bumping.about(advisory, ECOSYSTEM, package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    nothing = _nothing(advisory, repo)
     projects = _projects(repo, clients, terms, unread)
-    fixes = resolve_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
-    return combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
+    fixes = resolve_all(
+        advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo))
+    )
+    fixes = unread.noted(fixes)
+    notes = (*fixes[0].notes, *_unreached_notes(advisory, repo))
+    return combined(ECOSYSTEM, advisory, repo, [replace(fixes[0], notes=notes), *fixes[1:]])
 
 
 def _projects(
@@ -157,7 +162,30 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             raise no_fix(node)
 
 
+def _unreached_notes(advisory: Advisory, repo: RepoContext) -> Iterator[str]:
+    for copy in _unreached(advisory, repo):
+        label = f"{copy.name} {copy.version}" if copy.version else f"code of {copy.name}"
+        yield f"{copy.path} holds {label}, which no version change reaches: replace or rebuild it."
+
+
+def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
+    """Committed copies that are affected, or whose version is unknown."""
+    return tuple(
+        copy
+        for copy in unreached(repo, advisory.packages(ECOSYSTEM))
+        if copy.version is None or is_affected(advisory, ECOSYSTEM, copy.name, copy.version)
+    )
+
+
 def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
+    """The refusal if no install command is affected. A committed copy can be all the same."""
+    for copy in _unreached(advisory, repo):
+        if copy.version is not None:
+            return unsupported(
+                f"{copy.path} holds {copy.name} {copy.version}, which no version change reaches; no install"
+                " command of this repository brings in an affected version.",
+                "Replace it with a fixed release.",
+            )
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
