@@ -8,7 +8,7 @@ from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
-from fallback_plugins.npm.refusals import no_project_affected, unsupported
+from fallback_plugins.npm.refusals import no_project_affected
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
@@ -43,11 +43,10 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 found = list(_first_steps(project, advisory, targets))
             if not found and project.files.root_manifest in project.files.manifests:
                 found = list(_first_steps_kept(project, advisory, targets))
-            if not found and project.hides_a_copy(advisory):
-                raise unsupported(
-                    f"A package in {site.path} bundles a copy that the lock does not list.",
-                    "Run `plan` without --no-resolve, so that its archive can be read.",
-                )
+            if not found:
+                quiet = repo.settings.model_copy(update={"offline": True})
+                alone = repo.model_copy(update={"settings": quiet})
+                replace(project, repo=alone).hides_a_copy(advisory)
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:

@@ -31,9 +31,9 @@ from fallback_plugins.npm.surveying.origins import (
     local_copies,
     unlisted_bundles,
 )
-from fallback_plugins.npm.surveying.projects import Site
+from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.npm.surveying.resolutions import CommandResolution, out_of_step
+from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
@@ -42,6 +42,7 @@ from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import UnreadItem
 from fallback_tier.repo import RepoContext
 
 
@@ -100,7 +101,11 @@ class NpmProject:
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        return client_for(self.site.lock, self.clients)
+        lock = self.site.lock
+        if lock is None:
+            manifest = self.files.manifests.get(self.files.root_manifest, "{}")
+            lock = usual_lock(parse_manifest(self.files.root_manifest, manifest))
+        return client_for(lock, self.clients)
 
     @property
     def _client(self) -> Client:
@@ -230,23 +235,22 @@ class NpmProject:
         return any(may_name(text, package) for package in packages)
 
     def hides_a_copy(self, advisory: Advisory) -> bool:
-        """Return whether a package bundles one of the advisory's that the lock does not list: only its
-        archive states the version. Raises RecipeError if that may not be fetched."""
-        for entry, package in self._unlisted_bundles(advisory):
-            if self.repo.settings.offline:
-                raise unsupported(
-                    f"{self._bundles(entry, package)}: its version can't be known offline.",
-                    "Run it without --offline, so that the archive can be read.",
-                )
-            return True
+        """Return whether archives may hold a copy that the lock does not list; only they state its version.
+        Raises RecipeError with the reason UNKNOWN if none may be fetched and one is named as bundled."""
+        entries = list(self._unlisted_bundles())
+        if not self.repo.settings.offline:
+            return bool(entries)
+        for entry in entries:
+            for package in sorted(entry.bundles.intersection(advisory.packages(ECOSYSTEM))):
+                reason = f"{self._bundles(entry, package)}: its version can't be known offline."
+                step = "Run it without --offline, so that the archive can be read."
+                item = UnreadItem(path=self.path, reason=reason, next_step=step)
+                raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
         return False
 
-    def _unlisted_bundles(self, advisory: Advisory) -> Iterator[tuple[LockEntry, str]]:
-        packages = advisory.packages(ECOSYSTEM)
+    def _unlisted_bundles(self) -> Iterator[LockEntry]:
         for lock in self._locks:
-            text = self._text(lock)
-            if self._names_any(text, packages):
-                yield from unlisted_bundles(lock, text, packages)
+            yield from unlisted_bundles(lock, self._text(lock))
 
     def _bundles(self, entry: LockEntry, package: str) -> str:
         return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"
@@ -255,12 +259,14 @@ class NpmProject:
         """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
         if not self.hides_a_copy(advisory):
             return
-        registry = NpmRegistry(self._scoped)
-        for entry, package in self._unlisted_bundles(advisory):
+        registry, packages = NpmRegistry(self._scoped), advisory.packages(ECOSYSTEM)
+        for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
-                if held.name == package and is_affected(advisory, ECOSYSTEM, package, held.version):
+                if held.name in packages and is_affected(
+                    advisory, ECOSYSTEM, held.name, held.version
+                ):
                     raise unsupported(
-                        f"{self._bundles(entry, package)}, which is {held.version}.",
+                        f"{self._bundles(entry, held.name)}, which is {held.version}.",
                         f"Update {entry.name} with the project's own client.",
                     )
 
@@ -387,7 +393,8 @@ class NpmProject:
         )
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
-        resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
+        client = client_for(resolved.lock, self._scoped)
+        resolver = Resolver(client, fresh=True, blank=blank_lock(client, resolved).lock_text)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:

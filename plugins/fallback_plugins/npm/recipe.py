@@ -53,7 +53,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         try:
             if _is_held(project, advisory):
                 return Selected(recipe=LADDER)
-            is_open = is_open or _is_open(project, advisory)
+            is_open = _is_open(project, advisory) or is_open
         except (RecipeError, RepositoryError) as problem:
             if not (isinstance(problem, RecipeError) and project.leaves_out(problem, advisory)):
                 error = error or unread.refusal(files_of(site), problem)
@@ -65,12 +65,15 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
-    """Has a client to resolve the project before it is known what it installs? Raises RecipeError with the
-    reason UNKNOWN if none may, or if no client of ours reads its lock and that may hold the package."""
+    """Has a client to resolve the project, or to fetch an archive, before it is known what it installs?
+    Raises RecipeError with the reason UNKNOWN if none may, or if none of ours reads its lock and that may
+    hold the package."""
     if project.files.root_manifest not in project.files.manifests:
         return False
-    if not project.is_readable(advisory) or project.command.known is not None:
+    if not project.is_readable(advisory):
         return False
+    if project.command.known is not None:
+        return project.hides_a_copy(advisory)
     if project.repo.settings.offline:
         project.command.locked  # noqa: B018 (raises what is unknown)
     return True
@@ -117,7 +120,7 @@ def _is_held(project: NpmProject, advisory: Advisory) -> bool:
     tree = project.client.tree(project.files)
     affected = list(tree.affected(advisory, ECOSYSTEM))
     if not affected:
-        return project.hides_a_copy(advisory) or only_affected(project.files, advisory, tree)
+        return only_affected(project.files, advisory, tree)
     manifest = project.files.root_manifest
     if manifest not in project.files.manifests and declared_in(project.files) is None:
         raise project.missing(affected[0])

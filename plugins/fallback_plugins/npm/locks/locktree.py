@@ -181,8 +181,8 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> DependencyTree:
     for key, entry in entries.items():
         name, version = identity(key, entry)
         if version:
-            requires = {"dependencies": entry.get("requires")}
-            asks = tuple(_asks(key, requires, ("dependencies",), find))
+            requires = _typed_asks(entries, key, entry)
+            asks = tuple(_asks(key, requires, ("dependencies", _OPTIONAL), find))
             bundled = entry.get("bundled") is True
             nodes[key] = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
     root = Node(

@@ -147,14 +147,11 @@ def _unknown(problem: str) -> RecipeError:
     return unsupported(f"{problem}: which of them is installed is unknown.", _REPAIR)
 
 
-def unlisted_bundles(
-    lock: str, text: str, packages: Collection[str]
-) -> Iterator[tuple[LockEntry, str]]:
-    """Yield (bundling entry, package): its archive holds a copy that the lock does not list. Raises
-    RecipeError."""
+def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
+    """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
+    bundled, and whatever they require. Raises RecipeError."""
     if "bundle" in text:
-        for entry in _entries(lock, text):
-            yield from ((entry, name) for name in sorted(entry.bundles.intersection(packages)))
+        yield from (entry for entry in _entries(lock, text) if entry.bundles)
 
 
 def local_copies(

@@ -29,6 +29,8 @@ _NPMRC = ".npmrc"
 #: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
+_LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
+
 #: Whose lock a file is.
 _CLIENTS = {
     **dict.fromkeys(LOCKS, "npm"),
@@ -169,6 +171,15 @@ def manager(manifest: Mapping[str, Any]) -> str:
     named = engines.get("packageManager") if isinstance(engines, dict) else None
     named = named.get("name") if isinstance(named, dict) else manifest.get("packageManager")
     return named.partition("@")[0] if isinstance(named, str) else ""
+
+
+def usual_lock(manifest: Mapping[str, Any]) -> str:
+    """Return the name of the lock that a project without one would get from its own client; npm's if that
+    is a yarn or a bun that none of ours replaces."""
+    named = str(manifest.get("packageManager", ""))
+    if manager(manifest) == "yarn" and not _LATER_YARN.match(named):
+        return "yarn.lock"
+    return "pnpm-lock.yaml" if manager(manifest) == "pnpm" else LOCKS[1]
 
 
 def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -45,6 +45,9 @@ _LOCAL = ("workspace:", "link:", "file:", "portal:")
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
 _NPM_COMMAND = "npm install --package-lock-only"
 
+#: What yarn and pnpm begin a fresh lock from.
+_BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
+
 #: Seconds that a scratch lock serves in one process: a registry changes.
 MAX_AGE_S = 600.0
 
@@ -53,6 +56,13 @@ MAX_KEPT = 100
 
 #: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
 _made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
+
+
+def blank_lock(client: Client, files: Files) -> Files:
+    """Return the files with the lock that a client begins a fresh one from; npm begins from none."""
+    name, text = _BLANK.get(client.name, ("", ""))
+    lock = in_folder(files.folder, name) if name else None
+    return replace(files, lock=lock, lock_text=text)
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,8 @@ class CommandResolution:
         if self.offline:
             raise self._unknown("no registry is asked (--offline), and no resolution was kept", "")
         try:
-            made = self.running().resolve(self.files)
+            start = self.files if self.files.lock else blank_lock(self.client, self.files)
+            made = self.running().resolve(start)
         except (RecipeError, ToolError) as error:
             raise self._unknown(error.problem.rstrip("."), error.next_step) from error
         _made[id(self.clients), self._digest] = (self.clients, time.monotonic(), made)

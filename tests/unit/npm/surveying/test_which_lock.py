@@ -10,6 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
+from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.outcome import NotApplicable, Selected
@@ -185,3 +186,26 @@ def test_a_lock_that_no_client_reads_is_noted(tmp_path: Path) -> None:
     assert [it.path for it in result.changes] == ["package-lock.json"]
     assert any(note.startswith("yarn.lock is not what") for note in result.notes)
     assert json.loads(result.changes[0].after or "")["lockfileVersion"] == 3
+
+
+@pytest.fixture
+def provided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provisioned(tmp_path / "cache" / "fallback-tier" / "clients", YARN, PNPM["9"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.registry("npm")
+@pytest.mark.usefixtures("provided")
+@pytest.mark.parametrize("named", ["yarn@1.22.22", "pnpm@9.15.0", "yarn@4.1.0", "npm@11.0.0"])
+def test_without_a_lock_the_projects_own_client_resolves(tmp_path: Path, named: str) -> None:
+    """By ``packageManager``; of a yarn that none of ours replaces, npm. No lock is made of it."""
+    universe = Universe().npm("leaf", BAD).npm("leaf", GOOD)
+    universe.npm("mid", "1.0.0", {"leaf": BAD}).npm("mid", "1.0.1", {"leaf": GOOD})
+    text = manifest(dependencies={"mid": "1.0.0"}, packageManager=named)
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, {"package.json": text})
+        ran = " ".join(" ".join(call) for call in here.clients.calls)
+    assert [it.path for it in result.changes] == ["package.json"]
+    assert json.loads(result.changes[0].after or "")["dependencies"] == {"mid": "1.0.1"}
+    assert ("yarn.js" in ran) is (named == "yarn@1.22.22")
+    assert ("pnpm.cjs" in ran) is (named == "pnpm@9.15.0")
