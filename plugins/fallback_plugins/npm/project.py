@@ -19,7 +19,13 @@ from fallback_plugins.npm.manifests.layout import (
     in_folder,
     may_name,
 )
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    SECTIONS,
+    entries,
+    parse_manifest,
+)
+from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -101,11 +107,7 @@ class NpmProject:
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        lock = self.site.lock
-        if lock is None:
-            manifest = self.files.manifests.get(self.files.root_manifest, "{}")
-            lock = usual_lock(parse_manifest(self.files.root_manifest, manifest))
-        return client_for(lock, self.clients)
+        return client_for(self.site.lock or usual_lock(self.files), self.clients)
 
     @property
     def _client(self) -> Client:
@@ -124,9 +126,21 @@ class NpmProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What its install command installs. Raises as ``files`` and ``client`` do."""
-        running = cache(lambda: self._client)
+        running = cache(self._asking_client)
         offline = self.repo.settings.offline
         return CommandResolution(self.files, self.client, running, self.clients, offline)
+
+    def _asking_client(self) -> Client:
+        """The client for the whole project. Raises RecipeError: it requires a package of a scope whose
+        registry may not be asked, and no other has the same package."""
+        for path, text in self.files.manifests.items():
+            manifest = parse_manifest(path, text)
+            for section in MEMBER_SECTIONS:
+                for name, spec in entries(manifest.get(section)):
+                    package = split_alias(spec)[0].removeprefix("npm:").removesuffix("@") or name
+                    if (refusal := self.scopes.refusal(package)) is not None:
+                        raise refusal
+        return self._client
 
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected, or unknown and noted. Raises RecipeError,

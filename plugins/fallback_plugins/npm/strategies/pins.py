@@ -1,13 +1,22 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.manifests.declaring import no_fix, raise_place
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
-from fallback_plugins.npm.manifests.manifest import PEER_SECTION, Declared, declared, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    PEER_SECTION,
+    Declared,
+    declared,
+    entries,
+    parse_manifest,
+)
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
@@ -92,10 +101,8 @@ def _concerned(
     """Manifest, package and declaration of what starts from an affected version, or has a problem: that."""
     for path, text in files.manifests.items():
         for package in advisory.packages(ECOSYSTEM):
-            places = (
-                declared(parse_manifest(path, text), package) if may_name(text, package) else ()
-            )
-            for place in places:
+            manifest = parse_manifest(path, text) if may_name(text, package) else {}
+            for place in (*declared(manifest, package), *_by_address(manifest, package)):
                 start, problem = floor(place.spec), _problem(advisory, path, package, place)
                 if problem is not None or (start is not None and _is_bad(advisory, package, start)):
                     yield path, package, place, problem
@@ -136,10 +143,21 @@ def _is_bad(advisory: Advisory, package: str, version: str) -> bool:
     return is_affected(advisory, ECOSYSTEM, package, version)
 
 
+def _by_address(manifest: Mapping[str, Any], package: str) -> Iterator[Declared]:
+    """Declarations of a package under another name, by the archive that they fetch."""
+    for section in MEMBER_SECTIONS:
+        for key, spec in entries(manifest.get(section)):
+            if key != package and "://" in spec and origin_of(spec).may_be(package):
+                yield Declared(section, key, spec)
+
+
 def _problem(advisory: Advisory, path: str, package: str, place: Declared) -> RecipeError | None:
     """Why a declaration can't be judged or raised; None where it can, or is of no concern."""
     start, what = floor(place.spec), foreign(place.spec)
     if what is not None:
+        version = origin_of(place.spec).version if origin_of(place.spec).may_be(package) else None
+        if version is not None and not _is_bad(advisory, package, version):
+            return None
         return unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
     bad = start is not None and _is_bad(advisory, package, start)
     if place.section == PEER_SECTION:

@@ -173,13 +173,16 @@ def manager(manifest: Mapping[str, Any]) -> str:
     return named.partition("@")[0] if isinstance(named, str) else ""
 
 
-def usual_lock(manifest: Mapping[str, Any]) -> str:
+def usual_lock(files: Files) -> str:
     """Return the name of the lock that a project without one would get from its own client; npm's if that
     is a yarn or a bun that none of ours replaces."""
-    named = str(manifest.get("packageManager", ""))
-    if manager(manifest) == "yarn" and not _LATER_YARN.match(named):
+    text = files.manifests.get(files.root_manifest, "{}")
+    manifest = parse_manifest(files.root_manifest, text)
+    client = manager(manifest)
+    if client == "yarn" and not _LATER_YARN.match(str(manifest.get("packageManager", ""))):
         return "yarn.lock"
-    return "pnpm-lock.yaml" if manager(manifest) == "pnpm" else LOCKS[1]
+    has_workspace = any(path.endswith(_PNPM_WORKSPACE) for path in files.settings or ())
+    return "pnpm-lock.yaml" if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
 
 
 def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:

@@ -45,6 +45,9 @@ _LOCAL = ("workspace:", "link:", "file:", "portal:")
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
 _NPM_COMMAND = "npm install --package-lock-only"
 
+#: How npm says that peers can't be installed together.
+_PEER_CONFLICT = "ERESOLVE"
+
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
 
@@ -109,12 +112,24 @@ class CommandResolution:
             raise self._unknown("no registry is asked (--offline), and no resolution was kept", "")
         try:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
-            made = self.running().resolve(start)
+            made = self._by_client(start)
         except (RecipeError, ToolError) as error:
             raise self._unknown(error.problem.rstrip("."), error.next_step) from error
         _made[id(self.clients), self._digest] = (self.clients, time.monotonic(), made)
         self._keep(made)
         return made
+
+    def _by_client(self, start: Files) -> Files:
+        """What the client makes of the files. Peers that conflict can be installed only by setting them
+        aside, as npm's own message advises, so that npm is asked what is installed then."""
+        try:
+            return self.running().resolve(start)
+        except RecipeError as error:
+            if _PEER_CONFLICT not in error.problem:
+                raise
+        path = in_folder(start.folder, ".npmrc")
+        legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
+        return self.running().resolve(replace(start, settings=legacy))
 
     @property
     def resolution(self) -> Resolution:

@@ -377,3 +377,53 @@ def test_a_lock_that_answers_lets_a_fix_be_selected(tmp_path: Path) -> None:
     files = drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"})
     found = build_ecosystem(FakeClients()).select(LEAF, repository(tmp_path, files))
     assert isinstance(found, Selected)
+
+
+REGISTRY = "https://registry.example/leaf/-/leaf"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "affected"),
+    [
+        ("leaf", f"{REGISTRY}-1.1.0.tgz", True),
+        ("x", f"{REGISTRY}-1.1.0.tgz", True),
+        ("x", f"{REGISTRY}-1.2.0.tgz", False),
+        ("leaf", f"{REGISTRY}-1.2.0.tgz", False),
+        ("leaf", "https://host/any.tgz", True),
+        ("x", "https://registry.example/leafy/-/leafy-1.1.0.tgz", False),
+    ],
+)
+def test_an_address_without_a_lock_is_judged_by_its_version(
+    tmp_path: Path, name: str, spec: str, affected: bool
+) -> None:
+    """What it requires itself is unknown: nothing is fetched from an address."""
+    refused = told(tmp_path, {"package.json": manifest(dependencies={name: spec})})
+    assert (refused.reason is RefusalReason.RECIPE_UNSUPPORTED) is affected
+    assert affected or refused.reason is RefusalReason.UNKNOWN
+
+
+def test_peers_that_conflict_are_set_aside_as_people_do(tmp_path: Path) -> None:
+    """npm installs such a project with --legacy-peer-deps alone."""
+    found = universe().npm("leaf", "2.0.0").npm("mid", "1.0.0", {"leaf": "1.1.0"})
+    found.npm("plugin", "1.0.0", peerDependencies={"leaf": "^2.0.0"})
+    found.npm("mid", "1.0.1", {"leaf": "1.2.0"})
+    asked = {"leaf": "1.2.0", "plugin": "1.0.0"}
+    with world(found, tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, {"package.json": manifest(dependencies=asked)})
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        result = here.fix(LEAF, {"package.json": manifest(dependencies={**asked, "mid": "1.0.0"})})
+    assert [move.raised for move in result.moves] == [("mid 1.0.1",)]
+
+
+def test_a_scope_of_another_registry_is_unknown_and_asked_nowhere(tmp_path: Path) -> None:
+    files = {
+        "package.json": manifest(dependencies={"@corp/x": "1.0.0"}),
+        ".npmrc": "@corp:registry=https://npm.corp.example/\n",
+    }
+    with world(universe().npm("@corp/x", "1.0.0"), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, files)
+        assert "install" not in here.verbs()
+    assert caught.value.reason is RefusalReason.UNKNOWN
+    assert "npm.corp.example" in caught.value.problem
