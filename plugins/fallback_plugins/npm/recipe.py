@@ -55,7 +55,9 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
                 return Selected(recipe=LADDER)
             is_open = _is_open(project, advisory) or is_open
         except (RecipeError, RepositoryError) as problem:
-            if not (isinstance(problem, RecipeError) and project.leaves_out(problem, advisory)):
+            if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
+                unread.note(site.path, problem)
+            else:
                 error = error or unread.refusal(files_of(site), problem)
     if error is not None:
         raise error

@@ -165,10 +165,11 @@ class LeftOut:
         if not self.found:
             return nothing
         first = next(iter(self.found.values()))
-        items = [
-            UnreadItem(path=one.path, reason=one.error.problem, next_step=one.error.next_step)
-            for one in self.found.values()
-        ]
+        items: list[UnreadItem] = []
+        for one in self.found.values():
+            own = one.error.unread if isinstance(one.error, RecipeError) else ()
+            reason, step = one.error.problem, one.error.next_step
+            items += own or [UnreadItem(path=one.path, reason=reason, next_step=step)]
         return RecipeError(
             RefusalReason.UNKNOWN,
             f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else "

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -176,8 +177,10 @@ def manager(manifest: Mapping[str, Any]) -> str:
 def usual_lock(files: Files) -> str:
     """Return the name of the lock that a project without one would get from its own client; npm's if that
     is a yarn or a bun that none of ours replaces."""
-    text = files.manifests.get(files.root_manifest, "{}")
-    manifest = parse_manifest(files.root_manifest, text)
+    manifest: Mapping[str, Any] = {}
+    with suppress(RecipeError):  # said of the manifest itself
+        text = files.manifests.get(files.root_manifest, "{}")
+        manifest = parse_manifest(files.root_manifest, text)
     client = manager(manifest)
     if client == "yarn" and not _LATER_YARN.match(str(manifest.get("packageManager", ""))):
         return "yarn.lock"

@@ -182,8 +182,12 @@ class CommandResolution:
 
     @property
     def _requires(self) -> bool:
-        manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())
-        return any(it.get(section) for it in manifests for section in (*MEMBER_SECTIONS,))
+        for path, text in self.files.manifests.items():
+            with suppress(RecipeError):  # what npm can't parse, it does not install
+                manifest = parse_manifest(path, text)
+                if any(manifest.get(section) for section in MEMBER_SECTIONS):
+                    return True
+        return False
 
     def _unknown(self, why: str, next_step: str) -> RecipeError:
         step = out_of_step(self._path, self.unanswered) if self.files.lock else None
