@@ -27,6 +27,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     """The first steps, project by project; what can't be read is in ``left``, or left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
+    kept: list[str] = []
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
     unread = left_out(names, repo)
@@ -42,7 +43,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             else:
                 found = list(_first_steps(project, advisory, targets))
             if not found and project.files.root_manifest in project.files.manifests:
-                found = list(_first_steps_kept(project, advisory, targets))
+                found = list(_first_steps_kept(project, advisory, targets, kept))
             if not found:
                 quiet = repo.settings.model_copy(update={"offline": True})
                 alone = repo.model_copy(update={"settings": quiet})
@@ -58,16 +59,19 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
         left += [item for item in found if isinstance(item, Left)]
     if unread.found and not moves and not left:
         left = [whole_project_left("", unread.or_else(no_project_affected(names)))]
-    return Outline(moves=tuple(moves), left=tuple(left), notes=unread.notes)
+    return Outline(moves=tuple(moves), left=tuple(left), notes=(*kept, *unread.notes))
 
 
 def _first_steps_kept(
-    project: NpmProject, advisory: Advisory, targets: Targets
+    project: NpmProject, advisory: Advisory, targets: Targets, notes: list[str]
 ) -> Iterator[Move | Left]:
-    """Of a project that no lock in step tells about: by a kept resolution. Raises RecipeError with the
-    reason UNKNOWN if none is kept."""
+    """Of a project that no lock in step tells about: by a kept resolution, which is noted. Raises
+    RecipeError with the reason UNKNOWN if none is kept."""
+    if not project.is_readable(advisory):
+        return
     command = replace(project.command, offline=True)
     if command.locked is not project.files:
+        notes.append(command.kept_note)
         tree = command.running().tree(command.locked)
         for node in tree.affected(advisory, ECOSYSTEM):
             yield _first_step(project, advisory, targets, tree, node)

@@ -149,7 +149,7 @@ class NpmProject:
             return None
         try:
             if self.site.lock is None:
-                return self._without_lock(advisory)
+                return self._noted(self._without_lock(advisory), advisory)
             self._check_bundles(advisory)
             fix = self._with_lock(advisory)
             texts = fix.texts.items() if fix is not None else ()
@@ -185,7 +185,8 @@ class NpmProject:
             for path in self.site.unused
             if self._names_any(self._text(path), advisory.packages(ECOSYSTEM))
         ]
-        return replace(fix, notes=(*fix.notes, *named))
+        kept = filter(None, [self.command.kept_note])
+        return replace(fix, notes=(*fix.notes, *kept, *named))
 
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
         """Return whether an error is noted, not raised: what the project installs is unknown, but people

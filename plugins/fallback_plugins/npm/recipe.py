@@ -1,6 +1,6 @@
 """The npm ladder over a repository: is there something to fix, and fixing it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fallback_audit.vocabulary import RefusalReason
@@ -45,7 +45,7 @@ def override(package: str, version: str) -> Selected:
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """Return the ladder if a project is affected, or if only a client can say whether it is; none runs.
     Raises RecipeError: nothing is affected, it is unknown, or no fix is possible."""
-    is_open = False
+    is_open, kept = False, []
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
     for site in (command for found in discover(repo) for command in found.each):
@@ -54,6 +54,8 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
             if _is_held(project, advisory):
                 return Selected(recipe=LADDER)
             is_open = _is_open(project, advisory) or is_open
+            if project.is_readable(advisory) and (note := project.command.kept_note):
+                kept.append(note)
         except (RecipeError, RepositoryError) as problem:
             if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
                 unread.note(site.path, problem)
@@ -63,7 +65,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
         raise error
     if is_open:
         return Selected(recipe=LADDER)
-    raise unread.or_else(_nothing(advisory, repo))
+    raise unread.or_else(_nothing(advisory, repo, kept))
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
@@ -182,7 +184,7 @@ def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
     )
 
 
-def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
+def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) -> RecipeError:
     """The refusal if no install command is affected. A committed copy can be all the same."""
     for copy in _unreached(advisory, repo):
         if copy.version is not None:
@@ -197,4 +199,4 @@ def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
             "No package.json is tracked in this repository.",
             next_step="Name the folder that holds the npm project, and commit its manifest.",
         )
-    return no_project_affected(advisory.packages(ECOSYSTEM))
+    return no_project_affected(advisory.packages(ECOSYSTEM), kept)

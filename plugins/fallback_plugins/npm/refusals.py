@@ -18,10 +18,16 @@ def unresolved(problem: str, next_step: str) -> RecipeError:
     return RecipeError(RefusalReason.RESOLVER_FAILED, problem, next_step=next_step)
 
 
-def no_project_affected(packages: Iterable[str]) -> RecipeError:
-    """For a repository whose install commands were all resolved or read."""
+def no_project_affected(packages: Iterable[str], kept: Iterable[str] = ()) -> RecipeError:
+    """For a repository whose install commands were all resolved or read. ``kept``: sentences on those that
+    were resolved earlier."""
     return RecipeError(
         RefusalReason.NOT_AFFECTED,
-        f"No npm project here asks for or installs an affected version of {', '.join(packages)}.",
+        " ".join(
+            (
+                f"No npm project here asks for or installs an affected version of {', '.join(packages)}.",
+                *kept,
+            )
+        ),
         next_step="Nothing needs to be done.",
     )

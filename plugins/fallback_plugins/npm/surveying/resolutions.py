@@ -164,9 +164,12 @@ class CommandResolution:
         return datetime.now(UTC).date()
 
     @property
-    def is_kept(self) -> bool:
-        """Does the answer come from an earlier run?"""
-        return self.offline and self.locked is not self.files
+    def kept_note(self) -> str:
+        """A sentence that names the day of the kept resolution that answers offline; empty if none does."""
+        if not self.offline or self.known is None or self.known is self.files:
+            return ""
+        made = f"{self.client.name} resolved it on {self.made_on:%Y-%m-%d}"
+        return f"{self._path} was not resolved again (--offline): {made}, from the same files."
 
     @property
     def _path(self) -> str:

@@ -3,6 +3,7 @@ registry nothing is called clean because of it: the file is named, with the comm
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,7 @@ def test_offline_a_kept_resolution_answers(tmp_path: Path) -> None:
         selection = here.select(LEAF, files)
         assert isinstance(selection, NotApplicable)
         assert selection.reason is RefusalReason.NOT_AFFECTED
+        assert f"npm resolved it on {datetime.now(UTC):%Y-%m-%d}" in selection.sentence
         assert here.verbs() == []
     assert told(tmp_path / "b", drifted({"other": "*"}, {})).reason is RefusalReason.UNKNOWN
 
