@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
-from fallback_plugins.npm.clients.npm_client import NpmClient
+from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
 from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import (
@@ -37,6 +36,9 @@ from fallback_tier.outcome import UnreadItem
 #: Sections whose entries a lock always answers: an optional package may be left out of one, and a peer is
 #: somebody else's to install.
 ANSWERED = ("dependencies", "devDependencies")
+
+#: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
+_COMPLETE = frozenset({"npm", "yarn"})
 
 #: Specs of folders beside the project; not every client locks them.
 _LOCAL = ("workspace:", "link:", "file:", "portal:")
@@ -61,6 +63,11 @@ MAX_KEPT = 100
 _made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
 
 
+#: What locks do not answer, by client and texts: a run with many advisories looks at the same ones.
+_in_step: dict[tuple[object, ...], tuple["Unanswered", ...]] = {}
+_MAX_IN_STEP = 32
+
+
 def blank_lock(client: Client, files: Files) -> Files:
     """Return the files with the lock that a client begins a fresh one from; npm begins from none."""
     name, text = _BLANK.get(client.name, ("", ""))
@@ -83,11 +90,13 @@ class CommandResolution:
     def unanswered(self) -> tuple["Unanswered", ...]:
         """What the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
-        names = None
-        if isinstance(self.client, NpmClient):  # of whose locks the part that tells is read quickly
-            declared = (it for found in self.files.manifests.items() for it in _declared(*found))
-            names = frozenset(_package(it.key, it.spec) for it in declared)
-        return tuple(unanswered(self.client, self.files, self.client.tree(self.files, names)))
+        files = self.files
+        key = (self.client.name, files.lock, files.lock_text, *sorted(files.manifests.items()))
+        if key not in _in_step:
+            if len(_in_step) >= _MAX_IN_STEP:
+                _in_step.clear()
+            _in_step[key] = tuple(unanswered(self.client, files, self.client.tree(files)))
+        return _in_step[key]
 
     @property
     def known(self) -> Files | None:
@@ -279,10 +288,16 @@ class Unanswered:
 
 
 def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
-    """What the manifests ask for and the lock plainly does not have. Raises RecipeError.
+    """What the manifests, or locked packages, require and the lock plainly does not have. Raises
+    RecipeError.
 
     A range that can't be read, a tag, another source: what is there counts as the answer.
     """
+    is_complete = client.name in _COMPLETE and only_read(files) is None
+    for one in tree.nodes.values() if is_complete else ():
+        for edge in one.asks if not one.bundled else ():
+            if edge.to is None and not edge.optional and not edge.peer:
+                yield Unanswered(f"{one.label} in {tree.source}", edge.name, edge.spec, None)
     roots = {_manifest_of(files, root.key): root for root in tree.roots}
     members = {root.name for root in tree.roots}
     for path, text in files.manifests.items():

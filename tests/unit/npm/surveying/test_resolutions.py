@@ -89,6 +89,25 @@ def test_it_is_never_called_unaffected(
     assert REPAIR in refused.sentence
 
 
+@pytest.mark.parametrize("missing", ["leaf", "mid"])
+def test_what_a_locked_package_requires_and_the_lock_lacks_is_resolved(
+    tmp_path: Path, missing: str
+) -> None:
+    """A person edited the lock, or merged it: the client adds what is missing."""
+    found = universe().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0")
+    found.npm("top", "1.0.0", {"mid": "^1.0.0"}).npm("top", "1.0.1", {"mid": "^2.0.0"})
+    entries = {"top": at("1.0.0", mid="^1.0.0"), "mid": at("1.0.0", leaf="1.0.0")}
+    entries.pop(missing, None)
+    files = {
+        "package.json": manifest(dependencies={"top": "^1.0.0"}),
+        "package-lock.json": lock({"dependencies": {"top": "^1.0.0"}}, entries),
+    }
+    assert told(tmp_path / "offline", files).reason is RefusalReason.UNKNOWN
+    with world(found, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+
+
 def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -> None:
     """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
     refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
