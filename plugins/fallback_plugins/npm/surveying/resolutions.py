@@ -26,6 +26,7 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.surveying.origins import unlisted_bundles
 from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError, StateFolderError, ToolError
@@ -294,9 +295,12 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
     A range that can't be read, a tag, another source: what is there counts as the answer.
     """
     is_complete = client.name in _COMPLETE and only_read(files) is None
+    bundlers = unlisted_bundles(tree.source, files.lock_text) if is_complete else ()
+    in_archives = {it.key: it.bundles for it in bundlers}
     for one in tree.nodes.values() if is_complete else ():
         for edge in one.asks if not one.bundled else ():
-            if edge.to is None and not edge.optional and not edge.peer:
+            is_required = edge.to is None and not edge.optional and not edge.peer
+            if is_required and edge.name not in in_archives.get(one.key, ()):
                 yield Unanswered(f"{one.label} in {tree.source}", edge.name, edge.spec, None)
     roots = {_manifest_of(files, root.key): root for root in tree.roots}
     members = {root.name for root in tree.roots}
