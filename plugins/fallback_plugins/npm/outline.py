@@ -1,18 +1,20 @@
 """What the files alone tell about a fix: the steps that would be tried first. Nothing is resolved."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.refusals import no_project_affected
 from fallback_plugins.npm.strategies.bundles import bundled
 from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.shared.ladder import Tried, blocked, unknown
+from fallback_plugins.shared.ladder import Tried, blocked, whole_project_left
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -25,10 +27,11 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     """The first steps, project by project; what can't be read is in ``left``, or left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
+    kept: list[str] = []
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
     unread = left_out(names, repo)
-    for site in discover(repo):
+    for site in (command for found in discover(repo) for command in found.each):
         project = NpmProject(site, repo, clients, unread=unread)
         found: list[Move | Left] = []
         try:
@@ -39,21 +42,39 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 found = [*fix.moves, *fix.left] if fix else []
             else:
                 found = list(_first_steps(project, advisory, targets))
-            found = found or list(project.unanswered(advisory))
-            if not found and project.hides_a_copy(advisory):
-                raise unknown(
-                    site.path,
-                    f"A package in {site.path} bundles a copy that the lock does not list.",
-                    next_step="Run `plan` without --no-resolve, so that its archive can be read.",
-                )
+            if not found and project.files.root_manifest in project.files.manifests:
+                found = list(_first_steps_kept(project, advisory, targets, kept))
+            if not found:
+                quiet = repo.settings.model_copy(update={"offline": True})
+                alone = repo.model_copy(update={"settings": quiet})
+                replace(project, repo=alone).hides_a_copy(advisory)
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
-            item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
-            found = [] if item is None else [item]
+            found = []
+            if not (isinstance(error, RecipeError) and project.leaves_out(error, advisory)):
+                item = unread.left(site.path, files_of(site), error, advisory, ECOSYSTEM)
+                found = [] if item is None else [item]
         moves += [item for item in found if isinstance(item, Move)]
         left += [item for item in found if isinstance(item, Left)]
-    return Outline(moves=tuple(moves), left=tuple(left), notes=unread.notes)
+    if unread.found and not moves and not left:
+        left = [whole_project_left("", unread.or_else(no_project_affected(names)))]
+    return Outline(moves=tuple(moves), left=tuple(left), notes=(*kept, *unread.notes))
+
+
+def _first_steps_kept(
+    project: NpmProject, advisory: Advisory, targets: Targets, notes: list[str]
+) -> Iterator[Move | Left]:
+    """Of a project that no lock in step tells about: by a kept resolution, which is noted. Raises
+    RecipeError with the reason UNKNOWN if none is kept."""
+    if not project.is_readable(advisory):
+        return
+    command = replace(project.command, offline=True)
+    if command.locked is not project.files:
+        notes.append(command.kept_note)
+        tree = command.running().tree(command.locked)
+        for node in tree.affected(advisory, ECOSYSTEM):
+            yield _first_step(project, advisory, targets, tree, node)
 
 
 def _first_steps(

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.locks.lockfile import parse_lock
@@ -19,7 +19,13 @@ from fallback_plugins.npm.manifests.layout import (
     in_folder,
     may_name,
 )
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    SECTIONS,
+    entries,
+    parse_manifest,
+)
+from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -31,13 +37,9 @@ from fallback_plugins.npm.surveying.origins import (
     local_copies,
     unlisted_bundles,
 )
-from fallback_plugins.npm.surveying.out_of_step import (
-    left_unanswered,
-    locked_unanswered,
-    out_of_step,
-    unanswered,
-)
-from fallback_plugins.npm.surveying.projects import Site
+from fallback_plugins.npm.surveying.projects import Site, usual_lock
+from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
@@ -50,11 +52,34 @@ from fallback_plugins.shared.ladder import (
 )
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
-from fallback_tier.advisory import Advisory, AdvisoryBundle, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
+from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import Left
+from fallback_tier.outcome import UnreadItem
 from fallback_tier.repo import RepoContext
+
+
+@dataclass(frozen=True)
+class InStep:
+    """A lock beside another one whose fix raised their manifests: it must answer them as well."""
+
+    project: "NpmProject"
+
+    @property
+    def path(self) -> str:
+        """The lock."""
+        return self.project.path
+
+    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+        """The lock alone; None: it answers the manifests as they are now. Raises RecipeError, ToolError."""
+        again = replace(self.project)  # which reads the manifests as they are now
+        if again.files == self.project.files or not again.command.unanswered:
+            return None
+        fix = again.resolve(advisory)
+        text = fix.texts.get(self.path) if fix is not None else None
+        text = text or again.command.locked.lock_text
+        tree = again.client.tree(again.files.with_lock(text))
+        return ProjectFix(texts={self.path: text}, moves=(), before=tree, after=tree)
 
 
 @dataclass(frozen=True)
@@ -67,6 +92,8 @@ class NpmProject:
     terms: Terms = FREE
     #: Collects what is not known of projects that nothing is done to; None: nobody asks.
     unread: LeftOut | None = None
+    #: Manifests that were raised for another lock of the same folder, by path; those raised here are added.
+    raised: dict[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -80,15 +107,14 @@ class NpmProject:
 
     @cached_property
     def files(self) -> Files:
-        """The texts as they are. Raises RepositoryError."""
-        return self.site.files(self.repo)
+        """The texts as they are, or as another lock's fix left them. Raises RepositoryError."""
+        files = self.site.files(self.repo)
+        return replace(files, manifests={**files.manifests, **self.raised})
 
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        if self.site.problem is not None:
-            raise self.site.problem
-        return client_for(self.site.lock, self.clients)
+        return client_for(self.site.lock or usual_lock(self.files), self.clients)
 
     @property
     def _client(self) -> Client:
@@ -104,16 +130,83 @@ class NpmProject:
     def _scoped(self) -> ClientRunner:
         return ScopedClients(self.clients, self.scopes)
 
+    @cached_property
+    def command(self) -> CommandResolution:
+        """What its install command installs. Raises as ``files`` and ``client`` do."""
+        running = cache(self._asking_client)
+        offline = self.repo.settings.offline
+        return CommandResolution(self.files, self.client, running, self.clients, offline)
+
+    def _asking_client(self) -> Client:
+        """The client for the whole project. Raises RecipeError: it requires a package of a scope whose
+        registry may not be asked, and no other has the same package."""
+        for path, text in self.files.manifests.items():
+            manifest = parse_manifest(path, text)
+            for section in MEMBER_SECTIONS:
+                for name, spec in entries(manifest.get(section)):
+                    package = split_alias(spec)[0].removeprefix("npm:").removesuffix("@") or name
+                    if (refusal := self.scopes.refusal(package)) is not None:
+                        raise refusal
+        return self._client
+
     def resolve(self, advisory: Advisory) -> ProjectFix | None:
-        """Out of the advisory's reach; None: not affected. Raises RecipeError, ToolError."""
-        if not self.is_trusted(advisory):
+        """Out of the advisory's reach; None: not affected, or unknown and noted. Raises RecipeError,
+        ToolError."""
+        if not (self.is_trusted(advisory) and self.is_readable(advisory)):
             return None
+        try:
+            if self.site.lock is None:
+                return self._noted(self._without_lock(advisory), advisory)
+            self._check_bundles(advisory)
+            fix = self._with_lock(advisory)
+            texts = fix.texts.items() if fix is not None else ()
+            self.raised.update({path: it for path, it in texts if path in self.site.manifests})
+            return self._noted(fix, advisory)
+        except RecipeError as error:
+            if not self.leaves_out(error, advisory):
+                raise
+            return None
+
+    def is_readable(self, advisory: Advisory) -> bool:
+        """Return whether a client of ours reads its lock. False: none does, and the files, which are
+        complete, name no package of the advisory's. Raises RecipeError if one does, or if one is broken."""
         if self.site.lock is None:
-            return self._without_lock(advisory)
-        self._check_bundles(advisory)
-        fix = self._with_lock(advisory)
-        left = self.unanswered(advisory) if fix is None else ()
-        return ProjectFix(texts={}, moves=(), left=left) if left else fix
+            return True
+        try:
+            self.client.tree(self.files, ())
+        except RecipeError:
+            broken, is_named = left_out(advisory.packages(ECOSYSTEM), self.repo).reader.look(
+                files_of(self.site)
+            )
+            if broken or is_named or not files_of(self.site):
+                raise
+            return False
+        return True
+
+    def _noted(self, fix: ProjectFix | None, advisory: Advisory) -> ProjectFix | None:
+        """The fix, with a note on each lock beside it that names a package and that no client reads."""
+        if fix is None:
+            return None
+        named = [
+            f"{path} is not what {self.path}'s client reads, and is left as it is: remove it."
+            for path in self.site.unused
+            if self._names_any(self._text(path), advisory.packages(ECOSYSTEM))
+        ]
+        kept = filter(None, [self.command.kept_note])
+        return replace(fix, notes=(*fix.notes, *kept, *named))
+
+    def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
+        """Return whether an error is noted, not raised: what the project installs is unknown, but people
+        install no test data, and a lock that names none of the advisory's packages is no sign of one.
+        Nothing is called unaffected because of it."""
+        if error.reason is not RefusalReason.UNKNOWN or self.unread is None:
+            return False
+        packages = advisory.packages(ECOSYSTEM)
+        is_named = self.site.lock is None or self.site.names_any(self.repo, packages)
+        if is_named and not is_aside(self.path):
+            return False
+        self.unread.note(self.path, error)
+        return True
 
     def is_trusted(self, advisory: Advisory) -> bool:
         """Return whether the files can be believed on the advisory's packages. False: not, and nobody
@@ -170,24 +263,22 @@ class NpmProject:
         return any(may_name(text, package) for package in packages)
 
     def hides_a_copy(self, advisory: Advisory) -> bool:
-        """Return whether a package bundles one of the advisory's that the lock does not list: only its
-        archive states the version. Raises RecipeError if that may not be fetched."""
-        for entry, package in self._unlisted_bundles(advisory):
-            if self.repo.settings.offline:
-                raise unknown(
-                    self.path,
-                    f"{self._bundles(entry, package)}: its version can't be known offline.",
-                    next_step="Run it without --offline, so that the archive can be read.",
-                )
-            return True
+        """Return whether archives may hold a copy that the lock does not list; only they state its version.
+        Raises RecipeError with the reason UNKNOWN if none may be fetched and one is named as bundled."""
+        entries = list(self._unlisted_bundles())
+        if not self.repo.settings.offline:
+            return bool(entries)
+        for entry in entries:
+            for package in sorted(entry.bundles.intersection(advisory.packages(ECOSYSTEM))):
+                reason = f"{self._bundles(entry, package)}: its version can't be known offline."
+                step = "Run it without --offline, so that the archive can be read."
+                item = UnreadItem(path=self.path, reason=reason, next_step=step)
+                raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
         return False
 
-    def _unlisted_bundles(self, advisory: Advisory) -> Iterator[tuple[LockEntry, str]]:
-        packages = advisory.packages(ECOSYSTEM)
+    def _unlisted_bundles(self) -> Iterator[LockEntry]:
         for lock in self._locks:
-            text = self._text(lock)
-            if self._names_any(text, packages):
-                yield from unlisted_bundles(lock, text, packages)
+            yield from unlisted_bundles(lock, self._text(lock))
 
     def _bundles(self, entry: LockEntry, package: str) -> str:
         return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"
@@ -196,35 +287,52 @@ class NpmProject:
         """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
         if not self.hides_a_copy(advisory):
             return
-        registry = NpmRegistry(self._scoped)
-        for entry, package in self._unlisted_bundles(advisory):
+        registry, packages = NpmRegistry(self._scoped), advisory.packages(ECOSYSTEM)
+        for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
-                if held.name == package and is_affected(advisory, ECOSYSTEM, package, held.version):
+                if held.name in packages and is_affected(
+                    advisory, ECOSYSTEM, held.name, held.version
+                ):
                     raise unsupported(
-                        f"{self._bundles(entry, package)}, which is {held.version}.",
+                        f"{self._bundles(entry, held.name)}, which is {held.version}.",
                         f"Update {entry.name} with the project's own client.",
                     )
 
-    def unanswered(self, advisory: Advisory) -> tuple[Left, ...]:
-        """Of a lock that holds nothing affected: the advisory's packages that its manifests ask for and it
-        does not answer. What else it does not answer is noted: what that pulls in is unknown."""
-        if self.site.lock is None or self.files.root_manifest not in self.files.manifests:
-            return ()
-        try:
-            found = locked_unanswered(self.client, self.files)
-        except RecipeError:
-            return ()  # said where the project is affected, as far as can be seen
-        left = () if is_aside(self.path) else left_unanswered(self.path, found, advisory)
-        if found and not left and self.unread is not None:
-            self.unread.note(self.path, out_of_step(self.path, found))
-        return left
-
     def _with_lock(self, advisory: Advisory) -> ProjectFix | None:
-        if not self.site.names_any(self.repo, advisory.packages(ECOSYSTEM)):
-            return None
+        """What the lock holds comes first: that is installed, whatever the manifests require by now."""
         if self.files.root_manifest not in self.files.manifests:
             return self._lock_alone(advisory)
-        return self._resolved(self._strategies(advisory, Resolver(self._client)), self.files)
+        self.check_writable(advisory)
+        strategies = self._strategies(advisory, Resolver(self._client))
+        names = advisory.packages(ECOSYSTEM)
+        fix = None
+        if self.site.names_any(self.repo, names):
+            fix = self._resolved(strategies, self.files)
+        if fix is None and self.command.unanswered:
+            fix = self._resolved(strategies, self.command.locked)
+        return fix or self._only_declared(advisory)
+
+    def check_writable(self, advisory: Advisory) -> None:
+        """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
+        refusal = only_read(self.files)
+        if refusal is None:
+            return
+        for node in self.client.tree(self.files).affected(advisory, ECOSYSTEM):
+            raise unsupported(
+                f"{self.path} holds {node.label}. {refusal.problem}", refusal.next_step
+            )
+
+    def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
+        """Declarations that nothing installed answers, and that admit affected releases alone."""
+        targets = self._targets(advisory)
+        fix = raise_pins(self.files, advisory, targets, self.client.tree(self.files))
+        if fix is None or not fix.texts:
+            return fix
+        files = self.files
+        for path, text in fix.texts.items():
+            files = files.with_manifest(path, text)
+        made = self._client.resolve(files)
+        return replace(fix, texts={**fix.texts, self.path: made.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
         return Strategies(resolver, self._targets(advisory), judge_of(advisory))
@@ -278,8 +386,7 @@ class NpmProject:
         """What else the new lock does: it answers what the old one did not."""
         if resolve.at is resolve.start or self.site.lock is None:
             return
-        found = list(unanswered(self.client, resolve.start.files, resolve.start.tree))
-        if found:
+        if found := self.command.unanswered:
             yield f"{out_of_step(self.path, found).problem} The new lock answers it."
 
     # --- a manifest without a lock --------------------------------------------------------------------
@@ -292,42 +399,30 @@ class NpmProject:
         pins = None
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             pins = raise_pins(self.files, advisory, self._targets(advisory))
-        enough = pins is not None and not isinstance(advisory, AdvisoryBundle)
-        if enough or quiet or self.choice is not None or not self._has_dependencies():
-            return pins
-        files = self.files
-        for path, text in pins.texts.items() if pins else ():
-            files = files.with_manifest(path, text)
-        try:
-            fix = self._fresh(files, advisory, affected=pins is not None)
-        except RecipeError as error:
-            if self.unread is None or not is_aside(self.path):
-                raise
-            # Nobody installs test data: its names may be made up, and its versions never published.
-            self.unread.note(self.path, error)
+        if self.choice is not None or not self._has_dependencies():
             return pins
         if pins is None:
-            return fix
+            return self._fresh(self.command.locked, advisory)
+        if quiet:
+            return pins
+        files = self.files
+        for path, text in pins.texts.items():
+            files = files.with_manifest(path, text)
+        try:
+            fix = self._fresh(replace(self.command, files=files).locked, advisory)
+        except (RecipeError, ToolError) as error:
+            # Its declarations are affected, and that is known; what else it brings in is not.
+            note = f"What {self.path} installs besides is unknown: {error.problem}"
+            return replace(pins, notes=(*pins.notes, note))
         if fix is None:
             return replace(pins, before=None, after=None)
         return replace(
             fix, moves=(*pins.moves, *fix.moves), cleared=pins.cleared, left=(*pins.left, *fix.left)
         )
 
-    def _fresh(
-        self, files: Files, advisory: Advisory, *, affected: bool = True
-    ) -> ProjectFix | None:
-        """Resolve the files without a lock. ``affected``: something affected is known to be here, so that
-        files that don't resolve are no reason to call the project unknown."""
-        client = client_for(None, self._scoped)
-        try:
-            resolved = client.resolve(replace(files, lock=None, lock_text=""))
-        except (RecipeError, ToolFailedError) as error:
-            failed = getattr(error, "reason", RefusalReason.RESOLVER_FAILED)
-            if affected or failed is not RefusalReason.RESOLVER_FAILED:
-                raise
-            raise unknown(self.path, error.problem, next_step=error.next_step) from error
-        resolver = Resolver(client_for(resolved.lock, self._scoped), fresh=True)
+    def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
+        client = client_for(resolved.lock, self._scoped)
+        resolver = Resolver(client, fresh=True, blank=blank_lock(client, resolved).lock_text)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:
@@ -339,7 +434,7 @@ class NpmProject:
             )
         if not self._has_dependencies():
             return None
-        return self._fresh(self.files, advisory)
+        return self._fresh(self.command.locked, advisory)
 
     def _has_dependencies(self) -> bool:
         manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())

@@ -1,20 +1,22 @@
 """The npm ladder over a repository: is there something to fix, and fixing it."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.manifests.declaring import no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
-from fallback_plugins.npm.manifests.manifest import SECTIONS, parse_manifest
-from fallback_plugins.npm.project import NpmProject, declared_in
-from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.npm.strategies.pins import pinned, raise_pins
+from fallback_plugins.npm.project import InStep, NpmProject, declared_in
+from fallback_plugins.npm.refusals import no_project_affected, unsupported
+from fallback_plugins.npm.strategies.pins import ABOVE_ALL, only_affected, pinned, raise_pins
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.projects import Site, discover
+from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
+from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import combined, refuse, resolve_all
+from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
-from fallback_plugins.shared.unread import Lenient
+from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import (
     Advisory,
     AdvisoryBundle,
@@ -29,9 +31,6 @@ from fallback_tier.repo import RepoContext
 #: The recipe's name in selections and events.
 LADDER = "npm-ladder"
 
-#: Stands for what will be published later: affected, where an advisory leaves its range open.
-_ABOVE_ALL = "999999.0.0"
-
 
 def bump(package: str, version: str) -> Selected:
     """The selection that raises ``package`` to exactly ``version``: a model's choice."""
@@ -44,28 +43,44 @@ def override(package: str, version: str) -> Selected:
 
 
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
-    """The ladder, where something may be fixed; no client runs. Raises RecipeError: nothing is."""
-    open_sites: list[Site] = []
+    """Return the ladder if a project is affected, or if only a client can say whether it is; none runs.
+    Raises RecipeError: nothing is affected, it is unknown, or no fix is possible."""
+    is_open, kept = False, []
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    for site in discover(repo):
+    for site in (command for found in discover(repo) for command in found.each):
+        project = NpmProject(site, repo, clients, unread=unread)
         try:
-            held = _is_held(NpmProject(site, repo, clients, unread=unread), advisory)
+            if _is_held(project, advisory):
+                return Selected(recipe=LADDER)
+            is_open = _is_open(project, advisory) or is_open
+            if project.is_readable(advisory) and (note := project.command.kept_note):
+                kept.append(note)
         except (RecipeError, RepositoryError) as problem:
-            error = error or unread.refusal(files_of(site), problem)
-            continue
-        if held:
-            return Selected(recipe=LADDER)
-        if site.lock is None and _has_dependencies(site, repo):
-            open_sites.append(site)
+            if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
+                unread.note(site.path, problem)
+            else:
+                error = error or unread.refusal(files_of(site), problem)
     if error is not None:
         raise error
-    if open_sites and not repo.settings.offline:
-        return Selected(recipe=LADDER)  # what it pulls in, only a resolver can tell
-    for site in open_sites:
-        if not is_aside(site.path):
-            unread.note(site.path, _not_resolved_offline(site))
-    raise unread.or_else(_nothing(advisory, repo))
+    if is_open:
+        return Selected(recipe=LADDER)
+    raise unread.or_else(_nothing(advisory, repo, kept))
+
+
+def _is_open(project: NpmProject, advisory: Advisory) -> bool:
+    """Has a client to resolve the project, or to fetch an archive, before it is known what it installs?
+    Raises RecipeError with the reason UNKNOWN if none may, or if none of ours reads its lock and that may
+    hold the package."""
+    if project.files.root_manifest not in project.files.manifests:
+        return False
+    if not project.is_readable(advisory):
+        return False
+    if project.command.known is not None:
+        return project.hides_a_copy(advisory)
+    if project.repo.settings.offline:
+        project.command.locked  # noqa: B018 (raises what is unknown)
+    return True
 
 
 def apply(
@@ -78,35 +93,39 @@ def apply(
         bumping.check_target(ECOSYSTEM, advisory, package, version, None)
         advisory = bumping.about(advisory, ECOSYSTEM, package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    projects = [
-        Lenient(NpmProject(site, repo, clients, terms, unread), files_of(site), unread)
-        for site in discover(repo)
-    ]
-    nothing = _nothing(advisory, repo)
-    fixes = resolve_all(advisory, projects, nothing=lambda: unread.or_else(nothing))
-    result = combined(ECOSYSTEM, advisory, repo, unread.noted(fixes))
+    projects = _projects(repo, clients, terms, unread)
+    fixes = resolve_all(
+        advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo))
+    )
+    fixes = unread.noted(fixes)
+    notes = (*fixes[0].notes, *_unreached_notes(advisory, repo))
+    result = combined(ECOSYSTEM, advisory, repo, [replace(fixes[0], notes=notes), *fixes[1:]])
     return result.model_copy(update={"unread": unread.items})
 
 
+def _projects(
+    repo: RepoContext, clients: ClientRunner, terms: bumping.Terms, unread: LeftOut
+) -> Iterator[Project]:
+    """Yield a project for each install command; locks of one folder share what is raised."""
+    for site in discover(repo):
+        raised: dict[str, str] = {}
+        each = [NpmProject(it, repo, clients, terms, unread, raised) for it in site.each]
+        yield from (Lenient(it, files_of(it.site), unread) for it in each)
+        yield from (InStep(it) for it in each if len(each) > 1 and raised)
+
+
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless; or nobody can
-    tell, for the lock does not answer what is asked for."""
-    held = _may_be_held(project, advisory)
-    if not held and (left := project.unanswered(advisory)):
-        refuse(left[0])
-    return held
-
-
-def _may_be_held(project: NpmProject, advisory: Advisory) -> bool:
+    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False
     if site.lock is None:
         return _pins_held(project, advisory)
-    client = project.client  # the refusal of a lock that none of ours resolves
-    affected = list(client.tree(project.files).affected(advisory, ECOSYSTEM))
+    project.check_writable(advisory)
+    tree = project.client.tree(project.files)
+    affected = list(tree.affected(advisory, ECOSYSTEM))
     if not affected:
-        return project.hides_a_copy(advisory)
+        return only_affected(project.files, advisory, tree)
     manifest = project.files.root_manifest
     if manifest not in project.files.manifests and declared_in(project.files) is None:
         raise project.missing(affected[0])
@@ -123,7 +142,7 @@ def _pins_held(project: NpmProject, advisory: Advisory) -> bool:
     if fix is None:
         return False
     hard = [item for item in fix.left if item.reason is not RefusalReason.NO_FIXED_VERSION] or [
-        item for item in fix.left if is_affected(advisory, ECOSYSTEM, item.package, _ABOVE_ALL)
+        item for item in fix.left if is_affected(advisory, ECOSYSTEM, item.package, ABOVE_ALL)
     ]
     if hard and (not fix.moves or not isinstance(advisory, AdvisoryBundle)):
         refuse(hard[0])
@@ -135,7 +154,7 @@ def _is_hopeless(advisory: Advisory, node: Node) -> bool:
     above = Targets(advisory, None).named(node.name, node.version)
     if not is_orderable(ECOSYSTEM, node.version):
         return True
-    return not above and is_affected(advisory, ECOSYSTEM, node.name, _ABOVE_ALL)
+    return not above and is_affected(advisory, ECOSYSTEM, node.name, ABOVE_ALL)
 
 
 def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
@@ -151,36 +170,34 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
             raise no_fix(node)
 
 
-def _has_dependencies(site: Site, repo: RepoContext) -> bool:
-    for path in site.manifests:
-        try:
-            manifest = parse_manifest(path, repo.read_text(path))
-        except (RecipeError, RepositoryError):
-            continue  # said by whoever needs it
-        if any(manifest.get(section) for section in SECTIONS):
-            return True
-    return False
+def _unreached_notes(advisory: Advisory, repo: RepoContext) -> Iterator[str]:
+    for copy in _unreached(advisory, repo):
+        label = f"{copy.name} {copy.version}" if copy.version else f"code of {copy.name}"
+        yield f"{copy.path} holds {label}, which no version change reaches: replace or rebuild it."
 
 
-def _not_resolved_offline(site: Site) -> RecipeError:
-    return RecipeError(
-        RefusalReason.UNKNOWN,
-        f"{site.path} has no lock: what it depends on can't be known offline.",
-        next_step="Commit a lock, or run it without --offline.",
+def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:
+    """Committed copies that are affected, or whose version is unknown."""
+    return tuple(
+        copy
+        for copy in unreached(repo, advisory.packages(ECOSYSTEM))
+        if copy.version is None or is_affected(advisory, ECOSYSTEM, copy.name, copy.version)
     )
 
 
-def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
-    names = advisory.packages(ECOSYSTEM)
-    what = ", ".join(names)
+def _nothing(advisory: Advisory, repo: RepoContext, kept: Sequence[str] = ()) -> RecipeError:
+    """The refusal if no install command is affected. A committed copy can be all the same."""
+    for copy in _unreached(advisory, repo):
+        if copy.version is not None:
+            return unsupported(
+                f"{copy.path} holds {copy.name} {copy.version}, which no version change reaches; no install"
+                " command of this repository brings in an affected version.",
+                "Replace it with a fixed release.",
+            )
     if not any(is_manifest(path) for path in repo.tracked_files):
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
             "No package.json is tracked in this repository.",
             next_step="Name the folder that holds the npm project, and commit its manifest.",
         )
-    return RecipeError(
-        RefusalReason.NOT_AFFECTED,
-        f"No npm project here asks for or installs an affected version of {what}.",
-        next_step="Nothing needs to be done.",
-    )
+    return no_project_affected(advisory.packages(ECOSYSTEM), kept)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import Project, ProjectFix, unknown, whole_project_left
+from fallback_plugins.shared.ladder import Project, ProjectFix, whole_project_left
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.limits import MAX_UNREAD_LISTED
@@ -37,18 +38,19 @@ class Unread:
     may_hold: bool
 
     @property
-    def item(self) -> UnreadItem:
-        """As results list it."""
-        return UnreadItem(path=self.path, reason=self.error.problem, next_step=self.error.next_step)
+    def items(self) -> tuple[UnreadItem, ...]:
+        """What was not read, as results list it: the error's own list, if it has one."""
+        reason, step = self.error.problem, self.error.next_step
+        own = self.error.unread if isinstance(self.error, RecipeError) else ()
+        return own or (UnreadItem(path=self.path, reason=reason, next_step=step),)
 
     def unknown(self, others: Iterable["Unread"], sentence: str = "") -> RecipeError:
-        """Return the refusal to call a project clean that nobody can read."""
-        return unknown(
-            self.path,
-            self.error.problem,
+        """Return the refusal to call a project clean that can't be read."""
+        return RecipeError(
+            RefusalReason.UNKNOWN,
+            sentence or self.error.problem,
             next_step=self.error.next_step,
-            sentence=sentence,
-            others=[one.item for one in others],
+            unread=[item for one in (self, *others) for item in one.items],
         )
 
 
@@ -176,7 +178,8 @@ class LeftOut:
         return [replace(first, notes=(*first.notes, *self.notes)), *rest]
 
     def or_else(self, nothing: RecipeError) -> RecipeError:
-        """The refusal where no project is affected that can be read: unknown is not clean."""
+        """Return ``nothing`` if all was read; otherwise the refusal that lists what was not: unknown is not
+        absent."""
         if not self.found:
             return nothing
         first, *others = self.found.values()
@@ -189,7 +192,8 @@ class LeftOut:
     @property
     def items(self) -> tuple[UnreadItem, ...]:
         """What was left out, as results list it."""
-        return tuple(one.item for one in self.found.values())[:MAX_UNREAD_LISTED]
+        found = (item for one in self.found.values() for item in one.items)
+        return tuple(found)[:MAX_UNREAD_LISTED]
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,12 @@ def test_the_ladder_is_selected_and_no_client_runs(tmp_path: Path, files: dict[s
     assert selection == Selected(recipe="npm-ladder")
 
 
-def test_offline_only_the_files_are_believed(tmp_path: Path) -> None:
+def test_offline_what_has_no_lock_is_unknown(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": manifest(dependencies={"other": "*"})})
     quiet = repo.model_copy(update={"settings": Settings(offline=True)})
     reported = refusal(build_ecosystem(FakeClients()), RECORD, quiet)
     assert reported.reason is RefusalReason.UNKNOWN
+    assert [item.path for item in reported.unread] == ["package.json"]
 
 
 def test_without_a_lock_specs_are_raised_as_text_and_nothing_else(tmp_path: Path) -> None:
@@ -126,15 +127,6 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
             "upper end is affected",
         ),
         (
-            {
-                "package.json": manifest(dependencies={"minimist": "^1.2.0"}),
-                "package-lock.json": lock({"minimist": "1.2.0"}),
-                "npm-shrinkwrap.json": lock({"minimist": "1.2.0"}),
-            },
-            RefusalReason.UNKNOWN,
-            "side by side",
-        ),
-        (
             {"package.json": manifest(dependencies={"minimist": "1"}), "bun.lockb": "x"},
             RefusalReason.UNKNOWN,
             "bun.lockb",
@@ -144,16 +136,7 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
             RefusalReason.MANIFEST_MISSING,
             "package-lock.json locks minimist 1.2.0",
         ),
-        (
-            {
-                "package.json": manifest(dependencies={"minimist": "^1.2.0"}),
-                "package-lock.json": lock({"minimist": "1.2.0"}),
-                "yarn.lock": "minimist@^1.2.0:\n  version 1.2.0\n",
-            },
-            RefusalReason.UNKNOWN,
-            "side by side",
-        ),
-        ({"package.json": '{"minimist"'}, RefusalReason.UNKNOWN, "is not JSON"),
+        ({"package.json": '{"minimist"'}, RefusalReason.RECIPE_UNSUPPORTED, "is not JSON"),
         (
             {"package.json": '["minimist"]'},
             RefusalReason.UNKNOWN,

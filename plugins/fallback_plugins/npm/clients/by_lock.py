@@ -1,13 +1,69 @@
 """Which client resolves which lock."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.client import Client
-from fallback_plugins.shared.ladder import unknown
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
+from fallback_plugins.npm.locks.yarn_berry import bun_tree
+from fallback_plugins.npm.locks.yarn_lock import berry_refusal, is_berry
+from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.tree import DependencyTree
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import UnreadItem
 
 YARN_LOCK = "yarn.lock"
 PNPM_LOCK = "pnpm-lock.yaml"
+
+
+@dataclass(frozen=True)
+class BunClient:
+    """The protocol ``npm.client.Client`` over bun's locks: the text format is read, nothing is resolved."""
+
+    lock: str
+    name: str = field(default="bun", init=False)
+
+    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002
+        """As ``Client.tree``. Raises RecipeError for a binary lock, with the reason UNKNOWN."""
+        if self.lock.endswith(".lockb"):
+            reason = f"{self.lock} is binary and is not read, so what is installed is unknown."
+            step = "Run `bun install --save-text-lockfile` and commit bun.lock."
+            item = UnreadItem(path=self.lock, reason=reason, next_step=step)
+            raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
+        return bun_tree(files)
+
+    def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:  # noqa: ARG002
+        """Raise RecipeError: no client of ours resolves it."""
+        raise self.refusal
+
+    def update(self, files: Files, packages: Sequence[str]) -> Files:  # noqa: ARG002
+        """Raise RecipeError, as ``resolve``."""
+        raise self.refusal
+
+    def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:  # noqa: ARG002
+        """None that could be raised."""
+        return ()
+
+    def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:  # noqa: ARG002
+        """Raise RecipeError, as ``resolve``."""
+        raise self.refusal
+
+    @property
+    def refusal(self) -> RecipeError:
+        """Why nothing is resolved, and what to do."""
+        return unsupported(
+            f"{self.lock} decides what is installed, and no client of ours resolves it.",
+            "Update it with the project's own bun: `bun update <package>`.",
+        )
+
+
+def only_read(files: Files) -> RecipeError | None:
+    """Return why no client of ours writes a lock that can be read; None if one does."""
+    if PurePosixPath(files.lock or "").name == YARN_LOCK and is_berry(files.lock_text):
+        return berry_refusal()
+    return BunClient(str(files.lock)).refusal if (files.lock or "").endswith("bun.lock") else None
 
 
 def client_for(lock: str | None, clients: ClientRunner) -> Client:
@@ -22,11 +78,7 @@ def client_for(lock: str | None, clients: ClientRunner) -> Client:
 
         return PnpmClient(clients)
     if name.startswith("bun."):
-        raise unknown(
-            str(lock),
-            f"{lock} decides what is installed, and no client of ours resolves it.",
-            next_step="Update the dependency with bun.",
-        )
+        return BunClient(str(lock))
     from fallback_plugins.npm.clients.npm_client import NpmClient
 
     return NpmClient(clients)

@@ -9,6 +9,7 @@ from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.locks.lockfile import lockfile_version
+from fallback_plugins.npm.locks.locktree import modern
 from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -53,6 +54,9 @@ class NpmRunner:
         """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
         check_paths(files)
         given = files.texts if files.lock_text else files.manifests
+        if files.lock is not None and files.lock in given and files.root_manifest in given:
+            new = modern(files.lock_text, given[files.root_manifest])
+            given = {**given, files.lock: new}
         texts = {_below(files.folder, path): text for path, text in given.items()}
         with scratch_project(texts) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)

@@ -19,7 +19,14 @@ from fallback_plugins.npm.clients.yarn_project import (
     yarn_project,
     yarn_tree,
 )
-from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, parse_yarn_lock, split_pattern
+from fallback_plugins.npm.locks.yarn_berry import berry_tree
+from fallback_plugins.npm.locks.yarn_lock import (
+    Block,
+    YarnLock,
+    is_berry,
+    parse_yarn_lock,
+    split_pattern,
+)
 from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.tree import DependencyTree
@@ -73,7 +80,10 @@ class YarnClient:
     name: str = field(default="yarn", init=False)
 
     def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
-        """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests."""
+        """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests. Later yarns'
+        locks are read, too; what else this client does refuses them."""
+        if is_berry(files.lock_text):
+            return berry_tree(files)
         return yarn_tree(files, parse_yarn_lock(files.lock_text))
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:

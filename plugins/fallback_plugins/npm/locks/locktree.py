@@ -1,5 +1,6 @@
 """npm's locks (versions 1, 2, 3) as the resolved tree that the ladder works in."""
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +13,9 @@ from fallback_plugins.npm.locks.lockfile import (
     version_of,
 )
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_tier.advisory.versions import is_orderable
 
 _INSTALLED = "node_modules/"
 _OPTIONAL = "optionalDependencies"
@@ -22,6 +25,9 @@ _ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
 
 #: What a manifest says of it.
 _DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
+
+#: What an entry of version 1 has as one of version 3 has it.
+_KEPT_IN_3 = ("resolved", "integrity", "dev", "optional")
 
 _Entry = Mapping[str, Any]
 #: (key of the dependent, name) → key of what answers.
@@ -48,6 +54,57 @@ def lock_tree(
         return _flat(source, _as_declared(packages, manifests, root), names)
     manifest = parse_manifest(root, manifests[root]) if root in manifests else {}
     return _nested(source, lock, manifest)
+
+
+def modern(lock_text: str, manifest_text: str) -> str:
+    """Return a version 1 lock as version 3 has it, so that npm does not ask the registry what each entry
+    requires: of 1,600 packages that takes half a minute at each run.
+
+    Any other lock is returned as it is, and one of version 1 that does not say enough: entries that are no
+    releases of a registry, and peers, whose dependents only the registry knows.
+    """
+    lock = parse_lock(lock_text)
+    if "packages" in lock or lock.get("lockfileVersion") != 1:
+        return lock_text
+    entries = dict(_walk(lock, "", 0))
+    packages: dict[str, Any] = {"": {**_declares(manifest_text), "name": _text(lock.get("name"))}}
+    for key, entry in entries.items():
+        name, version = identity(key, entry)
+        if entry.get("peer") or version is None or not is_orderable("npm", version):
+            return lock_text
+        kept = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
+        alias = {"name": name} if name != _tail(key) else {}
+        asks = _typed_asks(entries, key, entry)
+        packages[key] = {**alias, "version": version, **kept, **_bundling(entry), **asks}
+    head = {field: value for field, value in lock.items() if field != "dependencies"}
+    return json.dumps({**head, "lockfileVersion": 3, "packages": packages})
+
+
+def _bundling(entry: _Entry) -> dict[str, Any]:
+    """How versions 2 and 3 say that an entry lies in an archive, or has others in its own."""
+    if entry.get("bundled"):
+        return {"inBundle": True}
+    inside = {name for name, child in objects(entry.get("dependencies")) if child.get("bundled")}
+    asked = [name for name, _ in strings(entry.get("requires")) if name in inside]
+    return {"bundleDependencies": asked} if asked else {}
+
+
+def _typed_asks(
+    entries: Mapping[str, _Entry], key: str, entry: _Entry
+) -> dict[str, dict[str, str]]:
+    """What an entry of version 1 requires, by section. It has no sections: what is marked as optional, or
+    missing, is required by a package that is always installed as optional only."""
+    found: dict[str, dict[str, str]] = {}
+    for name, spec in strings(entry.get("requires")):
+        target = entries.get(_nearest(entries, key, name) or "")
+        optional = target is None or (target.get("optional") and not entry.get("optional"))
+        found.setdefault(_OPTIONAL if optional else "dependencies", {})[name] = spec
+    return found
+
+
+def _declares(manifest_text: str) -> dict[str, Any]:
+    manifest = parse_manifest("package.json", manifest_text)
+    return {name: manifest[name] for name in _DECLARING if name in manifest}
 
 
 def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
@@ -124,8 +181,8 @@ def _nested(source: str, lock: _Entry, manifest: _Entry) -> DependencyTree:
     for key, entry in entries.items():
         name, version = identity(key, entry)
         if version:
-            requires = {"dependencies": entry.get("requires")}
-            asks = tuple(_asks(key, requires, ("dependencies",), find))
+            requires = _typed_asks(entries, key, entry)
+            asks = tuple(_asks(key, requires, ("dependencies", _OPTIONAL), find))
             bundled = entry.get("bundled") is True
             nodes[key] = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
     root = Node(

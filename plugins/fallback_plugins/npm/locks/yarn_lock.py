@@ -159,13 +159,18 @@ def is_berry(text: str) -> bool:
     return _BERRY.search(text) is not None
 
 
+def berry_refusal() -> RecipeError:
+    """The refusal of a lock that another yarn has to write."""
+    return unsupported(
+        "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
+        "Update it with the project's own yarn: `yarn up -R <package>`.",
+    )
+
+
 def parse_yarn_lock(text: str) -> YarnLock:
     """Raises RecipeError: yarn 2 or later wrote it, or a line that the format doesn't have."""
     if is_berry(text):
-        raise unsupported(
-            "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-            "Update it with the project's own yarn: `yarn up -R <package>`.",
-        )
+        raise berry_refusal()
     chunks = list(_chunks(text.splitlines(keepends=True)))
     prologue = chunks[0][1] if chunks and not chunks[0][0] else ""
     blocks = tuple(

@@ -1,30 +1,57 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.manifests.declaring import no_fix, raise_place
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
-from fallback_plugins.npm.manifests.manifest import PEER_SECTION, Declared, declared, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    PEER_SECTION,
+    Declared,
+    declared,
+    entries,
+    parse_manifest,
+)
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
-from fallback_plugins.shared.tree import Node
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_plugins.shared.tree import DependencyTree, Node
+from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import ClearedPath, Left, Move, StepDeclined
 
+#: Represents what will be published later: affected, if an advisory leaves its range open.
+ABOVE_ALL = "999999.0.0"
 
-def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix | None:
-    """Each declaration that starts from an affected version, raised; None: there is none."""
+
+def raise_pins(
+    files: Files,
+    advisory: Advisory,
+    targets: Targets,
+    installed: DependencyTree | None = None,
+) -> ProjectFix | None:
+    """Each declaration that starts from an affected version, raised; None: there is none.
+
+    ``installed``: a lock's tree. Then only declarations are raised that it does not answer, and that admit
+    affected releases alone.
+    """
     texts: dict[str, str] = {}
     moves: list[Move] = []
     left: list[Left] = []
     cleared: list[ClearedPath] = []
     for path, package, place, problem in _concerned(files, advisory):
+        if installed is not None and _is_answered(installed, place):
+            continue
+        admits_safe = _admits_safe(advisory, targets, package, place.spec)
+        if installed is not None and admits_safe:
+            continue
         node = Node(path, package, floor(place.spec) or place.spec)
         try:
             if problem is not None:
@@ -37,7 +64,8 @@ def raise_pins(files: Files, advisory: Advisory, targets: Targets) -> ProjectFix
             left.append(unfixed(advisory, path, node, error, tried))
             continue
         texts[path] = files.manifests[path]
-        moves.append(move(path, node, LadderStep.DIRECT_BUMP, version))
+        made = move(path, node, LadderStep.DIRECT_BUMP, version)
+        moves.append(made.model_copy(update={"range_admits": admits_safe}))
         cleared.append(_cleared(advisory, path, files, node, version))
     if not moves and not left:
         return None
@@ -73,23 +101,63 @@ def _concerned(
     """Manifest, package and declaration of what starts from an affected version, or has a problem: that."""
     for path, text in files.manifests.items():
         for package in advisory.packages(ECOSYSTEM):
-            places = (
-                declared(parse_manifest(path, text), package) if may_name(text, package) else ()
-            )
-            for place in places:
+            manifest = parse_manifest(path, text) if may_name(text, package) else {}
+            for place in (*declared(manifest, package), *_by_address(manifest, package)):
                 start, problem = floor(place.spec), _problem(advisory, path, package, place)
                 if problem is not None or (start is not None and _is_bad(advisory, package, start)):
                     yield path, package, place, problem
+
+
+def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -> bool:
+    """Does a declaration that nothing installed answers admit affected releases alone, by the advisory?"""
+    targets = Targets(advisory, None)
+    return any(
+        not _admits_safe(advisory, targets, package, place.spec)
+        and not _is_answered(installed, place)
+        for _, package, place, _ in _concerned(files, advisory)
+    )
+
+
+def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) -> bool:
+    """Does a range admit a release that is not affected: one that it starts from, that the advisory names,
+    that is published, or one above all?"""
+    named = (floor(spec), *fixed_versions(advisory, ECOSYSTEM, package), ABOVE_ALL)
+    published = (it.version for asked in (package,) for it in targets.releases(asked))
+    return any(
+        version is not None and admits(spec, version) and not _is_bad(advisory, package, version)
+        for version in chain(named, published)
+    )
+
+
+def _is_answered(installed: DependencyTree, place: Declared) -> bool:
+    """Is anything installed under the name of a declaration? Sources that are no ranges are others' to
+    judge."""
+    return foreign(place.spec) is not None or any(
+        ask.name == place.key and ask.to is not None
+        for root in installed.roots
+        for ask in root.asks
+    )
 
 
 def _is_bad(advisory: Advisory, package: str, version: str) -> bool:
     return is_affected(advisory, ECOSYSTEM, package, version)
 
 
+def _by_address(manifest: Mapping[str, Any], package: str) -> Iterator[Declared]:
+    """Declarations of a package under another name, by the archive that they fetch."""
+    for section in MEMBER_SECTIONS:
+        for key, spec in entries(manifest.get(section)):
+            if key != package and "://" in spec and origin_of(spec).may_be(package):
+                yield Declared(section, key, spec)
+
+
 def _problem(advisory: Advisory, path: str, package: str, place: Declared) -> RecipeError | None:
     """Why a declaration can't be judged or raised; None where it can, or is of no concern."""
     start, what = floor(place.spec), foreign(place.spec)
     if what is not None:
+        version = origin_of(place.spec).version if origin_of(place.spec).may_be(package) else None
+        if version is not None and not _is_bad(advisory, package, version):
+            return None
         return unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
     bad = start is not None and _is_bad(advisory, package, start)
     if place.section == PEER_SECTION:

@@ -24,6 +24,8 @@ class Resolver:
 
     client: Client
     fresh: bool = False
+    #: What a fresh lock begins as.
+    blank: str = ""
 
     def position(self, files: Files) -> NpmPosition:
         """Files whose lock is up to date; no client runs."""
@@ -34,7 +36,7 @@ class Resolver:
     def resolve(self, files: Files, wanted_versions: WantedVersions) -> NpmPosition:
         """The client's lock for these manifests."""
         if self.fresh:
-            return self.position(self.client.resolve(files.with_lock("")))
+            return self.position(self.client.resolve(files.with_lock(self.blank)))
         return self.position(self.client.resolve(files, wanted_versions))
 
     def update(self, files: Files, packages: Sequence[str]) -> NpmPosition:
@@ -103,7 +105,8 @@ def let_down(
 
     A bundled copy comes in another package's archive, also where a lock written anew doesn't list it any
     more (the registry names no such dependency of fsevents 1.2.11): it is lost only if it is ``affected``
-    (labels), since it would go on to lie there unseen.
+    (labels), since it would go on to lie there unseen. The same holds for what an optional package loses:
+    clients install that where it can be built, and leave it out elsewhere.
     """
     has = _answers(after)
     staying = {node.label for node in after.nodes.values()}
@@ -114,7 +117,9 @@ def let_down(
         (node.label, ask.name)
         for node in before.nodes.values()
         for ask in node.asks
-        if (copy := before.nodes.get(ask.to or "")) and copy.bundled and copy.label not in affected
+        if (copy := before.nodes.get(ask.to or ""))
+        and copy.label not in affected
+        and (copy.bundled or _is_optional(before, node))
     }
     for (dependent, name), old in _answers(before).items():
         got = has.get((dependent, name), old)
@@ -127,6 +132,12 @@ def let_down(
         if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
             return f"{dependent} would get {name} {held} instead of {lowest}"
     return None
+
+
+def _is_optional(tree: DependencyTree, node: Node) -> bool:
+    """Do all that require a package require it as optional?"""
+    dependents = tree.dependents(node.key)
+    return bool(dependents) and all(edge.optional for _, edge in dependents)
 
 
 def _unseen(before: DependencyTree, after: DependencyTree, affected: frozenset[str]) -> str | None:

@@ -10,7 +10,8 @@ from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree
 
 #: Locks of other clients that can be read.
-READABLE = frozenset({YARN_LOCK, PNPM_LOCK})
+_BUN_LOCK = "bun.lock"
+READABLE = frozenset({YARN_LOCK, PNPM_LOCK, _BUN_LOCK})
 
 
 def foreign_versions(files: Files, package: str) -> dict[str, str]:
@@ -33,14 +34,20 @@ def foreign_versions(files: Files, package: str) -> dict[str, str]:
 
 
 def _tree(files: Files) -> DependencyTree:
-    if _name(files) == YARN_LOCK:
-        from fallback_plugins.npm.clients.yarn_project import yarn_tree
-        from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
+    if _name(files) == PNPM_LOCK:
+        from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
 
-        return yarn_tree(files, parse_yarn_lock(files.lock_text))
-    from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
+        return pnpm_tree(files)
+    from fallback_plugins.npm.locks.yarn_berry import berry_tree, bun_tree
+    from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
 
-    return pnpm_tree(files)
+    if _name(files) == _BUN_LOCK:
+        return bun_tree(files)
+    if is_berry(files.lock_text):
+        return berry_tree(files)
+    from fallback_plugins.npm.clients.yarn_project import yarn_tree
+
+    return yarn_tree(files, parse_yarn_lock(files.lock_text))
 
 
 def _answers(files: Files, spec: str, version: str) -> bool:

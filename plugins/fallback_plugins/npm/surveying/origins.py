@@ -42,6 +42,37 @@ _LOCAL = re.compile(
 
 _ARCHIVES = (".tgz", ".tar.gz", ".tar")
 
+#: Folders of code that other people wrote, that a build wrote, and of samples that nothing installs.
+_INSTALLED = frozenset({"node_modules", "bower_components", "jspm_packages"})
+_VENDORED = frozenset(
+    {"vendor", "vendors", "vendored", "third_party", "third-party", "thirdparty", "external"}
+)
+_BUILT = frozenset({"dist", "build", "out", "bundle", "bundles", "public", "static", "assets"})
+_SAMPLES = frozenset(
+    {"test", "tests", "__tests__", "fixtures", "__fixtures__", "examples", "example", "docs"}
+)
+
+#: Files that state a package's name and version, and suffixes of scripts.
+_FACTS = frozenset({MANIFEST, "bower.json", ".bower.json"})
+_SCRIPTS = frozenset({".js", ".cjs", ".mjs"})
+
+#: A vendored script by its name, and the version in its first comment.
+_SCRIPT = re.compile(
+    r"(?P<stem>[\w.-]+?)(?:[-.@_]v?(?P<version>\d+\.\d+\.\d+(?:-[\w.]+?)?))?"
+    r"(?:[.-](?:min|slim|umd|esm|cjs|prod|production|bundle|global|iife))*\.[cm]?js"
+)
+_BANNER = re.compile(r"\bv?(?P<version>\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)\b")
+_BANNER_CHARS = 400
+
+#: What an action runs.
+_RUNS = re.compile(r"^\s+(?:main|pre|post):\s*[\"']?(?P<path>[^\"'#\s]+)", re.MULTILINE)
+
+#: A line that no person wrote (characters).
+_LONG_LINE = 5_000
+
+#: Built files that are searched for bundled code; a site can have thousands.
+MAX_BUNDLES = 300
+
 #: What repairs a lock that contradicts itself.
 _REPAIR = "Remove the entry, let the project's own client resolve it again, and commit the lock."
 
@@ -117,14 +148,11 @@ def _unknown(lock: str, problem: str) -> RecipeError:
     return unknown(lock, problem, next_step=_REPAIR)
 
 
-def unlisted_bundles(
-    lock: str, text: str, packages: Collection[str]
-) -> Iterator[tuple[LockEntry, str]]:
-    """Yield (bundling entry, package): its archive holds a copy that the lock does not list. Raises
-    RecipeError."""
+def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
+    """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
+    bundled, and whatever they require. Raises RecipeError."""
     if "bundle" in text:
-        for entry in _entries(lock, text):
-            yield from ((entry, name) for name in sorted(entry.bundles.intersection(packages)))
+        yield from (entry for entry in _entries(lock, text) if entry.bundles)
 
 
 def local_copies(
@@ -147,6 +175,69 @@ def local_copies(
                 yield from _in_archive(repo, path, packages)
             elif repo.has(manifest) and manifest not in own:
                 yield from _in_folder(repo, path, manifest, packages)
+
+
+def unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCopy]:
+    """Yield copies of these packages in tracked files that no install command writes: committed
+    ``node_modules``, vendored packages and scripts, and bundles, of which the version is unknown (None).
+
+    Those among tests, examples and documentation are people's samples, and are left out.
+    """
+    read = 0
+    for path in repo.tracked_files:
+        pure = PurePosixPath(path)
+        folders = {part.lower() for part in pure.parts[:-1]}
+        if folders & _SAMPLES and not folders & _INSTALLED:
+            continue
+        if pure.name in _FACTS and folders & (_VENDORED | _INSTALLED):
+            yield from _in_folder(repo, str(pure.parent), path, packages)
+        elif pure.suffix in _SCRIPTS and not folders & _INSTALLED:
+            yield from _in_name(repo, path, packages)
+            if folders & (_BUILT | _VENDORED) and read < MAX_BUNDLES:
+                read += 1
+                text = _text(repo, path)
+                named = (one for one in packages if f"{MODULES}{one}/" in text)
+                yield from (LocalCopy(path, one, None) for one in named)
+
+
+def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
+    """Return the file that an action in a folder runs, if it is a committed bundle that may contain the
+    package: its users run that file, whatever is installed."""
+    for action in ("action.yml", "action.yaml"):
+        for match in _RUNS.finditer(_text(repo, in_folder(folder, action))):
+            path = normpath(PurePosixPath(folder, match["path"]))
+            if not repo.has(path):
+                continue
+            text = _text(repo, path)
+            if f"{MODULES}{package}/" in text or f"\n{package}\n" in _text(
+                repo, normpath(PurePosixPath(path).parent / "licenses.txt")
+            ):
+                return path
+            # Written by a bundler, or unread for its size: it does not say what it contains.
+            if not text or max(map(len, text.splitlines())) > _LONG_LINE:
+                return path
+    return None
+
+
+def _in_name(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:
+    """``left-1.0.0.min.js``, or ``left.min.js`` whose first comment has the version."""
+    match = _SCRIPT.fullmatch(PurePosixPath(path).name)
+    if match is None:
+        return
+    for package in packages:
+        if package.rpartition("/")[2].removesuffix(".js") == match["stem"].removesuffix(".js"):
+            banner = _BANNER.search(_text(repo, path)[:_BANNER_CHARS])
+            version = match["version"] or (banner["version"] if banner else None)
+            if version is not None:
+                yield LocalCopy(path, package, version)
+
+
+def _text(repo: RepoContext, path: str) -> str:
+    """Empty if there is none, or if it can't be read."""
+    try:
+        return repo.read_text(path) if repo.has(path) else ""
+    except RepositoryError:
+        return ""
 
 
 def _in_archive(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:

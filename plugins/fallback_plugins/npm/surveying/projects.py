@@ -1,11 +1,13 @@
 """The npm projects of a repository: which files one client resolves together."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
+from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
@@ -18,7 +20,6 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.ladder import unknown
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -28,6 +29,17 @@ _NPMRC = ".npmrc"
 #: Of a repository's .npmrc only these are read, and registries of scopes, which are held against the user's
 #: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
+
+_LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
+
+#: Whose lock a file is.
+_CLIENTS = {
+    **dict.fromkeys(LOCKS, "npm"),
+    "yarn.lock": "yarn",
+    "pnpm-lock.yaml": "pnpm",
+    "bun.lock": "bun",
+    "bun.lockb": "bun",
+}
 
 _LIST_ITEM = re.compile(r"^\s*-\s*[\"']?([^\"'#\s]+)[\"']?\s*(?:#.*)?$")
 
@@ -40,13 +52,15 @@ _SPECIAL = re.compile(r"[?\[]")
 class Site:
     """One project: a root folder, the manifests of root and members, and its lock.
 
-    ``problem``: why no client of ours can resolve it, whatever it holds.
+    ``others``: locks of further clients that install it as well. ``unused``: locks that no client reads:
+    npm reads one of its two, and ``packageManager`` names the one client of a project.
     """
 
     folder: str
     manifests: tuple[str, ...]
     lock: str | None = None
     others: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
     @property
@@ -55,15 +69,10 @@ class Site:
         return self.lock or in_folder(self.folder, MANIFEST)
 
     @property
-    def problem(self) -> RecipeError | None:
-        """Two locks: nobody can tell which one decides."""
-        if not self.others:
-            return None
-        return unknown(
-            self.lock or self.others[0],
-            f"{self.lock} and {self.others[0]} stand side by side, so it is unclear which one is used.",
-            next_step="Remove the lock that isn't used.",
-        )
+    def each(self) -> tuple["Site", ...]:
+        """One site for each install command: a client with its own lock."""
+        locks = [it for it in (self.lock, *self.others) if it is not None]
+        return tuple(replace(self, lock=it, others=()) for it in locks) or (self,)
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
@@ -140,15 +149,52 @@ def locked_members(sites: Iterable[Site]) -> frozenset[str]:
 def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
     own = (in_folder(place, MANIFEST) for place in (folder, *members))
     locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
+    npms = [path for path in locks if PurePosixPath(path).name in LOCKS]
+    used = [path for path in locks if path not in npms[1:]]
+    if len(used) > 1:
+        client = manager(_manifest(repo, folder))
+        used = [path for path in used if _CLIENTS[PurePosixPath(path).name] == client] or used
     return Site(
         folder=folder,
         manifests=tuple(path for path in own if repo.has(path)),
-        lock=locks[0] if locks else None,
-        others=tuple(locks[1:]),
+        lock=used[0] if used else None,
+        others=tuple(used[1:]),
+        unused=tuple(path for path in locks if path not in used),
         settings=tuple(
             path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
     )
+
+
+def manager(manifest: Mapping[str, Any]) -> str:
+    """Return the client that a manifest names as the project's; empty if it names none."""
+    engines = manifest.get("devEngines")
+    named = engines.get("packageManager") if isinstance(engines, dict) else None
+    named = named.get("name") if isinstance(named, dict) else manifest.get("packageManager")
+    return named.partition("@")[0] if isinstance(named, str) else ""
+
+
+def usual_lock(files: Files) -> str:
+    """Return the name of the lock that a project without one would get from its own client; npm's if that
+    is a yarn or a bun that none of ours replaces."""
+    manifest: Mapping[str, Any] = {}
+    with suppress(RecipeError):  # said of the manifest itself
+        text = files.manifests.get(files.root_manifest, "{}")
+        manifest = parse_manifest(files.root_manifest, text)
+    client = manager(manifest)
+    if client == "yarn" and not _LATER_YARN.match(str(manifest.get("packageManager", ""))):
+        return "yarn.lock"
+    has_workspace = any(path.endswith(_PNPM_WORKSPACE) for path in files.settings or ())
+    return "pnpm-lock.yaml" if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
+
+
+def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:
+    """Empty if it can't be read, which is said of the manifest itself."""
+    path = in_folder(folder, MANIFEST)
+    try:
+        return parse_manifest(path, _readable(repo, path) or "{}")
+    except RecipeError:
+        return {}
 
 
 def matching(repo: RepoContext, root: str, globs: Sequence[str]) -> Iterator[str]:
@@ -173,14 +219,9 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
 
 
 def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
-    path = in_folder(folder, MANIFEST)
-    text = _readable(repo, path)
-    if '"workspaces"' not in text:
+    if '"workspaces"' not in _readable(repo, in_folder(folder, MANIFEST)):
         return []
-    try:
-        reported = parse_manifest(path, text).get("workspaces")
-    except RecipeError:
-        return []  # whoever needs the manifest itself says that it can't be read
+    reported = _manifest(repo, folder).get("workspaces")
     reported = reported.get("packages") if isinstance(reported, dict) else reported
     return (
         [glob for glob in reported if isinstance(glob, str)] if isinstance(reported, list) else []

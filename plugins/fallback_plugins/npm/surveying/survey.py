@@ -1,10 +1,15 @@
 """Where npm projects hold a package, as the gates see it: declared, and installed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.locks.lockfile import installed_versions
+from fallback_plugins.npm.locks.lockfile import (
+    entries_of,
+    identity,
+    installed_versions,
+    parse_lock,
+)
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
@@ -16,10 +21,10 @@ from fallback_plugins.npm.manifests.layout import (
 from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_manifest
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
-from fallback_plugins.npm.surveying.origins import contradiction, local_copies
-from fallback_plugins.npm.surveying.out_of_step import ANSWERED
+from fallback_plugins.npm.surveying.origins import contradiction, local_copies, running_bundle
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.npm.surveying.resolutions import ANSWERED
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -84,7 +89,10 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     manifest = in_folder(folder, MANIFEST)
     text = _naming(repo, manifest, package)
     places = declared(parse_manifest(manifest, text), package) if text else ()
-    locks = [path for name in LOCKS if repo.has(path := in_folder(folder, name))]
+    unused = site.unused if site else ()
+    locks = [
+        path for name in LOCKS if repo.has(path := in_folder(folder, name)) and path not in unused
+    ]
     installed: dict[str, str] = {}
     for lock in locks:
         lock_text = _naming(repo, lock, package)
@@ -97,6 +105,8 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
         return Project(folder, None, places, {}, missing)
     unread: str | None = None
     for lock in _foreign_locks(repo, folder, package, declared=bool(places)):
+        if lock in unused:
+            continue
         try:
             if site is None or PurePosixPath(lock).name not in READABLE:
                 raise unsupported(f"{lock} says what is installed, and can't be read.")
@@ -107,10 +117,27 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
             unread = unread or error.problem.rstrip(".")
     if not (places or installed or unread or local):
         return None
+    if unread is None and _is_run(repo, locks, package):
+        bundle = running_bundle(repo, folder, package)
+        unread = (
+            bundle and f"users run {bundle}, a committed bundle that may contain it: rebuild it"
+        )
     texts = ((lock, _naming(repo, lock, package)) for lock in locks)
     found = (contradiction(lock, text, (package,)) for lock, text in texts if text)
     doubt = next((one.problem for one in found if one is not None), None)
     return Project(folder, next(iter(locks), None), places, installed, unread, doubt, local)
+
+
+def _is_run(repo: RepoContext, locks: Iterable[str], package: str) -> bool:
+    """Is a package installed for more than development? What a lock does not say may be."""
+    dev = [
+        entry.get("dev") is True
+        for lock in locks
+        if PurePosixPath(lock).name in LOCKS
+        for key, entry in entries_of(parse_lock(repo.read_text(lock), lock))
+        if identity(key, entry)[0] == package
+    ]
+    return not dev or not all(dev)
 
 
 def _local(repo: RepoContext, manifest: str, package: str, site: Site | None) -> Mapping[str, str]:

@@ -52,8 +52,10 @@ def test_a_project_that_can_not_be_resolved_is_no_fixture(tmp_path: Path, folder
     good = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
     files = {f"test/app/{path}": text for path, text in good.items()}
     files |= {"package.json" if folder == "." else f"{folder}/package.json": odd}
-    with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match="no-such-package"):
+    name = "no-such-package"
+    with world(universe(), tmp_path) as here, pytest.raises(RecipeError, match=name) as caught:
         here.fix(LEAF, files)
+    assert caught.value.reason is RefusalReason.UNKNOWN
 
 
 def test_with_nothing_else_affected_it_is_unknown_not_clean(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_with_nothing_else_affected_it_is_unknown_not_clean(tmp_path: Path) -> N
         assert isinstance(here.select(LEAF, files), Selected)  # only a resolver tells
         with pytest.raises(RecipeError, match="unknown") as caught:
             here.fix(LEAF, files)
-    assert caught.value.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert caught.value.reason is RefusalReason.UNKNOWN
 
 
 def test_what_a_fixture_pins_is_raised_all_the_same(tmp_path: Path) -> None:

@@ -349,6 +349,28 @@ def test_unlisted_bundled_copy_is_read_from_the_archive(
         assert raised.value.reason is RefusalReason.NOT_AFFECTED
 
 
+@pytest.mark.registry("npm")
+@pytest.mark.parametrize("form", ["npm", "pnpm"])
+@pytest.mark.parametrize(("version", "affected"), [("1.0.0", True), ("2.0.0", False)])
+def test_what_a_bundled_package_requires_lies_in_the_archive_too(
+    tmp_path: Path, form: str, version: str, affected: bool
+) -> None:
+    """No file names it."""
+    inside = {"node_modules/mid/package.json": json.dumps({"name": "mid", "version": "1.0.0"})}
+    inside["node_modules/left/package.json"] = json.dumps({"name": "left", "version": version})
+    bundles = {"bundleDependencies": ["mid"]}
+    universe = Universe().npm("mid", "1.0.0", {"left": version}).npm("left", version)
+    universe.npm("bundler", "1.0.0", {"mid": "1.0.0"}, files=inside, manifest=bundles)
+    files = {path: text.replace("left", "mid") for path, text in _bundling("1.0.0", form).items()}
+    with world(universe, tmp_path) as here:
+        selection = here.select(LEFT, files)
+        assert isinstance(selection, Selected)
+        with pytest.raises(RecipeError) as raised:
+            here.plugin.apply(selection, LEFT, tracked(tmp_path / "repo"))
+    expected = RefusalReason.RECIPE_UNSUPPORTED if affected else RefusalReason.NOT_AFFECTED
+    assert raised.value.reason is expected
+
+
 @pytest.mark.parametrize("form", ["npm", "pnpm"])
 def test_unlisted_bundled_copy_is_unknown_offline(tmp_path: Path, form: str) -> None:
     repo = repository(tmp_path, _bundling("2.0.0", form))

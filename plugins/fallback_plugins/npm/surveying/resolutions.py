@@ -1,0 +1,356 @@
+"""Resolutions of npm's install commands: a lock in step is parsed, otherwise the project's own client
+resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Client, Files
+from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
+from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    SECTIONS,
+    Declared,
+    entries,
+    parse_manifest,
+)
+from fallback_plugins.npm.manifests.specs import excludes, split_alias
+from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.surveying.origins import unlisted_bundles
+from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.tree import DependencyTree
+from fallback_tier.errors import RecipeError, StateFolderError, ToolError
+from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.files.folders import users_folder
+from fallback_tier.outcome import UnreadItem
+
+#: Sections whose entries a lock always answers: an optional package may be left out of one, and a peer is
+#: somebody else's to install.
+ANSWERED = ("dependencies", "devDependencies")
+
+#: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
+_COMPLETE = frozenset({"npm", "yarn"})
+
+#: Specs of folders beside the project; not every client locks them.
+_LOCAL = ("workspace:", "link:", "file:", "portal:")
+
+#: How a lock is brought up to date, by its name; all others are npm's.
+_COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
+_NPM_COMMAND = "npm install --package-lock-only"
+
+#: How npm says that peers can't be installed together.
+_PEER_CONFLICT = "ERESOLVE"
+
+#: What yarn and pnpm begin a fresh lock from.
+_BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
+
+#: Seconds that a scratch lock serves in one process: a registry changes.
+MAX_AGE_S = 600.0
+
+#: Scratch locks that are kept for runs without a registry; one has some 500 kB.
+MAX_KEPT = 100
+
+#: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
+_made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
+
+
+#: What locks do not answer, by client and texts: a run with many advisories looks at the same ones.
+_in_step: dict[tuple[object, ...], tuple["Unanswered", ...]] = {}
+_MAX_IN_STEP = 32
+
+
+def blank_lock(client: Client, files: Files) -> Files:
+    """Return the files with the lock that a client begins a fresh one from; npm begins from none."""
+    name, text = _BLANK.get(client.name, ("", ""))
+    lock = in_folder(files.folder, name) if name else None
+    return replace(files, lock=lock, lock_text=text)
+
+
+@dataclass(frozen=True)
+class CommandResolution:
+    """What a project's install command installs. ``client`` reads locks, ``running`` returns the client
+    that may ask registries, ``clients`` is the runner behind both."""
+
+    files: Files
+    client: Client
+    running: Callable[[], Client]
+    clients: ClientRunner
+    offline: bool = False
+
+    @cached_property
+    def unanswered(self) -> tuple["Unanswered", ...]:
+        """What the manifests require and the lock does not answer; empty if it is in step. Raises
+        RecipeError for a lock, or a manifest, that can't be read."""
+        files = self.files
+        key = (self.client.name, files.lock, files.lock_text, *sorted(files.manifests.items()))
+        if key not in _in_step:
+            if len(_in_step) >= _MAX_IN_STEP:
+                _in_step.clear()
+            _in_step[key] = tuple(unanswered(self.client, files, self.client.tree(files)))
+        return _in_step[key]
+
+    @property
+    def known(self) -> Files | None:
+        """The files with a lock that answers them, if no client has to run; otherwise None."""
+        if self.files.lock is not None and not self.unanswered:
+            return self.files
+        if self.files.lock is None and not self._requires:
+            return self.files
+        kept = _made.get((id(self.clients), self._digest))
+        if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
+            return kept[2]
+        return self._kept() if self.offline else None
+
+    @cached_property
+    def locked(self) -> Files:
+        """The files with a lock that answers them: as it is, kept, or the client's. Raises RecipeError
+        with the reason UNKNOWN if none can be made."""
+        known = self.known
+        if known is not None:
+            return known
+        if self.offline:
+            raise self._unknown("no registry is asked (--offline), and no resolution was kept", "")
+        try:
+            start = self.files if self.files.lock else blank_lock(self.client, self.files)
+            made = self._by_client(start)
+        except (RecipeError, ToolError) as error:
+            raise self._unknown(error.problem.rstrip("."), error.next_step) from error
+        _made[id(self.clients), self._digest] = (self.clients, time.monotonic(), made)
+        self._keep(made)
+        return made
+
+    def _by_client(self, start: Files) -> Files:
+        """What the client makes of the files. Peers that conflict can be installed only by setting them
+        aside, as npm's own message advises, so that npm is asked what is installed then."""
+        try:
+            return self.running().resolve(start)
+        except RecipeError as error:
+            if _PEER_CONFLICT not in error.problem:
+                raise
+        path = in_folder(start.folder, ".npmrc")
+        legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
+        return self.running().resolve(replace(start, settings=legacy))
+
+    @property
+    def resolution(self) -> Resolution:
+        """The value. Raises as ``locked`` does."""
+        files = self.locked
+        by_lock = files is self.files
+        found = Resolution.of_tree(
+            ECOSYSTEM,
+            InstallCommand(
+                client=self.client.name, files=(self._path, *self._others), label=self._label
+            ),
+            ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
+            self.running().tree(files) if files.lock else DependencyTree(self._path, {}),
+            client=self.client.name,
+            made_on=None if by_lock else self.made_on,
+            declarations=tuple(_declarations(files)),
+        )
+        origins = _origins(files)
+        packages = tuple(
+            one.model_copy(update=dict(zip(("origin", "digest"), origins[one.key], strict=True)))
+            if one.key in origins
+            else one
+            for one in found.packages
+        )
+        return found.model_copy(update={"packages": packages})
+
+    @property
+    def made_on(self) -> date:
+        """The day on which the client resolved it."""
+        with suppress(OSError, StateFolderError):
+            return datetime.fromtimestamp(self._place.stat().st_mtime, UTC).date()
+        return datetime.now(UTC).date()
+
+    @property
+    def kept_note(self) -> str:
+        """A sentence that names the day of the kept resolution that answers offline; empty if none does."""
+        if not self.offline or self.known is None or self.known is self.files:
+            return ""
+        made = f"{self.client.name} resolved it on {self.made_on:%Y-%m-%d}"
+        return f"{self._path} was not resolved again (--offline): {made}, from the same files."
+
+    @property
+    def _path(self) -> str:
+        return self.files.lock or self.files.root_manifest
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return tuple(path for path in self.files.manifests if path != self._path)
+
+    @property
+    def _label(self) -> str:
+        return f"{self.client.name} {'ci' if self.client.name == 'npm' and self.files.lock else 'install'}"
+
+    @property
+    def _requires(self) -> bool:
+        for path, text in self.files.manifests.items():
+            with suppress(RecipeError):  # what npm can't parse, it does not install
+                manifest = parse_manifest(path, text)
+                if any(manifest.get(section) for section in MEMBER_SECTIONS):
+                    return True
+        return False
+
+    def _unknown(self, why: str, next_step: str) -> RecipeError:
+        step = out_of_step(self._path, self.unanswered) if self.files.lock else None
+        found = f"{step.problem} " if step else f"{self._path} has no lock. "
+        reason = f"{found}What is installed is unknown: {why}."
+        repair = (
+            (step and step.next_step) or next_step or f"Run `{_NPM_COMMAND}` and commit the lock."
+        )
+        item = UnreadItem(path=self._path, reason=reason, next_step=repair)
+        return RecipeError(RefusalReason.UNKNOWN, reason, next_step=repair, unread=(item,))
+
+    # --- kept for runs without a registry -----------------------------------------------------------
+
+    @cached_property
+    def _digest(self) -> str:
+        tools = ("npm", "node")
+        hosts = self.clients.allowed_hosts(tools) if isinstance(self.clients, KnowsHosts) else ()
+        texts = {**self.files.texts, **(self.files.settings or {})}
+        inputs = [self.client.name, sorted(hosts), sorted(texts.items())]
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+    @property
+    def _place(self) -> Path:
+        """Raises StateFolderError."""
+        return users_folder("cache") / "resolutions" / f"{self._digest}.json"
+
+    def _kept(self) -> Files | None:
+        try:
+            found = json.loads(self._place.read_text("utf-8"))
+            lock, text = str(found["lock"]), str(found["text"])
+        except (OSError, StateFolderError, ValueError, KeyError, TypeError):
+            return None
+        return Files(self.files.folder, self.files.manifests, lock, text, self.files.settings)
+
+    def _keep(self, made: Files) -> None:
+        with suppress(OSError, StateFolderError):
+            place = self._place
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = place.with_suffix(".part")
+            part.write_text(json.dumps({"lock": made.lock, "text": made.lock_text}), "utf-8")
+            part.replace(place)
+            kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
+            for old in kept[:-MAX_KEPT]:
+                old.unlink()
+
+
+def _declarations(files: Files) -> Iterator[Declaration]:
+    """Each line of a manifest that requires a package."""
+    for path, text in files.manifests.items():
+        lines = text.splitlines()
+        manifest = parse_manifest(path, text)
+        for section in MEMBER_SECTIONS:
+            for key, spec in entries(manifest.get(section)):
+                named = (n for n, line in enumerate(lines, 1) if json.dumps(key) in line)
+                kind = "" if section == SECTIONS[0] else section
+                yield Declaration(
+                    name=_package(key, spec),
+                    text=f"{key} {spec}".strip(),
+                    file=path,
+                    line=next(named, 1),
+                    environments=kind,
+                )
+
+
+def _origins(files: Files) -> dict[str, tuple[str, str]]:
+    """Address and digest of each package, as npm's locks state them, by key."""
+    if PurePosixPath(files.lock or "").name not in LOCKS:
+        return {}
+    found = entries_of(parse_lock(files.lock_text, files.lock or ""))
+    return {key: (address_of(it), str(it.get("integrity", ""))) for key, it in found}
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A declaration that the lock does not answer. ``held``: the version that it has instead, if any."""
+
+    manifest: str
+    key: str
+    spec: str
+    held: str | None
+
+    @property
+    def package(self) -> str:
+        """The package that is asked for; an alias stands for another one."""
+        return _package(self.key, self.spec)
+
+
+def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
+    """What the manifests, or locked packages, require and the lock plainly does not have. Raises
+    RecipeError.
+
+    A range that can't be read, a tag, another source: what is there counts as the answer.
+    """
+    is_complete = client.name in _COMPLETE and only_read(files) is None
+    bundlers = unlisted_bundles(tree.source, files.lock_text) if is_complete else ()
+    in_archives = {it.key: it.bundles for it in bundlers}
+    for one in tree.nodes.values() if is_complete else ():
+        for edge in one.asks if not one.bundled else ():
+            is_required = edge.to is None and not edge.optional and not edge.peer
+            if is_required and edge.name not in in_archives.get(one.key, ()):
+                yield Unanswered(f"{one.label} in {tree.source}", edge.name, edge.spec, None)
+    roots = {_manifest_of(files, root.key): root for root in tree.roots}
+    members = {root.name for root in tree.roots}
+    for path, text in files.manifests.items():
+        own = roots[path].asks if path in roots else ()
+        asks = {ask.name: ask for ask in own if not ask.peer}
+        for place in _declared(path, text):
+            if place.key in members or place.spec.startswith(_LOCAL):
+                continue
+            ask = asks.get(place.key)
+            if ask is None or ask.to is None:
+                yield Unanswered(path, place.key, place.spec, None)
+                continue
+            node = tree.nodes.get(ask.to)
+            if node is None or not excludes(place.spec, node.version):
+                continue
+            if not client.overrides(files, node.name):
+                yield Unanswered(path, place.key, place.spec, node.version)
+
+
+def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
+    """The refusal: which file, what it does not answer, and the command that repairs it."""
+    first = found[0]
+    held = f"{first.key} {first.held}" if first.held else "none of it"
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    name = PurePosixPath(lock).name
+    folder = str(PurePosixPath(lock).parent)
+    where = "" if folder == "." else f" in {folder}"
+    return unsupported(
+        f"{lock} is out of step with {first.manifest}: that asks for {first.key} {first.spec}{more}, and"
+        f" the lock holds {held}.",
+        f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
+    )
+
+
+def _declared(path: str, text: str) -> Iterator[Declared]:
+    manifest = parse_manifest(path, text)
+    optional = manifest.get("optionalDependencies")
+    for section in ANSWERED:
+        for key, spec in entries(manifest.get(section)):
+            if not (isinstance(optional, dict) and key in optional):
+                yield Declared(section, key, spec)
+
+
+def _package(key: str, spec: str) -> str:
+    return split_alias(spec)[0].removeprefix("npm:").rstrip("@") or key
+
+
+def _manifest_of(files: Files, key: str) -> str:
+    """npm's roots are keyed by their folder below the project, the others' by the manifest's path."""
+    if PurePosixPath(key).name == MANIFEST:
+        return key
+    return in_folder(files.folder, in_folder(key or ".", MANIFEST))

@@ -1,0 +1,450 @@
+"""A lock that does not answer what its manifests require is resolved by the project's own client; without a
+registry nothing is called clean because of it: the file is named, with the command that repairs it."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm import build_ecosystem
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.surveying.projects import discover
+from fallback_plugins.npm.surveying.survey import survey
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import NotApplicable, Selected
+from fallback_tier.planning import divisible_plan
+from fallback_tier.repo import Settings
+from tests.choice import a_choice
+from tests.registry import Universe
+from tests.unit.npm.world import at, bad, lock, manifest, project, versions, world
+from tests.unit.shared.recipes import FakeClients, repository
+
+LEAF = bad("leaf", ("0", "1.2.0"))
+REPAIR = "npm install --package-lock-only"
+
+
+def universe() -> Universe:
+    found = Universe().npm("other", "1.0.0").npm("other", "2.0.0", {"leaf": "1.0.0"})
+    for version in ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"):
+        found.npm("leaf", version)
+    return found
+
+
+def drifted(
+    asked: Mapping[str, str], locked: Mapping[str, str], version: int = 3, **sections: Any
+) -> dict[str, str]:
+    """package.json asks for these; its lock was made of exactly those."""
+    entries = {name: at(held) for name, held in locked.items()}
+    text = lock({"dependencies": dict(locked)}, entries, version)
+    if version == 1:
+        head = {"name": "app", "version": "1.0.0", "lockfileVersion": 1, "requires": True}
+        text = json.dumps({**head, "dependencies": entries}, indent=2) + "\n"
+    return {"package.json": manifest(dependencies=asked, **sections), "package-lock.json": text}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept resolutions are the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def told(root: Path, files: Mapping[str, str], record: Any = LEAF) -> NotApplicable:
+    """What is said offline: no client runs."""
+    repo = repository(root / "repo", files).model_copy(update={"settings": Settings(offline=True)})
+    selection = build_ecosystem(FakeClients()).select(record, repo)
+    assert isinstance(selection, NotApplicable), selection
+    return selection
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("asked", "locked", "words"),
+    [
+        ({"leaf": "^1.1.0"}, {}, "leaf ^1.1.0, and the lock holds none of it"),
+        ({"leaf": "1.1.0"}, {"leaf": "1.3.0"}, "leaf 1.1.0, and the lock holds leaf 1.3.0"),
+        ({"leaf": "^1.4.0"}, {"leaf": "1.3.0"}, "leaf ^1.4.0, and the lock holds leaf 1.3.0"),
+        ({"l": "npm:leaf@^1.1.0"}, {}, "l npm:leaf@^1.1.0, and the lock holds none of it"),
+    ],
+    ids=["nothing of it", "a newer one", "an older one", "an alias"],
+)
+def test_it_is_never_called_unaffected(
+    tmp_path: Path, asked: dict[str, str], locked: dict[str, str], words: str, version: int
+) -> None:
+    refused = told(tmp_path, drifted(asked, locked, version))
+    assert refused.reason is RefusalReason.UNKNOWN
+    assert [(it.path, REPAIR in it.next_step) for it in refused.unread] == [
+        ("package-lock.json", True)
+    ]
+    assert (
+        f"package-lock.json is out of step with package.json: that asks for {words}"
+        in refused.sentence
+    )
+    assert REPAIR in refused.sentence
+
+
+@pytest.mark.parametrize("missing", ["leaf", "mid"])
+def test_what_a_locked_package_requires_and_the_lock_lacks_is_resolved(
+    tmp_path: Path, missing: str
+) -> None:
+    """A person edited the lock, or merged it: the client adds what is missing."""
+    found = universe().npm("mid", "1.0.0", {"leaf": "1.0.0"}).npm("mid", "2.0.0")
+    found.npm("top", "1.0.0", {"mid": "^1.0.0"}).npm("top", "1.0.1", {"mid": "^2.0.0"})
+    entries = {"top": at("1.0.0", mid="^1.0.0"), "mid": at("1.0.0", leaf="1.0.0")}
+    entries.pop(missing, None)
+    files = {
+        "package.json": manifest(dependencies={"top": "^1.0.0"}),
+        "package-lock.json": lock({"dependencies": {"top": "^1.0.0"}}, entries),
+    }
+    assert told(tmp_path / "offline", files).reason is RefusalReason.UNKNOWN
+    with world(found, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+
+
+def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -> None:
+    """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
+    refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
+    assert refused.reason is RefusalReason.UNKNOWN
+    assert "asks for other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
+    assert "unknown" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        drifted({"leaf": "^1.1.0"}, {"leaf": "1.3.0"}),
+        drifted({"leaf": "latest", "other": ""}, {"leaf": "1.3.0", "other": "1.0.0-beta.1"}),
+        drifted({"leaf": "somebody/leaf", "other": "!?"}, {"leaf": "1.3.0", "other": "1.0.0"}),
+        drifted({"here": "file:here"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
+        drifted({}, {}, peerDependencies={"leaf": "^1.1.0"}),
+        drifted({"leaf": "^1.1.0"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
+    ],
+    ids=["range", "tag and any", "git and nonsense", "folder", "peer", "optional"],
+)
+def test_what_needs_no_answer_is_no_drift(tmp_path: Path, files: dict[str, str]) -> None:
+    assert told(tmp_path, files).reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    ("asked", "after"),
+    a_choice([("^1.1.0", "1.2.0"), ("~1.1.0", "1.2.0"), ("^1.3.0", "1.3.0")], step=2),
+)
+def test_an_affected_copy_is_fixed_and_the_lock_answers_again(
+    tmp_path: Path, asked: str, after: str
+) -> None:
+    files = drifted({"leaf": asked, "other": "^1.0.0"}, {"leaf": "1.0.0"})
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+        reported = here.written(result)
+    assert reported.ok, reported.output
+    assert versions(result) == {"leaf": after, "other": "1.0.0"}
+    assert any("is out of step with package.json" in note for note in result.notes)
+
+
+def test_a_plan_and_its_json_name_the_file_and_the_command(tmp_path: Path) -> None:
+    """The other advisory of the two is planned; what can't be told of this one is left, by its own name."""
+    files = {
+        **drifted({"leaf": "^1.1.0"}, {}),
+        **{
+            f"app/{path}": text
+            for path, text in project({"other": "1.0.0"}, {"other": at("1.0.0")}).items()
+        },
+    }
+    records = (LEAF, bad("other", ("0", "1.1.0")).model_copy(update={"id": "OSV-TEST-2"}))
+    for resolve in (False, True):
+        found = universe().npm("other", "1.1.0")
+        with world(found, tmp_path / str(resolve)) as here:
+            here.settings = Settings(offline=True)
+            repo = here.repo(files).model_copy(update={"manifests": tuple(files)})
+            given = AdvisorySet(advisories=records)
+            made = divisible_plan(given, repo, {"npm": here.plugin}, resolve=resolve).plan
+        document = json.loads(made.model_dump_json())
+        left = {tuple(item["advisory_ids"]): item for item in document["left"]}
+        assert ("OSV-TEST-1",) in left, document
+        item = left["OSV-TEST-1",]
+        assert item["reason"] == "unknown"
+        assert "package-lock.json is out of step with package.json" in item["sentence"]
+        assert REPAIR in f"{item['sentence']} {item['next_step']}"
+        assert [fix.advisory_ids for fix in made.fixes] == [("OSV-TEST-2",)]
+
+
+def nested(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {f"{folder}/{path}": text for path, text in files.items()}
+
+
+def test_the_client_resolves_it_once_and_that_decides(tmp_path: Path) -> None:
+    """2.0.0 of ``other`` brings an affected leaf that no file names; the lock answers it then."""
+    with world(universe().npm("other", "2.0.1", {"leaf": "1.2.0"}), tmp_path) as here:
+        result = here.fix(LEAF, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
+    assert not result.left
+    assert versions(result) == {"leaf": "1.2.0", "other": "2.0.1"}
+
+
+def test_what_it_resolves_to_can_be_safe(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, drifted({"leaf": "^1.1.0"}, {}))
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        assert here.verbs() == ["install"]
+
+
+def test_one_plan_resolves_a_project_once(tmp_path: Path) -> None:
+    """Neither another look of the same run, nor a second advisory, resolves the base commit again."""
+    records = (LEAF, bad("other", ("0", "1.0.0")).model_copy(update={"id": "OSV-TEST-2"}))
+    with world(universe(), tmp_path) as here:
+        repo = here.repo({"package.json": manifest(dependencies={"leaf": "^1.1.0"})})
+        repo = repo.model_copy(update={"manifests": ("package.json",)})
+        given = AdvisorySet(advisories=records)
+        plugin = here.plugin
+        for _ in range(2):
+            divisible_plan(given, repo, {"npm": plugin}, resolve=True)
+        assert here.verbs().count("install") <= 2  # the base commit, and the raised declaration
+
+
+def test_offline_a_kept_resolution_answers(tmp_path: Path) -> None:
+    """Made by a run with a registry, for exactly these inputs; others stay unknown."""
+    files = drifted({"other": "^1.0.0"}, {})
+    with world(universe(), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, files)
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        here.settings = Settings(offline=True)
+        here.clients.calls.clear()
+        selection = here.select(LEAF, files)
+        assert isinstance(selection, NotApplicable)
+        assert selection.reason is RefusalReason.NOT_AFFECTED
+        assert f"npm resolved it on {datetime.now(UTC):%Y-%m-%d}" in selection.sentence
+        assert here.verbs() == []
+    assert told(tmp_path / "b", drifted({"other": "*"}, {})).reason is RefusalReason.UNKNOWN
+
+
+def test_what_no_registry_answers_is_unknown(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here, pytest.raises(RecipeError) as caught:
+        here.fix(LEAF, drifted({"gone": "1.0.0", "leaf": "^1.2.0"}, {"leaf": "1.2.0"}))
+    assert caught.value.reason is RefusalReason.UNKNOWN
+    assert "gone" in caught.value.problem
+    assert [item.path for item in caught.value.unread] == ["package-lock.json"]
+
+
+@pytest.mark.parametrize(
+    ("section", "spec", "reason"),
+    [
+        ("optionalDependencies", "1.1.0", None),
+        ("optionalDependencies", "~1.1.0", None),
+        ("optionalDependencies", "^1.1.0", RefusalReason.NOT_AFFECTED),
+        ("peerDependencies", "1.1.0", RefusalReason.RECIPE_UNSUPPORTED),
+        ("peerDependencies", ">=1.1.0", RefusalReason.NOT_AFFECTED),
+    ],
+)
+def test_a_declaration_of_affected_releases_alone_is_affected(
+    tmp_path: Path, section: str, spec: str, reason: RefusalReason | None
+) -> None:
+    """Though the lock, which need not have it, has none of it."""
+    with world(universe(), tmp_path) as here:
+        files = drifted({}, {}, **{section: {"leaf": spec}})
+        selection = here.select(LEAF, files)
+        if reason is RefusalReason.NOT_AFFECTED:
+            assert isinstance(selection, NotApplicable)
+            assert selection.reason is reason
+            return
+        if reason is not None:
+            with pytest.raises(RecipeError) as caught:
+                here.fix(LEAF, files)
+            assert caught.value.reason is reason
+            return
+        result = here.fix(LEAF, files)
+        assert here.written(result).ok
+    assert versions(result) == {"leaf": "1.2.0"}
+    assert [move.range_admits for move in result.moves] == [False]
+
+
+@pytest.mark.parametrize(("spec", "both"), [("^1.1.0", True), ("1.1.0", False), ("~1.1.0", False)])
+def test_an_unlocked_range_that_admits_both_is_labelled(
+    tmp_path: Path, spec: str, both: bool
+) -> None:
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, {"package.json": manifest(dependencies={"leaf": spec})})
+    assert [move.range_admits for move in result.moves] == [both]
+    assert ("range_admits" in result.moves[0].model_dump()) is both
+
+
+def test_without_a_lock_a_copy_that_another_package_requires_counts(tmp_path: Path) -> None:
+    """Raising the project's own declaration is half of a fix."""
+    found = universe().npm("mid", "1.0.0", {"leaf": "1.1.0"}).npm("mid", "1.0.1", {"leaf": "1.2.0"})
+    files = {"package.json": manifest(dependencies={"leaf": "1.0.0", "mid": "1.0.0"})}
+    with world(found, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    after = json.loads(result.changes[0].after or "")["dependencies"]
+    assert after == {"leaf": "1.2.0", "mid": "1.0.1"}
+
+
+def test_the_value_says_where_it_comes_from(tmp_path: Path) -> None:
+    with world(universe(), tmp_path) as here:
+        dependencies = {"l": "npm:leaf@^1.1.0", "other": "2.0.0"}
+        plain = {"package.json": manifest(dependencies=dependencies)}
+        made = {}
+        for name, files in (("client", plain), ("lock", here.locked(plain))):
+            repo = repository(tmp_path / name, files)
+            (site,) = discover(repo)
+            made[name] = NpmProject(site, repo, here.clients).command.resolution
+    for name, found in made.items():
+        assert found.by.value == name
+        assert (found.made_on is None) is (name == "lock")
+        assert {(it.name, it.version) for it in found.packages} == {
+            ("leaf", "1.4.0"),
+            ("leaf", "1.0.0"),
+            ("other", "2.0.0"),
+        }
+        assert all(it.origin.endswith(".tgz") and it.digest for it in found.packages)
+        assert [(it.name, it.text, it.file, it.line) for it in found.declarations] == [
+            ("leaf", "l npm:leaf@^1.1.0", "package.json", 5),
+            ("other", "other 2.0.0", "package.json", 6),
+        ]
+        assert [it.version for it in found.affected(LEAF)] == ["1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "asked"), [("test/fixtures/old", {"gone": "^1.1.0"}), ("other", {"gone": "^1.0.0"})]
+)
+def test_a_fixture_and_what_concerns_another_package_are_noted(
+    tmp_path: Path, folder: str, asked: dict[str, str]
+) -> None:
+    """If no registry has it."""
+    files = {
+        **project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}),
+        **{f"{folder}/{path}": text for path, text in drifted(asked, {}).items()},
+    }
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert versions(result)["leaf"] == "1.2.0"
+    assert any(f"{folder}/package-lock.json is out of step" in note for note in result.notes)
+
+
+def test_a_member_that_the_lock_does_not_know_yet(tmp_path: Path) -> None:
+    files = {
+        "package.json": manifest(workspaces=["packages/*"]),
+        "packages/new/package.json": json.dumps(
+            {"name": "new", "dependencies": {"leaf": "^1.1.0"}}
+        ),
+        "package-lock.json": lock({"workspaces": ["packages/*"]}, {}),
+    }
+    sentence = told(tmp_path, files).sentence
+    assert "package-lock.json is out of step with packages/new/package.json" in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command"),
+    [
+        ("yarn.lock", '# yarn lockfile v1\n\n\nleaf@^1.3.0:\n  version "1.3.0"\n', "yarn install"),
+        (
+            "pnpm-lock.yaml",
+            "lockfileVersion: '9.0'\nimporters:\n  .: {}\n",
+            "pnpm install --lockfile-only",
+        ),
+    ],
+)
+def test_other_clients_locks(tmp_path: Path, name: str, text: str, command: str) -> None:
+    files = {"sub/package.json": manifest(dependencies={"leaf": "^1.1.0"}), f"sub/{name}": text}
+    sentence = told(tmp_path, files).sentence
+    assert f"sub/{name} is out of step with sub/package.json" in sentence
+    assert f"`{command}` in sub" in sentence
+
+
+@pytest.mark.parametrize("name", ["yarn.lock", "pnpm-lock.yaml"])
+def test_of_a_broken_lock_and_a_broken_manifest_the_lock_is_named(name: str) -> None:
+    files = Files(".", {"package.json": "{"}, name, "{: [")
+    with pytest.raises(RecipeError, match=name):
+        client_for(name, FakeClients()).tree(files)
+
+
+def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
+    """Asked for and not locked: whoever installs it gets some version of it."""
+    repo = repository(tmp_path, drifted({"leaf": "^1.1.0"}, {}))
+    (found,) = survey(repo, "leaf")
+    assert (found.lock, found.installed) == (None, {})
+    assert found.unread == "package-lock.json holds none of leaf, which package.json asks for"
+
+
+@pytest.mark.parametrize("version", ["4", '"3"', "null"])
+def test_a_lock_of_an_unknown_version_is_named(tmp_path: Path, version: str) -> None:
+    """And npm does what the next step says."""
+    files = {f"app/{p}": text for p, text in drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"}).items()}
+    path = "app/package-lock.json"
+    files[path] = files[path].replace('"lockfileVersion": 3', f'"lockfileVersion": {version}')
+    with world(universe(), tmp_path) as here:
+        refused = here.select(LEAF, files)
+        assert isinstance(refused, NotApplicable)
+        assert f"{path} has lockfileVersion " in refused.sentence
+        command = f"{REPAIR} --lockfile-version=3"
+        assert f"`{command}`" in refused.sentence
+        words = command.split()[1:]
+        ran = here.clients.inner.run("npm", words, cwd=here.root / "app", timeout_s=60)
+        assert ran.ok, ran.output
+        repaired = {
+            path: (here.root / path).read_text(),
+            "app/package.json": files["app/package.json"],
+        }
+        assert versions(here.fix(LEAF, repaired), path)["leaf"] == "1.2.0"
+
+
+def test_a_lock_that_answers_lets_a_fix_be_selected(tmp_path: Path) -> None:
+    files = drifted({"leaf": "^1.0.0"}, {"leaf": "1.0.0"})
+    found = build_ecosystem(FakeClients()).select(LEAF, repository(tmp_path, files))
+    assert isinstance(found, Selected)
+
+
+REGISTRY = "https://registry.example/leaf/-/leaf"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "affected"),
+    [
+        ("leaf", f"{REGISTRY}-1.1.0.tgz", True),
+        ("x", f"{REGISTRY}-1.1.0.tgz", True),
+        ("x", f"{REGISTRY}-1.2.0.tgz", False),
+        ("leaf", f"{REGISTRY}-1.2.0.tgz", False),
+        ("leaf", "https://host/any.tgz", True),
+        ("x", "https://registry.example/leafy/-/leafy-1.1.0.tgz", False),
+    ],
+)
+def test_an_address_without_a_lock_is_judged_by_its_version(
+    tmp_path: Path, name: str, spec: str, affected: bool
+) -> None:
+    """What it requires itself is unknown: nothing is fetched from an address."""
+    refused = told(tmp_path, {"package.json": manifest(dependencies={name: spec})})
+    assert (refused.reason is RefusalReason.RECIPE_UNSUPPORTED) is affected
+    assert affected or refused.reason is RefusalReason.UNKNOWN
+
+
+def test_peers_that_conflict_are_set_aside_as_people_do(tmp_path: Path) -> None:
+    """npm installs such a project with --legacy-peer-deps alone."""
+    found = universe().npm("leaf", "2.0.0").npm("mid", "1.0.0", {"leaf": "1.1.0"})
+    found.npm("plugin", "1.0.0", peerDependencies={"leaf": "^2.0.0"})
+    found.npm("mid", "1.0.1", {"leaf": "1.2.0"})
+    asked = {"leaf": "1.2.0", "plugin": "1.0.0"}
+    with world(found, tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, {"package.json": manifest(dependencies=asked)})
+        assert caught.value.reason is RefusalReason.NOT_AFFECTED
+        result = here.fix(LEAF, {"package.json": manifest(dependencies={**asked, "mid": "1.0.0"})})
+    assert [move.raised for move in result.moves] == [("mid 1.0.1",)]
+
+
+def test_a_scope_of_another_registry_is_unknown_and_asked_nowhere(tmp_path: Path) -> None:
+    files = {
+        "package.json": manifest(dependencies={"@corp/x": "1.0.0"}),
+        ".npmrc": "@corp:registry=https://npm.corp.example/\n",
+    }
+    with world(universe().npm("@corp/x", "1.0.0"), tmp_path) as here:
+        with pytest.raises(RecipeError) as caught:
+            here.fix(LEAF, files)
+        assert "install" not in here.verbs()
+    assert caught.value.reason is RefusalReason.UNKNOWN
+    assert "npm.corp.example" in caught.value.problem
