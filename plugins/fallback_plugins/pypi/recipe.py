@@ -240,7 +240,8 @@ def _nothing(
     for doubt in _unresolved(found, advisory):
         unread.note(doubt.path, doubt.error)
     what = ", ".join(advisory.packages(ECOSYSTEM))
-    read = [path for path in repo.tracked_files if kind_of(path) is not None]
+    read = {path for project in found for path in project.manifests}
+    read |= {path for path in repo.tracked_files if kind_of(path) is not None}
     if not read:
         return unread.or_else(
             RecipeError(

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import of_extra, table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
+from fallback_plugins.pypi.manifests.literals import script_metadata
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
@@ -288,7 +289,16 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
             return Wanted(tuple(_from_tables(path, document, pipfile_entries(document), reading)))
         case Kind.PYPROJECT:
             return _from_pyproject(path, text, reading)
+        case Kind.SCRIPT:
+            return Wanted(tuple(reading.clean(path, _from_script(path, text))))
     return Wanted(())
+
+
+def _from_script(path: str, text: str) -> list[str]:
+    document = parse_toml(path, script_metadata(text))
+    if table_of(document, "tool", "uv"):
+        raise unresolvable(path, "settings of uv of its own")
+    return texts(document.get("dependencies"))
 
 
 def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:

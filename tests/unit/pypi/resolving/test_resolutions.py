@@ -246,6 +246,12 @@ def test_a_setup_script_is_read_and_one_that_computes_is_unknown(
             },
             "affected",
         ),
+        # A script brings in what its own metadata requires, but is not a project if it has none.
+        ({"tool.py": '# /// script\n# dependencies = ["holds"]\n# ///\n'}, "affected"),
+        (
+            {"tool.py": '# /// script\n# dependencies = ["left>=1.1"]\n# ///\n'},
+            RefusalReason.NOT_AFFECTED,
+        ),
         # Compiled: it says all that is installed; a line that was added by hand does not.
         ({"requirements.txt": "private==1.0\n    # via app\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "right==1.1.0\n    # via app\nholds==1.0\n"}, "affected"),
