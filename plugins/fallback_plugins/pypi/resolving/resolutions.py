@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,12 @@ MAX_WITHOUT_WHEEL = 10
 
 #: Resolutions that are kept for runs without a registry; one has some 100 kB.
 MAX_KEPT = 200
+
+#: Sets of clients and Pythons of which it is kept what archives said.
+_LEARNT = 8
+
+#: The name of a stub wheel, its metadata, and what of it is unknown.
+_Stub = tuple[str, str, tuple[Unresolved, ...]]
 
 #: Files of a project's own metadata.
 _METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -443,45 +449,56 @@ def _locked(
 
     Raises RecipeError, ToolError.
     """
-    stubs: dict[str, str] = {}
-    unknown: list[Unresolved] = []
-    seen: set[str] = set()
+    learnt = _learnt(client.clients, client.python)
+    found = {name: stub for (name, spec), stub in learnt.items() if spec == _spec(lines, name)}
+    read = 0
     while True:
+        stubs = {stem: text for stem, text, _ in found.values()}
         try:
-            return client.lock(lines, *options, stubs=stubs), unknown
+            text = client.lock(lines, *options, stubs=stubs)
         except UvRefusedError as error:
             names = {
                 canonicalize_name(it["name"]) for it in _WHEELS_REQUIRED.finditer(error.output)
             }
-            new = sorted(names - seen)
-            if not new or len(seen) + len(new) > MAX_WITHOUT_WHEEL:
+            new = sorted(names - found.keys())
+            read += len(new)
+            if not new or read > MAX_WITHOUT_WHEEL:
                 raise
-            seen.update(new)
             for name in new:
-                stub, problem = _stub(client, name, lines)
-                stubs |= stub
-                unknown += problem
+                spec = _spec(lines, name)
+                found[name] = learnt[name, spec] = _stub(client, name, spec)
+        else:
+            return text, [it for _, _, problem in found.values() for it in problem]
 
 
-def _stub(client: UvClient, name: str, lines: Wanted) -> tuple[dict[str, str], list[Unresolved]]:
-    """Metadata that is read from a source archive, by the name of the wheel that it is the metadata of."""
-    asked = [Requirement(line) for line in (*lines.requirements, *lines.constraints)]
-    specs = [it.specifier for it in asked if canonicalize_name(it.name) == name]
-    spec = ",".join(dict.fromkeys(str(it) for it in specs if str(it)))
+@lru_cache(maxsize=_LEARNT)
+def _learnt(_clients: ClientRunner, _python: str) -> dict[tuple[str, str], _Stub]:
+    """What archives said, by name and specifier: a set is resolved again with each change of it."""
+    return {}
+
+
+def _spec(lines: Wanted, name: str) -> str:
+    """What a set requires of a package itself."""
+    asked = (Requirement(line) for line in (*lines.requirements, *lines.constraints))
+    specs = (str(it.specifier) for it in asked if canonicalize_name(it.name) == name)
+    return ",".join(dict.fromkeys(filter(None, specs)))
+
+
+def _stub(client: UvClient, name: str, spec: str) -> _Stub:
+    """The stub of the highest release that a specifier admits, read from its source archive."""
     release = PackageIndex(client.clients).highest(name, spec, client.python)
     archives = [file for file in release.files if not file.name.endswith(".whl")]
     requirements = sdist_requirements(archives[0]) if archives else None
-    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {release.version}"]
-    head += [f"Requires-Dist: {it}" for it in requirements or ()]
-    stem = f"{name.replace('-', '_')}-{release.version}"
-    if requirements is not None:
-        return {stem: "\n".join(head) + "\n"}, []
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {release.version}"]
+    lines += [f"Requires-Dist: {it}" for it in requirements or ()]
+    said = f"{name} {release.version} has no wheel, and its archive does not say what it requires."
     problem = Unresolved(
         subject=f"{name} {release.version}",
-        reason=f"{name} {release.version} has no wheel, and its archive does not say what it requires.",
+        reason=said,
         next_step="Commit a lock or compiled requirements, so that what it brings in is known.",
     )
-    return {stem: "\n".join(head) + "\n"}, [problem]
+    stem = f"{name.replace('-', '_')}-{release.version}"
+    return stem, "\n".join([*lines, ""]), () if requirements is not None else (problem,)
 
 
 def _is_annotated(text: str) -> bool:

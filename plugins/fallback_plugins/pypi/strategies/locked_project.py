@@ -224,7 +224,8 @@ class LockedProject(ABC):
         packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
         places = [(one, place) for one in packages for place in places_of(self.texts, one)]
         for package, place in places:
-            asked = None if place.keys[:2] == ("tool", "uv") else place.asked
+            elsewhere = place.keys[:2] == ("tool", "uv") or place.keys[:1] == ("build-system",)
+            asked = None if elsewhere else place.asked
             if asked and not asked.refusal and only_affected(advisory, package, asked):
                 error = unsupported(
                     f"{place.path} asks for {package} {asked.pep440}, which {self.path} does not hold,"
