@@ -295,9 +295,14 @@ class NpmProject:
         fix = None
         if self.site.names_any(self.repo, names):
             fix = self._resolved(strategies, self.files)
-        if fix is None and self.command.unanswered:
+        if fix is None and self.command.unanswered and self._is_affected(advisory):
             fix = self._resolved(strategies, self.command.locked)
         return fix or self._only_declared(advisory)
+
+    def _is_affected(self, advisory: Advisory) -> bool:
+        """Does the install command bring in an affected version? A client may run. Raises RecipeError with
+        the reason UNKNOWN, ToolError."""
+        return next(self.command.resolution.affected(advisory), None) is not None
 
     def check_writable(self, advisory: Advisory) -> None:
         """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
@@ -389,7 +394,8 @@ class NpmProject:
         if self.choice is not None or not self._has_dependencies():
             return pins
         if pins is None:
-            return self._fresh(self.command.locked, advisory)
+            affected = self._is_affected(advisory)
+            return self._fresh(self.command.locked, advisory) if affected else None
         if quiet:
             return pins
         files = self.files

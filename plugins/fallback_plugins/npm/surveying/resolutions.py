@@ -141,7 +141,7 @@ class CommandResolution:
         legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
         return self.running().resolve(replace(start, settings=legacy))
 
-    @property
+    @cached_property
     def resolution(self) -> Resolution:
         """The value. Raises as ``locked`` does."""
         files = self.locked
