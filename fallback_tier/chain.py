@@ -37,6 +37,7 @@ from fallback_tier.outcome import (
     Refused,
     Remediation,
     Selected,
+    UnreadItem,
 )
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
@@ -107,7 +108,7 @@ def apply_recipe(
     another = isinstance(selection, Selected) and bool(selection.left_out)
     if outcome.reason.ends_chain or another:
         # Behind another candidate stands no retrieval: gates have refused a patch already (ADR-0048).
-        raise Refusal(outcome.reason, outcome.sentence)
+        raise Refusal(outcome.reason, outcome.sentence, unread=outcome.unread)
     return None, outcome
 
 
@@ -116,20 +117,18 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
         return task.selection
     try:
         result = task.plugin.apply(task.selection, task.advisory, task.repo)
-    except RecipeError as error:
-        return NotApplicable(reason=error.reason, sentence=str(error))
+    except (RecipeError, RepositoryError) as error:
+        return NotApplicable.of(error)
     except ToolMissingError as error:
         if task.is_resumed:
             raise
         return NotApplicable(reason=RefusalReason.TOOL_MISSING, sentence=str(error))
     except ToolError as error:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
-    except RepositoryError as error:
-        return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
     for left in result.left:
         # A partial fix is no fix: whoever fixes a bundle leaves out what can't be fixed, or says it stays.
         if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
-            return NotApplicable(reason=left.reason, sentence=left.sentence)
+            return NotApplicable(reason=left.reason, sentence=left.sentence, unread=left.unread)
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 
@@ -218,6 +217,7 @@ def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remedi
         cleared=recipe.cleared,
         left=recipe.left,
         notes=recipe.notes,
+        unread=recipe.unread,
         evidence_sha256=evidence.put(document),
     )
 
@@ -240,8 +240,12 @@ def refuse(
         prompt_shape=task.shape if record.asked_model else PromptShape.NONE,
         usage=refusal.usage,
         reason=refusal.reason,
-        # It may hold a model's words, or a client's.
+        # They may hold a model's words, or a client's.
         sentence=excerpt(refusal.sentence, MAX_SENTENCE_CHARS),
+        unread=tuple(
+            UnreadItem(**{name: excerpt(text, MAX_SENTENCE_CHARS) for name, text in item})
+            for item in refusal.unread
+        ),
     )
     yield record(
         AttemptRefused(
@@ -249,6 +253,7 @@ def refuse(
             reason=refused.reason,
             sentence=refused.sentence,
             prompt_shape=refused.prompt_shape,
+            unread=refused.unread,
         )
     )
     return refused

@@ -64,16 +64,18 @@ Late (a fix took too long, in its worker) a BaseException, which nothing on its 
 begins with ``_`` is control flow inside one module.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from fallback_audit.errors import FallbackError
-from fallback_audit.event_types import UnreadItem
 from fallback_audit.vocabulary import ModelFailureKind, RefusalReason
 from fallback_tier.limits import MAX_UNREAD_LISTED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import ValidationError
+
+    from fallback_audit.event_types import UnreadItem
 
 __all__ = [
     "AdvisoryError",
@@ -213,7 +215,7 @@ class RecipeError(FallbackError):
         problem: str,
         *,
         next_step: str,
-        unread: Sequence[UnreadItem] = (),
+        unread: "Sequence[UnreadItem]" = (),
     ) -> None:
         if more := len(unread[MAX_UNREAD_LISTED:]):
             problem = f"{problem} {more} more were not read."

@@ -11,6 +11,10 @@ MAX_RECIPE_CANDIDATES = 3
 #: Sources that a result of *unknown* lists: more is a pattern, which nobody repairs one by one.
 MAX_UNREAD_LISTED = 20
 
+#: Seconds without a line on the terminal until one reports what runs: nobody should wonder for 20 s whether
+#: a command hangs.
+HEARTBEAT_S = 15.0
+
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
 MAX_AUTHOR_CALLS = 3
 

@@ -17,6 +17,7 @@ from fallback_audit.vocabulary import (
     RefusalReason,
     Tier,
 )
+from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.limits import MAX_AUTHOR_CALLS
 
 #: Validators of unions are built when they are first used, as those of models are.
@@ -50,6 +51,13 @@ class NotApplicable(Frozen):
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+
+    @classmethod
+    def of(cls, error: RecipeError | RepositoryError) -> "NotApplicable":
+        """The selection of a recipe that raised this error."""
+        if isinstance(error, RepositoryError):
+            return cls(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+        return cls(reason=error.reason, sentence=str(error), unread=error.unread)
 
 
 RecipeSelection = Annotated[Selected | NotApplicable, Field(discriminator="outcome")]
@@ -100,6 +108,12 @@ class Left(Frozen):
     next_step: str = ""
     #: The sources that were not read, if the reason is UNKNOWN: then ``package`` may be affected.
     unread: tuple[UnreadItem, ...] = ()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether something is affected at all could not be found out."""
+        return self.reason is RefusalReason.UNKNOWN
+
     declined: tuple[StepDeclined, ...] = ()
 
 
@@ -130,8 +144,9 @@ class Outline(Frozen):
 class RecipeResult(Frozen):
     """What a recipe changed, how much that proves, and how each affected package went away.
 
-    ``left`` is not empty only for a bundle of advisories: what of it could not be fixed. The trees are
-    texts, one installed package a line; empty where only pins could be read.
+    ``left`` is not empty only for a bundle of advisories: what of it could not be fixed. ``unread``: what
+    may hold the packages and was not read; the notes have it in words. The trees are texts, one installed
+    package a line; empty where only pins could be read.
     """
 
     changes: tuple[FileChange, ...]
@@ -140,6 +155,7 @@ class RecipeResult(Frozen):
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
     tree_before: str = ""
     tree_after: str = ""
 
@@ -151,6 +167,7 @@ class Remediation(Frozen):
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
     evidence_sha256: Digest
 
 

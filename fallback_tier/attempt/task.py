@@ -27,6 +27,7 @@ from fallback_tier.outcome import (
     RecipeApplication,
     RecipeResult,
     RecipeSelection,
+    UnreadItem,
 )
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.prompt.redact import excerpt
@@ -174,12 +175,17 @@ class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
     code = "refusal"
 
     def __init__(
-        self, reason: RefusalReason, sentence: str, usage: tuple[CallUsage, ...] = ()
+        self,
+        reason: RefusalReason,
+        sentence: str,
+        usage: tuple[CallUsage, ...] = (),
+        unread: tuple[UnreadItem, ...] = (),
     ) -> None:
         super().__init__(sentence, next_step="")
         self.reason = reason
         self.sentence = sentence
         self.usage = usage
+        self.unread = unread
 
 
 def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from fallback_audit.frozen import Frozen
+from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying
 from fallback_tier.batch.part import Part
 from fallback_tier.gates.distilling.distill import what_failed
@@ -14,7 +15,8 @@ from fallback_tier.planning import RemediationPlan
 
 class Outcome(StrEnum):
     """``patched``: the tests pass, and nothing shows the flaw gone. ``fixed_in_part``: something of it is
-    fixed (or patched), something stays affected."""
+    fixed (or patched), something stays affected or is unknown. ``unknown``: whether it concerns the
+    repository could not be found out."""
 
     FIXED = "fixed"
     PATCHED = "patched"
@@ -22,6 +24,7 @@ class Outcome(StrEnum):
     NOT_FIXED = "not_fixed"
     NOT_AFFECTED = "not_affected"
     UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
 
 
 class Why(Frozen):
@@ -108,7 +111,8 @@ def _end(name: str, planned: RemediationPlan, parts: Sequence[Part]) -> Advisory
     if done and why:
         outcome = Outcome.FIXED_IN_PART
     elif not done:
-        outcome = Outcome.NOT_FIXED
+        unknown = bool(why) and all(one.reason == RefusalReason.UNKNOWN for one in why)
+        outcome = Outcome.UNKNOWN if unknown else Outcome.NOT_FIXED
     else:
         unshown = any(isinstance(result, Patched) for result in done)
         outcome = Outcome.PATCHED if unshown else Outcome.FIXED

@@ -1,5 +1,7 @@
 """A fix as it happens, for people: one line an event, a spinner for the step in hand."""
 
+import threading
+import time
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -22,6 +24,8 @@ from fallback_audit.showing.render import style_of
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
 from fallback_tier.gates.steps import StepKey
+from fallback_tier.limits import HEARTBEAT_S
+from fallback_tier.sandbox.process import running_programs
 
 #: The end of a draft that passes by beside the spinner: what fits on a line.
 _SHOWN_DRAFT = 60
@@ -47,32 +51,88 @@ class _Display(Protocol):
     def stop(self) -> None: ...
 
 
+class Heartbeat:
+    """A line on standard error whenever nothing was shown for ``every_s``: what runs, and for how long.
+
+    A thread writes it, so that it comes whatever the work waits for.
+    """
+
+    def __init__(self, console: Console, every_s: float) -> None:
+        self._console, self._every_s = console, every_s
+        self._step, self._begun = "starting", time.monotonic()
+        self._shown = self._begun
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._begun = self._shown = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; no line follows."""
+        self._ended.set()
+        self._thread.join()
+
+    def begin(self, step: str) -> None:
+        """This step is in hand from now on."""
+        self._step, self._begun = step, time.monotonic()
+
+    def shown(self) -> None:
+        """Another line was written."""
+        self._shown = time.monotonic()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(max(self._shown + self._every_s - time.monotonic(), 0.01)):
+            now = time.monotonic()
+            if now - self._shown >= self._every_s:
+                self._shown = now
+                programs = (
+                    f"; {one.command}: {now - one.since:.0f} s" for one in running_programs()
+                )
+                line(
+                    self._console,
+                    f"  waiting    {safe(self._step)}: {now - self._begun:.0f} s"
+                    f"{safe(''.join(programs))}",
+                    verbatim=True,
+                )
+
+
 class Shown:
     """Something on the terminal for as long as a ``with`` lasts, however that ends."""
 
-    def __init__(self, display: _Display) -> None:
-        self._display = display
+    def __init__(self, *displays: _Display) -> None:
+        self._displays = displays
 
     def __enter__(self) -> Self:
-        self._display.start()
+        for display in self._displays:
+            display.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._display.stop()
+        for display in reversed(self._displays):
+            display.stop()
 
 
 class FixProgress(Shown):
-    """An observer of the gate runner. Use as a context manager: the spinner ends with it."""
+    """An observer of the gate runner. Use as a context manager: the spinner ends with it.
 
-    def __init__(self, console: Console) -> None:
+    ``beats``: where heartbeats are written, if that is another console.
+    """
+
+    def __init__(
+        self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S
+    ) -> None:
         self._console = console
         self._draft = ""
         self._status = Status("starting", console=console)
-        super().__init__(self._status)
+        self._heartbeat = Heartbeat(beats or console, every_s)
+        super().__init__(self._status, self._heartbeat)
 
     def __call__(self, event: TierEvent | StepKey) -> None:
         """Show one step or event; those that say nothing to a person are passed over."""
         if isinstance(event, StepKey):
+            self._heartbeat.begin(event.name)
             self._status.update(f"attempt {event.attempt}: {safe(event.name)} …")
             return
         if isinstance(event, DraftText):
@@ -83,15 +143,20 @@ class FixProgress(Shown):
             return
         self._draft = ""
         if message := describe(event):
-            self._console.print(message, highlight=False)
+            self._print(message)
 
     def report_proof(self, what: str) -> None:
         """Before a fix has any events, its proof may take its time."""
-        self._console.print(f"  proof      {safe(what)}", highlight=False)
+        self._print(f"  proof      {safe(what)}")
 
     def report(self, what: str) -> None:
         """What takes its time for a reason that no event has."""
-        self._console.print(f"  [dim]note[/]       {safe(what)}", highlight=False)
+        self._print(f"  [dim]note[/]       {safe(what)}")
+
+    def _print(self, markup: str) -> None:
+        self._console.print(markup, highlight=False)
+        if not self._console.quiet:
+            self._heartbeat.shown()
 
 
 class OnTerminal:
@@ -99,14 +164,16 @@ class OnTerminal:
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, quiet=quiet)
+        #: Silence is for programs, which read standard output; a person sees that the command works.
+        self._beats = Console(stderr=True) if quiet else self._console
 
     def fixing(self) -> "FixProgress":
         """The attempts and gates of one fix."""
-        return FixProgress(self._console)
+        return FixProgress(self._console, self._beats)
 
     def planning(self) -> "PlanProgress":
         """The making of a plan."""
-        return PlanProgress(self._console)
+        return PlanProgress(self._console, self._beats)
 
     def note(self, what: str, /) -> None:
         """A sentence before or between."""
@@ -114,20 +181,24 @@ class OnTerminal:
 
 
 class PlanProgress(Shown):
-    """What is being planned, and for how long. Use as a context manager."""
+    """What is being planned, and for how long. Use as a context manager. ``beats`` as for FixProgress."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(
+        self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S
+    ) -> None:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         self._progress = Progress(
             *columns, console=console, transient=True, disable=not console.is_terminal
         )
-        super().__init__(self._progress)
+        self._heartbeat = Heartbeat(beats or console, every_s)
+        super().__init__(self._progress, self._heartbeat)
         self._task = self._progress.add_task("planning", total=None)
 
     def __call__(self, step: str) -> None:
         """Show the step in hand."""
+        self._heartbeat.begin(step)
         self._progress.update(self._task, description=safe(step))
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.cli.suggesting import completed
-from fallback_tier.outcome import ClearedPath, Left, Move, Remediation
+from fallback_tier.outcome import ClearedPath, Left, Move, Remediation, UnreadItem
 
 #: Cleared paths and advisory names that are printed; JSON has them all.
 MAX_PATHS_SHOWN = 5
@@ -87,17 +87,27 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
         line(console, f"  note: {safe(note)}")
 
 
+def show_unread(console: Console, unread: Iterable[UnreadItem]) -> None:
+    """The sources that were not read, each with what to do."""
+    for item in unread:
+        line(console, f"  not read: {safe(item.path)}: {safe(item.reason)}")
+        if item.next_step:
+            line(console, f"    next: {safe(item.next_step)}")
+
+
 def show_left(console: Console, left: Iterable[Left]) -> None:
-    """What stays, with its typed reason and its sentence."""
+    """What stays or is unknown, with its typed reason and its sentence."""
     for item in left:
         where = f" in {safe(item.manifest)}" if item.manifest else ""
+        head = "unknown" if item.is_unknown else "left"
         line(
             console,
-            f"[bold yellow]left[/]  {safe(item.package) or 'unknown packages'}{where}"
+            f"[bold yellow]{head}[/]  {safe(item.package) or 'unknown packages'}{where}"
             f" ({names(item.advisory_ids)}): {item.reason}",
         )
         line(console, f"  {safe(item.sentence)}")
         for reason in why_not_cheaper(item):
             line(console, f"    [dim]{reason}[/]")
-        if item.next_step:
+        show_unread(console, item.unread)
+        if item.next_step and not item.unread:
             line(console, f"  next: {safe(item.next_step)}")

@@ -4,17 +4,30 @@ from fallback_audit.vocabulary import GateStatus
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
 from fallback_tier.gates.builtin.proof_given import PROOF
-from fallback_tier.gates.result import FixResult, WithPatch
+from fallback_tier.gates.result import FixResult, Patched, RefusedFix, Verified, WithPatch
 from fallback_tier.handover.headline import headline
+from fallback_tier.outcome import UnreadItem
 
 
 def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
     reported = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
     reported |= {**usage_document(result), "proof": proof_status(result)}
+    reported["unread"] = [item.model_dump(mode="json") for item in unread_of(result)]
     if not isinstance(result, WithPatch):
         return reported
     return {**reported, "proof_level": result.proof_level, "headline": headline(result)}
+
+
+def unread_of(result: FixResult) -> tuple[UnreadItem, ...]:
+    """Return what may hold an affected version and was not read."""
+    match result:
+        case RefusedFix(unread=unread):
+            return unread
+        case Verified() | Patched() if result.application.remediation is not None:
+            return result.application.remediation.unread
+        case _:
+            return ()
 
 
 def usage_document(result: FixResult) -> dict[str, object]:

@@ -64,6 +64,11 @@ class RefusedFix(_Ended):
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the repository is affected could not be found out."""
+        return self.reason is RefusalReason.UNKNOWN
+
 
 class Escalated(_Ended):
     """A person is asked: a typed question, with the evidence."""

@@ -33,7 +33,7 @@ from fallback_audit.events import (
     SandboxDisabled,
 )
 from fallback_audit.ports import StoredEvent
-from fallback_audit.vocabulary import CallType, GateStatus
+from fallback_audit.vocabulary import CallType, GateStatus, RefusalReason
 from fallback_tier.observing.families import DIRECTIONS, Families, Few
 
 #: Fixes whose last event is remembered, to know how long retrieval took: far more than run at once.
@@ -55,7 +55,7 @@ class Counting:
             FixStarted.__name__: self._fix_started,
             FixVerified.__name__: self._accepted("verified"),
             FixPatched.__name__: self._accepted("patched"),
-            FixRefused.__name__: self._ended("refused"),
+            FixRefused.__name__: self._refused,
             FixEscalated.__name__: self._ended("escalated"),
             AttemptStarted.__name__: self._attempt_started,
             AttemptRefused.__name__: self._attempt_refused,
@@ -107,6 +107,10 @@ class Counting:
             self._families.tier_outcomes.labels(event.tier.value, outcome).inc()
 
         return take
+
+    def _refused(self, event: FixRefused, stored: StoredEvent) -> None:
+        outcome = "unknown" if event.reason is RefusalReason.UNKNOWN else "refused"
+        self._ended(outcome)(event, stored)
 
     def _ended(self, outcome: str) -> Callable[[FixRefused | FixEscalated, StoredEvent], None]:
         def take(event: FixRefused | FixEscalated, _: StoredEvent) -> None:

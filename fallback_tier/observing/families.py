@@ -33,7 +33,7 @@ MODEL_BUCKETS = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0
 GATE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 #: How a fix ends, and what became of a tier's patch.
-FIX_OUTCOMES = ("verified", "patched", "refused", "escalated")
+FIX_OUTCOMES = ("verified", "patched", "refused", "unknown", "escalated")
 TIER_OUTCOMES = ("proposed", "failed", "verified", "patched")
 
 #: Kinds of tokens, as servers bill them.

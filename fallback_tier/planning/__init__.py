@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet, one_per_flaw
-from fallback_tier.outcome import NotApplicable
+from fallback_tier.limits import MAX_UNREAD_LISTED
+from fallback_tier.outcome import NotApplicable, UnreadItem
 from fallback_tier.planning.concern import narrowed
 from fallback_tier.planning.document import EcosystemPlan as EcosystemPlan
 from fallback_tier.planning.document import PlannedMove as PlannedMove
@@ -86,6 +87,10 @@ def divisible_plan(
     named |= {name for item in left for name in item.advisory_ids}
     silent = [advisory.id for advisory in advisories if advisory.id not in named]
     unknown = {name for it in planners.values() for name in it.undecided if not resolve}
+    undecided = tuple(name for name in silent if name in unknown)
+    unread = [item for remaining in left for item in remaining.unread]
+    unread += [item for fix in fixes for item in fix.unread]
+    unread += [_unresolved(repo)] if undecided else []
     found_out = RemediationPlan(
         repository=repo.root.name,
         base_commit=repo.base_commit,
@@ -94,9 +99,10 @@ def divisible_plan(
         fixes=fixes,
         left=tuple(left),
         not_affected=tuple(name for name in silent if name not in unknown),
-        undecided=tuple(name for name in silent if name in unknown),
+        undecided=undecided,
         skipped=given.skipped,
         findings=given.findings,
+        unread=tuple(dict.fromkeys(unread))[:MAX_UNREAD_LISTED],
     )
     return DivisiblePlan(found_out, planners)
 
@@ -113,9 +119,11 @@ def parts(
 
 
 def _resolved(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:
-    """Each ecosystem's fix; ``whole``: what one ecosystem leaves of the one advisory, all leave."""
+    """Each ecosystem's fix; ``whole``: what one ecosystem leaves of the one advisory, all leave. What is
+    unknown in one is no reason against a fix in another."""
     fixes = tuple(fix for planner in planners if (fix := planner.resolve()) is not None)
-    return () if whole and any(planner.left for planner in planners) else fixes
+    known = (item for planner in planners for item in planner.left if not item.is_unknown)
+    return () if whole and any(known) else fixes
 
 
 def _settled(
@@ -137,6 +145,15 @@ def _settled(
         for advisory in advisories
     }
     return {name: why for name, why in found.items() if why is not None}
+
+
+def _unresolved(repo: RepoContext) -> UnreadItem:
+    offline = repo.settings.offline
+    return UnreadItem(
+        path=".",
+        reason="Not everything is locked, so only resolving tells what is installed.",
+        next_step=f"Run it without {'--offline' if offline else '--no-resolve'}, or commit a lock.",
+    )
 
 
 def _unsupported(advisory: Advisory, plugins: Mapping[str, EcosystemPlugin]) -> Remaining:

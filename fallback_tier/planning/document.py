@@ -5,7 +5,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.advisory import Advisory, CodeFinding, Skipped
-from fallback_tier.outcome import ClearedPath, Left, Move
+from fallback_tier.outcome import ClearedPath, Left, Move, UnreadItem
 
 
 class PlannedMove(Move):
@@ -35,6 +35,7 @@ class EcosystemPlan(Frozen):
     cleared: tuple[ClearedPath, ...] = ()
     notes: tuple[str, ...] = ()
     in_part: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
     advisory: Advisory = Field(exclude=True, repr=False)
 
 
@@ -44,7 +45,8 @@ class RemediationPlan(Frozen):
 
     ``resolved`` False: predicted from the files alone, no client ran; whether an ``undecided`` advisory
     concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no
-    advisory, ``findings`` a scanner's findings in source code, which no recipe fixes.
+    advisory, ``findings`` a scanner's findings in source code, which no recipe fixes. ``unread``: what may
+    hold an affected version and was not read or resolved, at most MAX_UNREAD_LISTED.
     """
 
     repository: str
@@ -57,3 +59,4 @@ class RemediationPlan(Frozen):
     undecided: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     findings: tuple[CodeFinding, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()

@@ -7,10 +7,10 @@ from copy import copy
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
 from fallback_tier.errors import RecipeError, ToolMissingError
-from fallback_tier.outcome import Left, Move, NotApplicable
+from fallback_tier.outcome import Left, Move, NotApplicable, UnreadItem
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
-from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, reason_of
+from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, refusal_of
 from fallback_tier.planning.unnamed_versions import unnamed_here
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
@@ -71,7 +71,7 @@ class EcosystemPlanner:
         for advisory in self._advisories:
             if (why := self._settled.get(advisory.id)) is not None:
                 self._held[advisory.id] = {UNKNOWN}
-                self._leave([self._whole(advisory, why.reason, why.sentence)])
+                self._leave([self._whole(advisory, why)])
         open_ones = tuple(one for one in self._advisories if one.id not in self._settled)
         if not open_ones:
             return
@@ -88,7 +88,7 @@ class EcosystemPlanner:
                 selection = unnamed_here(self._plugin.name, advisory, self._repo) or selection
             if isinstance(selection, NotApplicable):
                 self._held[advisory.id] = {UNKNOWN}
-                self._leave([self._whole(advisory, selection.reason, selection.sentence)])
+                self._leave([self._whole(advisory, selection)])
             elif selection is not None:
                 self.undecided.add(advisory.id)
         left = self.left_ids
@@ -134,12 +134,11 @@ class EcosystemPlanner:
             if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
-                self._give_up(first.reason, first.sentence, first.next_step)
-        self._give_up(
-            RefusalReason.RESOLVER_FAILED,
-            f"{MAX_ROUNDS} rounds of planning each left something over.",
-            "Fix these one by one.",
-        )
+                why = {"reason": first.reason, "sentence": first.sentence, "unread": first.unread}
+                self._give_up(NotApplicable.model_validate(why), first.next_step)
+        rounds = f"{MAX_ROUNDS} rounds of planning each left something over."
+        why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=rounds)
+        self._give_up(why_not, "Fix these one by one.")
         return None
 
     def _beyond(self, left: Sequence[Left]) -> tuple[Left, ...]:
@@ -170,7 +169,8 @@ class EcosystemPlanner:
             return outline or self._outlined(advisory)
         selection = self._plugin.select(advisory, self._repo)
         if isinstance(selection, NotApplicable):
-            raise RecipeError(selection.reason, selection.sentence, next_step="")
+            why, unread = selection.sentence, selection.unread
+            raise RecipeError(selection.reason, why, next_step="", unread=unread)
         result = self._plugin.apply(selection, advisory, self._repo)
         return Resolved(
             moves=result.moves,
@@ -179,6 +179,7 @@ class EcosystemPlanner:
             proof_level=result.proof_level,
             cleared=result.cleared,
             notes=result.notes,
+            unread=result.unread,
         )
 
     def _outlined(self, advisory: Advisory) -> Resolved:
@@ -190,24 +191,25 @@ class EcosystemPlanner:
         """They can't be resolved together: ask each for its own reason. Those that can stay targets."""
         alone = 1 < len(self._targets) <= MAX_ALONE and not self._asked_alone
         if not alone or isinstance(error, ToolMissingError):
-            self._give_up(reason_of(error), error.problem, error.next_step)
+            self._give_up(refusal_of(error), error.next_step)
             return
         self._asked_alone = True
         for advisory in tuple(self._targets):
-            self._observe(f"{self._plugin.name}: {advisory.id} by itself")
-            try:
-                resolved = self._resolved(self._together([advisory]))
-            except RESOLVE_ERRORS as own:
-                self._leave([self._whole(advisory, reason_of(own), own.problem, own.next_step)])
-            else:
-                for item in resolved.left:
-                    left = self._remaining(item, (advisory.id,))
-                    self._leave(self._without_fixed(left, resolved.moves))
+            self._ask_alone(advisory, self._together([advisory]))
 
-    def _give_up(self, reason: RefusalReason, sentence: str, next_step: str) -> None:
-        self._leave(
-            self._whole(advisory, reason, sentence, next_step) for advisory in self._targets
-        )
+    def _ask_alone(self, advisory: Advisory, record: Advisory) -> None:
+        self._observe(f"{self._plugin.name}: {advisory.id} by itself")
+        try:
+            resolved = self._resolved(record)
+        except RESOLVE_ERRORS as own:
+            self._leave([self._whole(advisory, refusal_of(own), own.next_step)])
+        else:
+            for item in resolved.left:
+                left = self._remaining(item, (advisory.id,))
+                self._leave(self._without_fixed(left, resolved.moves))
+
+    def _give_up(self, why: NotApplicable, next_step: str) -> None:
+        self._leave(self._whole(advisory, why, next_step) for advisory in self._targets)
 
     def _leave(self, items: Iterable[Remaining]) -> None:
         """These advisories are no targets any more. Who turns out unaffected is not *left*."""
@@ -257,24 +259,39 @@ class EcosystemPlanner:
         facts: Mapping[str, object] = {**dict(item), "advisory_ids": named}
         return Remaining.model_validate({**facts, "ecosystem": self._plugin.name})
 
-    def _whole(
-        self, advisory: Advisory, reason: RefusalReason, sentence: str, next_step: str = ""
-    ) -> Remaining:
+    def _whole(self, advisory: Advisory, why: NotApplicable, next_step: str = "") -> Remaining:
         held = filter(None, self._held.get(advisory.id, ()))
         return Remaining(
             ecosystem=self._plugin.name,
             package=", ".join(sorted(held)),
             advisory_ids=(advisory.id,),
-            reason=reason,
-            sentence=sentence,
+            reason=why.reason,
+            sentence=why.sentence,
             next_step=next_step,
+            unread=why.unread,
         )
+
+    def _settle(self, silent: Sequence[Advisory], unread: tuple[UnreadItem, ...]) -> None:
+        """Leave those of ``silent`` that are unknown. Nothing in the resolved tree is about them: they do
+        not concern the repository, unless a source that was not read may hold what they name. It is asked
+        for each, since ``unread`` is of all."""
+        if unread and len(silent) <= MAX_ALONE:
+            for advisory in silent:  # without guards, of which something may be unknown as well
+                self._ask_alone(advisory, advisory)
+        elif unread:
+            sentence = (
+                "Whether they concern this repository is unknown: not all of its sources were read."
+            )
+            why = NotApplicable(reason=RefusalReason.UNKNOWN, sentence=sentence, unread=unread)
+            self._leave(self._whole(advisory, why) for advisory in silent)
 
     def _planned(self, resolved: Resolved) -> EcosystemPlan | None:
         ids = [self._concern.ids(move) for move in resolved.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
         about = {*self._held, *(name for names in ids for name in names)}
         about.update(name for path in resolved.cleared for name in path.advisory_ids)
+        silent = [target for target in self._targets if target.id not in about]
+        self._settle(silent, resolved.unread)
         self._targets = [target for target in self._targets if target.id in about]
         if not self._targets:
             return None
@@ -295,5 +312,6 @@ class EcosystemPlanner:
             cleared=resolved.cleared,
             notes=resolved.notes,
             in_part=together.in_part,
+            unread=resolved.unread,
             advisory=together,
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
-from fallback_tier.outcome import ClearedPath, Left, Move
+from fallback_tier.outcome import ClearedPath, Left, Move, NotApplicable, UnreadItem
 
 #: What a run of the ladder may end with.
 ResolveError = RecipeError | RepositoryError | ToolError
@@ -13,7 +13,8 @@ RESOLVE_ERRORS = (RecipeError, RepositoryError, ToolError)
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a run of the ladder, or an outline in its place, came to."""
+    """Result of a run of the ladder, or of an outline in its place. ``unread``: what may hold the packages
+    and was not read."""
 
     moves: tuple[Move, ...]
     left: tuple[Left, ...]
@@ -21,16 +22,18 @@ class Resolved:
     proof_level: ProofLevel | None = None
     cleared: tuple[ClearedPath, ...] = ()
     notes: tuple[str, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
 
 
-def reason_of(error: ResolveError) -> RefusalReason:
-    """As the tier would refuse it."""
+def refusal_of(error: ResolveError) -> NotApplicable:
+    """As the tier would refuse it, without the next step."""
     match error:
-        case RecipeError(reason=reason):
-            return reason
+        case RecipeError(reason=reason, problem=problem, unread=unread):
+            return NotApplicable(reason=reason, sentence=problem, unread=unread)
         case ToolMissingError():
-            return RefusalReason.TOOL_MISSING
+            reason = RefusalReason.TOOL_MISSING
         case ToolError():
-            return RefusalReason.RESOLVER_FAILED
+            reason = RefusalReason.RESOLVER_FAILED
         case _:
-            return RefusalReason.RECIPE_UNSUPPORTED
+            reason = RefusalReason.RECIPE_UNSUPPORTED
+    return NotApplicable(reason=reason, sentence=error.problem)

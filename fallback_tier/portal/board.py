@@ -31,12 +31,14 @@ from fallback_audit.events import (
 )
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe_human import decided_words, reopened_words
+from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.observing.following import Follower, Position, Taker
 from fallback_tier.portal.lines import (
     ESCALATED,
     OPEN,
     PATCHED,
     REFUSED,
+    UNKNOWN,
     VERIFIED,
     Day,
     FixLine,
@@ -137,6 +139,7 @@ class Board:
             line.transition, line.attempts = transition, {}
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
+            line.unread = ()
         return line
 
     def _day(self, stored: StoredEvent) -> Day:
@@ -197,8 +200,8 @@ class Board:
         return take
 
     def _refused(self, line: FixLine, event: FixRefused, stored: StoredEvent) -> None:
-        line.reason, line.sentence = event.reason.value, event.sentence
-        self._ended(line, REFUSED, stored)
+        line.reason, line.sentence, line.unread = event.reason.value, event.sentence, event.unread
+        self._ended(line, UNKNOWN if event.reason is RefusalReason.UNKNOWN else REFUSED, stored)
 
     def _escalated(self, line: FixLine, event: FixEscalated, stored: StoredEvent) -> None:
         line.reason, line.sentence = event.reason.value, event.question

@@ -4,12 +4,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from fallback_audit.event_types import UnreadItem
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.gates.journal.questions import WhyAsked, why_asked
 from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
 #: How a fix can stand.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
+#: Whether it is affected could not be found out: nobody is asked, and ``unread`` lists what to repair.
+UNKNOWN = "unknown"
 
 
 @dataclass
@@ -36,6 +39,7 @@ class FixLine:
     reason: str = ""
     cause: RefusalReason | None = None
     sentence: str = ""
+    unread: tuple[UnreadItem, ...] = ()
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -75,7 +79,7 @@ class FixLine:
     @property
     def unfixed(self) -> bool:
         """It has ended without a patch that gates or a person took."""
-        if self.outcome == REFUSED:
+        if self.outcome in (REFUSED, UNKNOWN):
             return True
         return self.outcome == ESCALATED and not (self.answer or "").startswith("approved")
 

@@ -169,6 +169,7 @@ class SubprocessClients:
                 env={name: value for name, value in variables.items() if value},
                 timeout_s=timeout_s,
                 max_output_bytes=MAX_CLIENT_OUTPUT_BYTES,
+                shown=(tool, *args),
             )
         except OSError as error:
             raise ToolMissingError(

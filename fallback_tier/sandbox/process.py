@@ -9,8 +9,10 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from fallback_tier.execution import CommandResult
 
@@ -23,6 +25,37 @@ _READ_BYTES = 65_536
 
 #: Of a bounded output, the part kept from its beginning. Failures are told at the end.
 _HEAD_SHARE = 4
+
+
+#: Longest command that is shown while it runs (characters).
+_MAX_SHOWN_COMMAND = 60
+
+
+class RunningProgram(NamedTuple):
+    """A program that was started and has not ended: its command, cut, and since when (monotonic)."""
+
+    command: str
+    since: float
+
+
+_RUNNING: dict[object, RunningProgram] = {}
+
+
+def running_programs() -> tuple[RunningProgram, ...]:
+    """Return the programs that this process waits for, the oldest first. Safe in any thread."""
+    return tuple(_RUNNING.copy().values())
+
+
+@contextmanager
+def _listed(command: Sequence[str]) -> Iterator[None]:
+    text = " ".join(" ".join(command).split())
+    cut = text if len(text) <= _MAX_SHOWN_COMMAND else f"{text[:_MAX_SHOWN_COMMAND]}…"
+    key = object()
+    _RUNNING[key] = RunningProgram(cut, time.monotonic())
+    try:
+        yield
+    finally:
+        del _RUNNING[key]
 
 
 class BoundedOutput:
@@ -72,26 +105,30 @@ def run_bounded(
     max_output_bytes: int,
     pass_fds: Sequence[int] = (),
     leader_reaps: bool = False,
+    shown: Sequence[str] = (),
 ) -> CommandResult:
     """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
 
     stdin is empty, stdout and stderr are joined. ``exit_code`` is None where the
     clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
-    monitor), and may bury them before it is killed itself. Raises OSError where the program can't be
-    started.
+    monitor), and may bury them before it is killed itself. ``shown``: the command as ``running_programs``
+    has it, if that is another one. Raises OSError where the program can't be started.
     """
     started = time.monotonic()
     output = BoundedOutput(max_output_bytes)
-    with subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=tuple(pass_fds),
-    ) as process:
+    with (
+        _listed(shown or argv),
+        subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+        ) as process,
+    ):
         # A pidfd tells the end without reaping: until the group is killed, its number stays ours.
         pidfd = os.pidfd_open(process.pid)
         try:

@@ -218,6 +218,7 @@ class BubblewrapSandbox:
                     max_output_bytes=MAX_OUTPUT_BYTES,
                     pass_fds=[*files.values(), *filters],
                     leader_reaps=True,
+                    shown=argv,
                 )
             except OSError as error:
                 return not_started(str(bwrap), argv, error)
@@ -260,6 +261,7 @@ class UnsandboxedRunner:
                     env=target_environment(str(home), self._interpreters, env),
                     timeout_s=timeout_s,
                     max_output_bytes=MAX_OUTPUT_BYTES,
+                    shown=argv,
                 )
             except OSError as error:
                 return not_started("/bin/sh", argv, error)

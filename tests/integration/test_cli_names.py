@@ -98,12 +98,12 @@ def test_the_affected_projects_own_is_refused_by_name(
     """What a plan calls fixable, a fix does: neither makes a patch of it."""
     scenario.make(b"requirements.txt", name + b"/requirements.txt")
     ended = scenario("plan")
-    assert ended.code == exit_codes.REFUSED
+    assert ended.code == exit_codes.UNKNOWN
     (left,) = ended.json["left"]
     assert left["sentence"].startswith(shown)
     assert "Rename it (`git mv`), and commit that." in left["sentence"]
     ended = scenario("fix")
-    assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
+    assert (ended.code, ended.json["reason"]) == (exit_codes.UNKNOWN, "unknown")
     assert ended.json["sentence"].startswith(shown)
     assert scenario.pins == "left==1.0.0\n"
 

@@ -162,7 +162,7 @@ def test_what_is_unknown_is_not_called_unaffected(scenario: Scenario) -> None:
     assert scenario.plan("--json").code == exit_codes.NOT_AFFECTED
     (scenario.folder / "x.json").write_text("{nope")
     ended = scenario.plan("--json")
-    assert ended.code == exit_codes.REFUSED
+    assert ended.code == exit_codes.UNKNOWN
     assert [item["unknown"] for item in ended.json["skipped"]] == [False, True]
 
 

@@ -141,7 +141,7 @@ def test_a_fix_of_the_project_that_it_is_of_is_refused_by_name(
     git(scenario.repo, "commit", "-q", "-m", "a link in its place")
     scenario.advisory("A", "left", "npm")
     ended = scenario("fix", "--dry-run")
-    assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
+    assert (ended.code, ended.json["reason"]) == (exit_codes.UNKNOWN, "unknown")
     assert ended.json["sentence"].startswith(f"'{name}' is, or lies behind, a symbolic link. ")
     assert "Links are never followed; name the file itself." in ended.json["sentence"]
 
@@ -161,7 +161,7 @@ def test_the_reason_is_the_file_and_not_what_follows_from_it(
     scenario.make({**NPM, "package.json": json.dumps(root)}, path, fault, "{}")
     scenario.advisory("A", "left", "npm")
     ended = scenario("fix", "--dry-run")
-    assert (ended.code, ended.json["reason"]) == (exit_codes.REFUSED, "recipe_unsupported")
+    assert (ended.code, ended.json["reason"]) == (exit_codes.UNKNOWN, "unknown")
     assert ended.json["sentence"].startswith(f"'{path}' is not JSON")
     for how in ((), ("--no-resolve",)):
         (left,) = scenario("plan", *how).json["left"]
@@ -174,10 +174,12 @@ def test_what_concerns_nobody_else_is_left_and_the_rest_is_fixed(scenario: Scena
     scenario.advisory("A", "left", "npm")
     scenario.advisory("B", "nobody", "npm")
     ended = scenario("plan")
-    assert ended.code == exit_codes.REFUSED
+    assert ended.code == exit_codes.UNKNOWN
     assert [fix["advisory_ids"] for fix in ended.json["fixes"]] == [["A"]]
     (left,) = ended.json["left"]
     assert (left["advisory_ids"], left["reason"]) == (["B"], "unknown")
+    assert [item["path"] for item in left["unread"]] == ["test/fixtures/package.json"]
+    assert left["unread"][0] in ended.json["unread"]
     assert "'test/fixtures/package.json'" in left["sentence"]
     assert "unknown" in left["sentence"]
 

@@ -17,12 +17,19 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.fix.document import document
 from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.outcome import AttemptSummary, NotApplicable, RecipeSelection, Selected
+from fallback_tier.outcome import (
+    AttemptSummary,
+    NotApplicable,
+    RecipeSelection,
+    Selected,
+    UnreadItem,
+)
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import UnsandboxedRunner
@@ -213,6 +220,16 @@ def test_a_refusal_on_the_first_attempt_refuses_the_fix(bench: Bench) -> None:
     result = bench.fix([], [contains("x")], selection=reason)
     assert isinstance(result, RefusedFix)
     assert result.reason is RefusalReason.NO_FIXED_VERSION
+
+
+def test_unknown_asks_nobody_and_lists_what_was_not_read(bench: Bench) -> None:
+    item = UnreadItem(path="lib/yarn.lock", reason="It is empty.", next_step="Make it anew.")
+    why = NotApplicable(reason=RefusalReason.UNKNOWN, sentence="Nobody knows.", unread=(item,))
+    result = bench.fix([PLAN], [contains("x")], selection=why)
+    assert isinstance(result, RefusedFix)
+    assert result.is_unknown
+    assert result.unread == (item,)
+    assert document(result)["unread"] == [item.model_dump()]
 
 
 def test_without_a_model_a_failed_recipe_is_a_question(bench: Bench) -> None:

@@ -377,9 +377,14 @@ def test_what_is_not_read_is_unknown_and_named(
     files, words = NAMED[case]
     make(tmp_path, files)
     ended = command("plan", tmp_path, registry)
-    assert ended.code == exit_codes.REFUSED, ended
     (left,) = ended.json["left"]
     assert words in left["sentence"]
+    # A declaration that is read, and takes the package from a place of any version, is refused as before.
+    unknown = left["reason"] == "unknown"
+    assert ended.code == (exit_codes.UNKNOWN if unknown else exit_codes.REFUSED), ended
+    assert left["unread"] == ended.json["unread"]
+    assert bool(left["unread"]) is unknown
+    assert all(item["reason"] and item["next_step"] for item in left["unread"])
 
 
 @pytest.mark.parametrize("case", CLEAN)

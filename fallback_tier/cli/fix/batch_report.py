@@ -31,12 +31,13 @@ _STYLES = {
     Outcome.PATCHED: "[yellow]patched[/]",
     Outcome.FIXED_IN_PART: "[yellow]fixed in part[/]",
     Outcome.NOT_FIXED: "[bold yellow]not fixed[/]",
+    Outcome.UNKNOWN: "[bold yellow]unknown[/]",
 }
 
 
 def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
     """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
-    not shown."""
+    unknown, then what is not shown."""
     codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
     if any(part.application is None for part in parts):
         # Planned and not done, whatever the reason.
@@ -45,6 +46,7 @@ def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
         exit_codes.ENVIRONMENT,
         exit_codes.ESCALATED,
         exit_codes.REFUSED,
+        exit_codes.UNKNOWN,
         exit_codes.PATCHED,
         exit_codes.OK,
     )

@@ -52,16 +52,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def exit_code(planned: RemediationPlan) -> int:
-    """The documented exit code of a plan. A finding in code is something that no recipe fixes."""
+    """The documented exit code of a plan. A finding in code is something that no recipe fixes.
+
+    What is affected and left counts more than what is unknown, which counts more than what can be fixed.
+    """
     if any(item.reason is RefusalReason.TOOL_MISSING for item in planned.left):
         return exit_codes.ENVIRONMENT
-    if planned.left or planned.findings:
+    if planned.findings or any(not item.is_unknown for item in planned.left):
         return exit_codes.REFUSED
+    if planned.left or planned.undecided:
+        return exit_codes.UNKNOWN
     if planned.fixes:
         return exit_codes.OK
-    # What is unknown is not clean: neither what a scanner skipped nor what only resolving tells.
-    unknown = planned.undecided or any(item.unknown for item in planned.skipped)
-    return exit_codes.REFUSED if unknown else exit_codes.NOT_AFFECTED
+    # What a scanner skipped is not clean.
+    skipped = any(item.unknown for item in planned.skipped)
+    return exit_codes.UNKNOWN if skipped else exit_codes.NOT_AFFECTED
 
 
 def show(planned: RemediationPlan, console: Console) -> None:

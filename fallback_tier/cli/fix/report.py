@@ -5,7 +5,7 @@ from rich.console import Console
 from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
-from fallback_tier.cli.remediation import line, safe, show_remediation
+from fallback_tier.cli.remediation import line, safe, show_remediation, show_unread
 from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import DeliveryOutcome
@@ -62,6 +62,10 @@ def report_end(result: FixResult, console: Console) -> None:
         case Escalated(reason=reason, question=question):
             line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
             line(console, f"  {safe(question)}")
+        case RefusedFix(reason=RefusalReason.UNKNOWN, sentence=sentence, unread=unread):
+            line(console, f"[bold yellow]unknown[/]  {head}: it may be affected")
+            line(console, f"  {safe(sentence)}")
+            show_unread(console, unread)
         case RefusedFix(reason=reason, sentence=sentence):
             what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
             line(console, f"[bold]{what}[/]  {head} ({reason})")

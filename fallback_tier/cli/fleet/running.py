@@ -180,11 +180,14 @@ def _say_what_waits(
 
 
 def _exit_code(store: FleetStore, name: str) -> int:
-    """The worst that is left to do; what is not affected leaves nothing."""
+    """The worst that is left to do: nothing for what is not affected, a repair for what is unknown."""
     if store.undelivered(name, limit=1):
         return exit_codes.ENVIRONMENT
     counts = store.campaign(name).counts
-    if all(one.why == RefusalReason.NOT_AFFECTED for one in store.every(name, FixState.REFUSED)):
+    refused = {one.why for one in store.every(name, FixState.REFUSED)}
+    refused.discard(RefusalReason.NOT_AFFECTED)
+    unknown = RefusalReason.UNKNOWN in refused
+    if refused <= {RefusalReason.UNKNOWN}:
         counts = counts | {FixState.REFUSED: 0}
     worst = (
         (FixState.FAILED, exit_codes.ENVIRONMENT),
@@ -192,6 +195,7 @@ def _exit_code(store: FleetStore, name: str) -> int:
         (FixState.QUEUED, exit_codes.REFUSED),
         (FixState.REFUSED, exit_codes.REFUSED),
         (FixState.CANCELLED, exit_codes.REFUSED),
-        (FixState.PARTLY, exit_codes.PATCHED),
     )
-    return next((code for state, code in worst if counts.get(state)), exit_codes.OK)
+    done = exit_codes.PATCHED if counts.get(FixState.PARTLY) else exit_codes.OK
+    least = exit_codes.UNKNOWN if unknown else done
+    return next((code for state, code in worst if counts.get(state)), least)

@@ -30,9 +30,8 @@ def result_of(
         case FixPatched():
             return Patched.model_validate({**reported, "application": state.application})
         case FixRefused():
-            return RefusedFix.model_validate(
-                {**reported, "reason": end.reason, "sentence": end.sentence}
-            )
+            refusal = {"reason": end.reason, "sentence": end.sentence, "unread": end.unread}
+            return RefusedFix.model_validate({**reported, **refusal})
         case FixEscalated():
             asked = {"reason": end.reason, "question": end.question}
             return Escalated.model_validate({**reported, **asked, "evidence": end.evidence_sha256})

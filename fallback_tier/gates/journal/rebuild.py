@@ -130,6 +130,7 @@ def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> 
             prompt_shape=refusal.prompt_shape,
             reason=refusal.reason,
             sentence=refusal.sentence,
+            unread=refusal.unread,
         )
         reached = run.last_of(BudgetReached) if is_budget_stop(refusal) else None
         return replace(state, application=application, reached=reached)

@@ -201,8 +201,10 @@ class FixRecord:
                     return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **reported)
                 level = shown_by(state.verdicts) or application.proof_level
                 return FixVerified(proof_level=level, **reported)
-            case Refuse(reason, sentence):
-                return FixRefused(attempt=state.attempt, reason=reason, sentence=sentence)
+            case Refuse(reason, sentence, unread):
+                return FixRefused(
+                    attempt=state.attempt, reason=reason, sentence=sentence, unread=unread
+                )
             case AskPerson(why, question):
                 put = self.evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from fallback_tier.portal.board import Board
-from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, VERIFIED, FixLine
+from fallback_tier.portal.lines import ESCALATED, PATCHED, REFUSED, UNKNOWN, VERIFIED, FixLine
 from fallback_tier.portal.rendering import PREFIX
 from fallback_tier.portal.routing import PageRoute, ReadersVisit
 from fallback_tier.portal.views.chain import chain_state
@@ -19,7 +19,13 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 #: Unfixed advisories that the table shows; the list of fixes has the others.
 MAX_UNFIXED = 30
 
-_ENDS = ((VERIFIED, "s-good"), (PATCHED, "s-soft"), (ESCALATED, "s-warn"), (REFUSED, "s-bad"))
+_ENDS = (
+    (VERIFIED, "s-good"),
+    (PATCHED, "s-soft"),
+    (ESCALATED, "s-warn"),
+    (REFUSED, "s-bad"),
+    (UNKNOWN, "s-dim"),
+)
 _CALLS = (("author", "s-good"), ("judge", "s-soft"), ("critique", "s-warn"), ("rewrite", "s-bad"))
 
 

@@ -14,6 +14,7 @@ from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.document import document
 from fallback_tier.fix.ends import Fixed, OneFix
 from fallback_tier.fix.fixer import is_on_record, open_fixer
+from fallback_tier.gates.result import RefusedFix
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration
 from fallback_tier.service.database import Database, service_db, service_dir
@@ -54,7 +55,9 @@ def work(order: WorkOrder) -> None:
             fixed = _fixed(order, found, queue)
             assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
             message = json.dumps(document(fixed.result))
-            queue.end(order.fix_id, fixed.result.outcome, message)
+            unknown = isinstance(fixed.result, RefusedFix) and fixed.result.is_unknown
+            outcome = "unknown" if unknown else fixed.result.outcome
+            queue.end(order.fix_id, outcome, message)
         except (Late, Exception) as error:
             if is_late(error):
                 queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))

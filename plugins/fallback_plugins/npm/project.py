@@ -42,13 +42,19 @@ from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import ProjectFix, Reached, Resolution, Strategy, ordered
+from fallback_plugins.shared.ladder import (
+    ProjectFix,
+    Reached,
+    Resolution,
+    Strategy,
+    ordered,
+    unknown,
+)
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import UnreadItem
 from fallback_tier.repo import RepoContext
 
 
@@ -220,8 +226,14 @@ class NpmProject:
     def _check_origins(self, advisory: Advisory) -> None:
         packages, locks = advisory.packages(ECOSYSTEM), self._locks
         for copy in local_copies(self.repo, self.site.manifests, locks, packages):
-            if copy.version is None or is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
-                label = f"{copy.name} {copy.version or 'without a version'}"
+            if copy.version is None:
+                raise unknown(
+                    copy.path,
+                    f"{self.path} takes {copy.name} from {copy.path!r}, which states no version.",
+                    next_step="State its version there, or take it from a registry.",
+                )
+            if is_affected(advisory, ECOSYSTEM, copy.name, copy.version):
+                label = f"{copy.name} {copy.version}"
                 raise unsupported(
                     f"{self.path} takes {label} from {copy.path!r} in this repository, which no change of"
                     " a version reaches.",
@@ -259,8 +271,7 @@ class NpmProject:
             for package in sorted(entry.bundles.intersection(advisory.packages(ECOSYSTEM))):
                 reason = f"{self._bundles(entry, package)}: its version can't be known offline."
                 step = "Run it without --offline, so that the archive can be read."
-                item = UnreadItem(path=self.path, reason=reason, next_step=step)
-                raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
+                raise unknown(self.path, reason, next_step=step)
         return False
 
     def _unlisted_bundles(self) -> Iterator[LockEntry]:

@@ -99,7 +99,8 @@ def apply(
     )
     fixes = unread.noted(fixes)
     notes = (*fixes[0].notes, *_unreached_notes(advisory, repo))
-    return combined(ECOSYSTEM, advisory, repo, [replace(fixes[0], notes=notes), *fixes[1:]])
+    result = combined(ECOSYSTEM, advisory, repo, [replace(fixes[0], notes=notes), *fixes[1:]])
+    return result.model_copy(update={"unread": unread.items})
 
 
 def _projects(

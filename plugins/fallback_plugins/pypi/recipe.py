@@ -1,6 +1,6 @@
 """The Python ladder over a repository: which projects are affected, and the fix of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,11 +15,19 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
-from fallback_plugins.shared.ladder import combined, refuse, resolve_all, whole_project_left
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.ladder import (
+    combined,
+    refuse,
+    resolve_all,
+    unknown,
+    whole_project_left,
+)
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.limits import MAX_UNREAD_LISTED
 from fallback_tier.outcome import Outline, RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
@@ -51,7 +59,7 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     if seen.left and not (seen.moves and isinstance(advisory, AdvisoryBundle)):
         refuse(seen.left[0])
     if not seen.moves and not any(_is_open(project, advisory) for project in found):
-        raise unread.or_else(_nothing(advisory, repo, found))
+        raise _nothing_affected(advisory, repo, found, unread)
     return Selected(recipe=LADDER, parameters={})
 
 
@@ -75,12 +83,17 @@ def apply(
     fixes = resolve_all(
         advisory,
         resolved,
-        nothing=lambda: next(iter(doubts), None) or unread.or_else(_nothing(advisory, repo, found)),
+        nothing=lambda: _nothing_affected(advisory, repo, found, unread),
     )
-    notes = (*_unknown(found), *unread.notes, *(one.problem for one in doubts))
+    unresolved = [*_unresolved(found, advisory)]
+    messages = (one.problem for one in (*unresolved, *doubts))
+    notes = (*unread.notes, *messages)
     if notes:
         fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
+    items = [item for one in (*unresolved, *doubts) for item in one.unread]
+    listed = (*items, *unread.items)[:MAX_UNREAD_LISTED]
+    result = result.model_copy(update={"unread": listed})
     if choice is not None and not choice.forced:
         for move in result.moves:
             if move.step not in _CHOSEN_STEPS:
@@ -110,7 +123,7 @@ def _check_choice(
         for before in move.before
     ]
     if not held and not choice.forced:
-        raise _nothing(advisory, repo, found)
+        raise _nothing(advisory, repo)
     highest = max(held, key=lambda it: sort_key(ECOSYSTEM, it), default=None)
     check_target(ECOSYSTEM, advisory, choice.package, choice.version, highest)
 
@@ -153,16 +166,30 @@ def _is_open(project: PythonProject, advisory: Advisory) -> bool:
         return False  # said where it is outlined
 
 
-def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
-    return tuple(
-        message
-        for project in found
-        if isinstance(project, ManifestProject)
-        for message in project.unknown
-    )
+def _unresolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[RecipeError]:
+    """Yield a refusal for each set that was not resolved and may bring in the advisory's packages."""
+    for project in found:
+        if not isinstance(project, ManifestProject) or is_aside(project.path):
+            continue
+        reasons = [*project.unknown]
+        with suppress(RepositoryError):
+            if not reasons and project.repo.settings.offline and project.may_bring_in(advisory):
+                reasons.append(f"What {project.path} depends on can't be known offline.")
+        for reason in reasons:
+            next_step = "Commit a lock, so that transitive versions are known."
+            yield unknown(project.path, reason, next_step=next_step)
 
 
-def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject]) -> RecipeError:
+def _nothing_affected(
+    advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
+) -> RecipeError:
+    """Return the refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
+    for doubt in (*_doubts(found), *_unresolved(found, advisory)):
+        unread.note(doubt.unread[0].path, doubt)
+    return unread.or_else(_nothing(advisory, repo))
+
+
+def _nothing(advisory: Advisory, repo: RepoContext) -> RecipeError:
     what = ", ".join(advisory.packages(ECOSYSTEM))
     read = [path for path in repo.tracked_files if kind_of(path) is not None]
     if not read:
@@ -171,9 +198,8 @@ def _nothing(advisory: Advisory, repo: RepoContext, found: Sequence[PythonProjec
             "No requirements file, pyproject.toml or Python lock is tracked in this repository.",
             next_step="Name the folder that holds the Python project, and commit its manifest.",
         )
-    clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem, next_step = clean, "Nothing needs to be done."
-    if unknown := _unknown(found):
-        problem = " ".join([clean, *unknown])
-        next_step = "Commit a lock, so that transitive versions are known."
-    return RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step=next_step)
+    return RecipeError(
+        RefusalReason.NOT_AFFECTED,
+        f"No manifest or lock here holds an affected version of {what} ({len(read)} read).",
+        next_step="Nothing needs to be done.",
+    )

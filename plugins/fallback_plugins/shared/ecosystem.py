@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import ClassVar, Protocol
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.kept import KeptResults
 from fallback_plugins.shared.ladder import next_candidate
 from fallback_tier.advisory import Advisory
@@ -60,10 +59,8 @@ class RecipeEcosystem(ABC):
         resolved."""
         try:
             return self._recipe.select(advisory, repo, self.clients)
-        except RecipeError as error:
-            return NotApplicable(reason=error.reason, sentence=str(error), unread=error.unread)
-        except RepositoryError as error:
-            return NotApplicable(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
+        except (RecipeError, RepositoryError) as error:
+            return NotApplicable.of(error)
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         """Run the ladder, in memory. Raises RecipeError, RepositoryError, ToolError."""

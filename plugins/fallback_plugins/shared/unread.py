@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import Project, ProjectFix, whole_project_left
+from fallback_plugins.shared.ladder import Project, ProjectFix, unknown, whole_project_left
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.limits import MAX_UNREAD_LISTED
 from fallback_tier.outcome import Left, UnreadItem
 from fallback_tier.repo import RepoContext
 
@@ -35,6 +35,21 @@ class Unread:
     path: str
     error: Unreadable
     may_hold: bool
+
+    @property
+    def item(self) -> UnreadItem:
+        """As results list it."""
+        return UnreadItem(path=self.path, reason=self.error.problem, next_step=self.error.next_step)
+
+    def unknown(self, others: Iterable["Unread"], sentence: str = "") -> RecipeError:
+        """Return the refusal to call a project clean that nobody can read."""
+        return unknown(
+            self.path,
+            self.error.problem,
+            next_step=self.error.next_step,
+            sentence=sentence,
+            others=[one.item for one in others],
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +116,8 @@ class LeftOut:
         if not found:
             return error
         if affected:
-            return found[0].error
+            first, *others = found
+            return first.unknown(others)
         self.found.update({one.path: one for one in found if one.may_hold})
         return None
 
@@ -164,19 +180,17 @@ class LeftOut:
         absent."""
         if not self.found:
             return nothing
-        first = next(iter(self.found.values()))
-        items: list[UnreadItem] = []
-        for one in self.found.values():
-            own = one.error.unread if isinstance(one.error, RecipeError) else ()
-            reason, step = one.error.problem, one.error.next_step
-            items += own or [UnreadItem(path=one.path, reason=reason, next_step=step)]
-        return RecipeError(
-            RefusalReason.UNKNOWN,
+        first, *others = self.found.values()
+        return first.unknown(
+            others,
             f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else "
             "here does.",
-            next_step=first.error.next_step,
-            unread=items,
         )
+
+    @property
+    def items(self) -> tuple[UnreadItem, ...]:
+        """What was left out, as results list it."""
+        return tuple(one.item for one in self.found.values())[:MAX_UNREAD_LISTED]
 
 
 @dataclass(frozen=True)

@@ -136,10 +136,10 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
             RefusalReason.MANIFEST_MISSING,
             "package-lock.json locks minimist 1.2.0",
         ),
-        ({"package.json": '{"minimist"'}, RefusalReason.RECIPE_UNSUPPORTED, "is not JSON"),
+        ({"package.json": '{"minimist"'}, RefusalReason.UNKNOWN, "is not JSON"),
         (
             {"package.json": '["minimist"]'},
-            RefusalReason.RECIPE_UNSUPPORTED,
+            RefusalReason.UNKNOWN,
             "is not a JSON object",
         ),
     ],
@@ -165,7 +165,7 @@ def test_a_manifest_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
     repo = repository(tmp_path, {"package.json": "{}"})
     (tmp_path / "package.json").write_bytes(b'{"dependencies": {"minimist": "\xff"}}')
     reported = refusal(build_ecosystem(FakeClients()), RECORD, repo)
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     assert "package.json" in reported.sentence
 
 

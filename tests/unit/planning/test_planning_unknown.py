@@ -6,6 +6,9 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import Advisory, AdvisorySet
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix.plan import exit_code
+from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import (
     FileChange,
     Left,
@@ -14,8 +17,10 @@ from fallback_tier.outcome import (
     RecipeResult,
     RecipeSelection,
     Selected,
+    UnreadItem,
 )
-from fallback_tier.planning import divisible_plan, selected, whose_code
+from fallback_tier.planning import Remaining, divisible_plan, selected, whose_code
+from fallback_tier.planning.ecosystem import MAX_ALONE
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
 from tests.fakes.repository import context
@@ -124,3 +129,71 @@ def test_a_resolution_that_concerns_no_advisory_is_no_fix(tmp_path: Path) -> Non
     given = AdvisorySet(advisories=(advisory("A", "left"),))
     result = divisible_plan(given, repo, {"PyPI": Unlocked()}).plan
     assert (result.fixes, result.left, result.not_affected) == ((), (), ("A",))
+
+
+LOCK = UnreadItem(path="lib/poetry.lock", reason="It is empty.", next_step="Make it anew.")
+
+
+class OneIsUnknown(LadderEcosystem):
+    """A lock that can't be read may hold ``hidden``, and holds nothing else; nothing else is locked."""
+
+    def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
+        return Selected(recipe="ladder")
+
+    def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
+        if self._affected(advisory, repo):
+            result = super().apply(selection, advisory, repo)
+            return result.model_copy(update={"unread": (LOCK,)})
+        if "hidden" in advisory.packages("PyPI"):
+            raise RecipeError(
+                RefusalReason.UNKNOWN, LOCK.reason, next_step=LOCK.next_step, unread=(LOCK,)
+            )
+        raise RecipeError(RefusalReason.NOT_AFFECTED, "Nothing is.", next_step="")
+
+
+def test_what_an_unread_source_may_hold_is_unknown_and_the_rest_is_fixed(tmp_path: Path) -> None:
+    """A resolution in which nothing is about an advisory shows nothing of what was not read."""
+    given = (advisory("A", "left"), advisory("H", "hidden"), advisory("N", "absent"))
+    result = planned(tmp_path, *given, pypi=OneIsUnknown())
+    assert moves(result) == {"left": "2.0.0"}
+    assert left(result) == {("H",): RefusalReason.UNKNOWN}
+    assert result.not_affected == ("N",)
+    assert result.unread == (LOCK,)
+    assert exit_code(result) == exit_codes.UNKNOWN
+
+
+def test_too_many_to_ask_one_by_one_are_all_unknown(tmp_path: Path) -> None:
+    others = [advisory(f"N{n}", f"absent{n}") for n in range(MAX_ALONE + 1)]
+    result = planned(tmp_path, advisory("A", "left"), *others, pypi=OneIsUnknown())
+    assert moves(result) == {"left": "2.0.0"}
+    assert result.not_affected == ()
+    assert {item.reason for item in result.left} == {RefusalReason.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "code"),
+    [
+        ((RefusalReason.UNKNOWN,), exit_codes.UNKNOWN),
+        ((RefusalReason.UNKNOWN, RefusalReason.NO_FIXED_VERSION), exit_codes.REFUSED),
+        ((RefusalReason.UNKNOWN, RefusalReason.TOOL_MISSING), exit_codes.ENVIRONMENT),
+        ((), exit_codes.OK),
+    ],
+)
+def test_unknown_counts_more_than_a_fix_and_less_than_what_is_left(
+    tmp_path: Path, reasons: tuple[RefusalReason, ...], code: int
+) -> None:
+    items = [
+        Remaining(ecosystem="PyPI", package="x", advisory_ids=("X",), reason=it, sentence=".")
+        for it in reasons
+    ]
+    result = planned(tmp_path, advisory("A", "left"))
+    assert exit_code(result.model_copy(update={"left": tuple(items)})) == code
+
+
+def test_files_alone_that_do_not_decide_end_as_unknown(tmp_path: Path) -> None:
+    plugin = LadderEcosystem(unlocked=True)
+    files = {"pypi.txt": "absent 9.0.0\n"}
+    result = planned(tmp_path, advisory("A", "absent"), pypi=plugin, files=files, resolve=False)
+    assert result.undecided == ("A",)
+    assert exit_code(result) == exit_codes.UNKNOWN
+    assert "--no-resolve" in result.unread[0].next_step

@@ -120,3 +120,15 @@ def test_a_record_that_was_begun_again_is_read_anew(store: SqliteAuditStore, pla
     assert list(board.fixes) == ["new"]
     assert_counted(board)
     assert sum(day.attempts for day in board.days.values()) == 1
+
+
+def test_unknown_is_an_outcome_of_its_own_and_asks_nobody(
+    store: SqliteAuditStore, place: Path
+) -> None:
+    write(store, t.unknown, "unknown")
+    board = Board(lambda: open_readonly(place))
+    board.catch_up()
+    (line,) = board.newest()
+    assert (line.outcome, line.waits, line.unfixed) == ("unknown", False, True)
+    assert [item.path for item in line.unread] == ["lib/yarn.lock"]
+    assert questions(store) == []

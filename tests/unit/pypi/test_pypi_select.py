@@ -36,7 +36,7 @@ source = { registry = "https://example.org/simple" }
     ("files", "reason", "words"),
     [
         ({"README.md": "idna==3.1"}, RefusalReason.MANIFEST_MISSING, "requirements"),
-        ({"requirements.txt": "six==1.0\n"}, NOT_AFFECTED, "idna"),
+        ({"requirements.txt": "six==1.0\n"}, RefusalReason.UNKNOWN, "can't be known offline"),
         ({"requirements.txt": "idna==3.7\n"}, NOT_AFFECTED, "idna"),
         ({"requirements.txt": "idna\n"}, NOT_AFFECTED, "idna"),
         ({"requirements.txt": "idna<4\n"}, NOT_AFFECTED, "idna"),
@@ -100,7 +100,7 @@ source = { registry = "https://example.org/simple" }
             "elsewhere than one requirement a line",
         ),
         ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
-        ({"pyproject.toml": "idna = ["}, UNSUPPORTED, "is not TOML"),
+        ({"pyproject.toml": "idna = ["}, RefusalReason.UNKNOWN, "is not TOML"),
     ],
 )
 def test_refusals_by_name(
@@ -181,10 +181,11 @@ def test_what_only_a_resolved_tree_could_tell_is_selected(
     plugin = build_ecosystem(FakeClients())
     outcome = plugin.select(RECORD, repository(tmp_path / "on", files))
     assert isinstance(outcome, Selected if selected else NotApplicable), outcome
-    # Without a registry nothing can be resolved.
+    # Without a registry nothing can be resolved, and what is not resolved is unknown.
     unasked = plugin.select(RECORD, offline(tmp_path / "off", files))
     assert isinstance(unasked, NotApplicable)
-    assert unasked.reason is NOT_AFFECTED
+    assert unasked.reason is (RefusalReason.UNKNOWN if selected else NOT_AFFECTED)
+    assert [item.path for item in unasked.unread] == ([*files] if selected else [])
 
 
 def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_the_outline_of_several_advisories(tmp_path: Path) -> None:
     ]
     assert [(item.manifest, item.reason, item.advisory_ids) for item in reported.left] == [
         ("Pipfile", RefusalReason.NO_FIXED_VERSION, ("A-3",)),
-        ("broken/pyproject.toml", UNSUPPORTED, ("A-0",)),
+        ("broken/pyproject.toml", RefusalReason.UNKNOWN, ("A-0",)),
     ]
 
 

@@ -30,7 +30,7 @@ from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, real
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.manifests.specs import plain_version
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import unknown
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -131,20 +131,21 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
         said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
         if entry.contradicts(packages):
             label = origin_of(entry.address).label or "another package"
-            return _unknown(f"{said}, and its archive is that of {label} ({entry.address})")
+            return _unknown(lock, f"{said}, and its archive is that of {label} ({entry.address})")
         # A lock of version 2 has each entry twice, for newer and for older clients.
         other = known.setdefault(entry.key, entry)
         if {entry.name, other.name}.isdisjoint(packages):
             continue
         if entry.name != other.name or _differ(entry.version, other.version):
-            return _unknown(f"{said}, and {other.name} {other.version} at the same place")
+            return _unknown(lock, f"{said}, and {other.name} {other.version} at the same place")
         if entry.is_half:
-            return _unknown(f"{said} in one of its two parts alone")
+            return _unknown(lock, f"{said} in one of its two parts alone")
     return None
 
 
-def _unknown(problem: str) -> RecipeError:
-    return unsupported(f"{problem}: which of them is installed is unknown.", _REPAIR)
+def _unknown(lock: str, problem: str) -> RecipeError:
+    problem = f"{problem}: which of them is installed is unknown."
+    return unknown(lock, problem, next_step=_REPAIR)
 
 
 def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:

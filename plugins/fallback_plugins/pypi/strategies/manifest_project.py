@@ -68,8 +68,10 @@ class ManifestProject:
 
     def is_open(self, advisory: Advisory) -> bool:
         """May it bring in one of the advisory's packages unnamed, and could that be found out?"""
-        if self.repo.settings.offline:
-            return False
+        return not self.repo.settings.offline and self.may_bring_in(advisory)
+
+    def may_bring_in(self, advisory: Advisory) -> bool:
+        """Return whether one of the advisory's packages may come with the set although it is not named."""
         bump = self._bump(advisory)
         try:
             declared = {package for package, _ in bump.declared()}

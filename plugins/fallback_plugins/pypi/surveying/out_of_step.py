@@ -11,12 +11,12 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import PYPI
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.ladder import unknown
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -85,8 +85,8 @@ class LockStep:
         return (one for one in self.asked if one.name not in _NEVER_LOCKED)
 
     def _refusal(self, one: Asked, what: str) -> RecipeError:
-        return RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
+        return unknown(
+            self.lock,
             f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
             "lock is out of step with what it was made from, so what is installed is unknown.",
             next_step=f"Run `{self.command}`, commit what it writes, and try again.",

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import PYPI, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -29,6 +28,7 @@ from fallback_plugins.pypi.manifests.requirements import (
 )
 from fallback_plugins.pypi.manifests.requirements_files import includes
 from fallback_plugins.pypi.surveying.pins import pinned_versions
+from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
@@ -189,8 +189,8 @@ def locked_by(path: str) -> tuple[str, ...]:
 
 def empty_lock(path: str) -> RecipeError:
     """The refusal of a lock with nothing in it."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
+    return unknown(
+        path,
         f"{path!r} is empty, so what is installed is unknown.",
         next_step="Make a new one with its client, or remove it.",
     )

@@ -11,6 +11,7 @@ from fallback_plugins.shared.ladder.declines import blocked as blocked
 from fallback_plugins.shared.ladder.declines import does_not_serve as does_not_serve
 from fallback_plugins.shared.ladder.declines import left_behind as left_behind
 from fallback_plugins.shared.ladder.declines import refuse as refuse
+from fallback_plugins.shared.ladder.declines import unknown as unknown
 from fallback_plugins.shared.ladder.declines import whole_project_left as whole_project_left
 from fallback_plugins.shared.ladder.engine import Resolution as Resolution
 from fallback_plugins.shared.ladder.result import Project as Project

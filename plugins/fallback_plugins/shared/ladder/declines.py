@@ -1,13 +1,13 @@
 """Why a strategy did not serve, and what becomes of a package that none served."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.outcome import Left, StepDeclined
+from fallback_tier.outcome import Left, NotApplicable, StepDeclined, UnreadItem
 
 #: What names the cause: who holds a package back, or that nothing safe is known.
 _SIGNIFICANT = frozenset({RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.NO_FIXED_VERSION})
@@ -82,14 +82,14 @@ def left_behind(
 
 def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
     """A project that could not be read or resolved, as something left; ``path`` empty: all of them."""
-    reason = error.reason if isinstance(error, RecipeError) else RefusalReason.RECIPE_UNSUPPORTED
+    why = NotApplicable.of(error)
     return Left(
         package="",
         manifest=path or None,
-        reason=reason,
+        reason=why.reason,
         sentence=error.problem,
         next_step=error.next_step,
-        unread=error.unread if isinstance(error, RecipeError) else (),
+        unread=why.unread,
     )
 
 
@@ -104,6 +104,22 @@ def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -
         RefusalReason.BLOCKED_BY_CONSTRAINT,
         f"{parent} in {where} asks for {package} {spec}, which does not admit {version}.",
         next_step=f"Raise or replace {parent}, or let a model propose the change.",
+    )
+
+
+def unknown(
+    path: str,
+    problem: str,
+    *,
+    next_step: str,
+    sentence: str = "",
+    others: Sequence[UnreadItem] = (),
+) -> RecipeError:
+    """The typed refusal to call a project clean: whether it is affected can't be told, since the source at
+    ``path`` was not read or resolved, nor were ``others``. ``sentence``: the problem, in more words."""
+    item = UnreadItem(path=path, reason=problem, next_step=next_step)
+    return RecipeError(
+        RefusalReason.UNKNOWN, sentence or problem, next_step=next_step, unread=(item, *others)
     )
 
 

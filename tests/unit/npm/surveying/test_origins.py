@@ -108,7 +108,7 @@ LIES = {
 def test_lock_that_contradicts_itself_is_refused_by_its_entry(tmp_path: Path, files: Files) -> None:
     found = select(tmp_path, files)
     assert isinstance(found, NotApplicable)
-    assert found.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert found.reason is RefusalReason.UNKNOWN
     assert "left" in found.sentence
     assert next(path for path in files if "lock" in path) in found.sentence
     (left,) = outline(LEFT, tracked(tmp_path), FakeClients()).left
@@ -138,7 +138,7 @@ def test_parts_of_a_lock_that_differ_are_refused(
         mixed[part][key] = held
     reported = select(tmp_path, files | {"package-lock.json": json.dumps(mixed)})
     assert isinstance(reported, NotApplicable)
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     assert "left" in reported.sentence
 
 
@@ -148,7 +148,7 @@ def test_scope_is_read_however_the_address_spells_it(tmp_path: Path, name: str) 
     files = lock({"foo": {"name": "foo", "version": "1.0.0", "resolved": address}})
     found = select(tmp_path, files, SCOPED)
     assert isinstance(found, NotApplicable)
-    assert found.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert found.reason is RefusalReason.UNKNOWN
 
 
 def test_slash_that_json_escapes_hides_no_package(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_lock_without_what_is_asked_for_shows_nobody_safe(
     repo = offline(tmp_path, _filled(files, word))
     plugin = build_ecosystem(FakeClients())
     reported = refusal(plugin, RECORD, repo)
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     assert f"asks for {name}>=3.0" in reported.sentence
     assert f"{lock} does not hold it" in reported.sentence
     assert command in reported.sentence
@@ -145,7 +145,7 @@ def test_a_lock_that_holds_another_version_than_is_asked_for_is_out_of_step(
     tmp_path: Path, files: Files
 ) -> None:
     reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
-    assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert reported.reason is RefusalReason.UNKNOWN
     assert "the lock is out of step" in reported.sentence
 
 
@@ -179,14 +179,21 @@ def test_a_fix_that_comes_to_what_is_asked_for_goes_ahead(tmp_path: Path, files:
             SIX, '"app" = {path = ".", editable = true}', "idna = {version = '*', markers = 'x'}"
         ),
         _compiled(SIX, "-e .", "idna ; python_version < '3.0'", "pip", "--no-index", "six"),
-        # Nothing says that it was compiled from the other: then it is asked for by itself.
-        {"requirements.in": "six\n", "requirements.txt": "other==1.0\n"},
     ],
 )
 def test_what_may_be_missing_is_no_reason(tmp_path: Path, files: Files) -> None:
     reported = build_ecosystem(FakeClients()).select(RECORD, offline(tmp_path, files))
     assert isinstance(reported, NotApplicable)
     assert reported.reason is RefusalReason.NOT_AFFECTED
+
+
+def test_file_that_was_not_compiled_from_the_other_is_resolved_by_itself(tmp_path: Path) -> None:
+    files = {"requirements.in": "six\n", "requirements.txt": "other==1.0\n"}
+    reported = build_ecosystem(FakeClients()).select(RECORD, offline(tmp_path, files))
+    assert isinstance(reported, NotApplicable)
+    assert reported.reason is RefusalReason.UNKNOWN
+    assert [item.path for item in reported.unread] == ["requirements.in"]
+    assert "out of step" not in reported.sentence
 
 
 def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""No command is silent for long: what runs is named while it runs, on standard error."""
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fallback_tier.cli.progress import FixProgress, OnTerminal, PlanProgress
+from fallback_tier.gates.steps import StepKey
+from fallback_tier.limits import HEARTBEAT_S
+from fallback_tier.sandbox.process import run_bounded, running_programs
+
+
+def sleep(folder: Path, seconds: str, *, shown: tuple[str, ...]) -> None:
+    environment = {"PATH": "/usr/bin:/bin"}
+    run_bounded(
+        ["sleep", seconds],
+        cwd=folder,
+        env=environment,
+        timeout_s=30,
+        max_output_bytes=100,
+        shown=shown,
+    )
+
+
+def text_of(written: io.StringIO) -> list[str]:
+    return [line for line in written.getvalue().splitlines() if "waiting" in line]
+
+
+def test_plan_names_the_client_that_runs(tmp_path: Path) -> None:
+    written = io.StringIO()
+    with PlanProgress(Console(file=written, width=200), every_s=0.2) as progress:
+        progress("npm: 3 advisories together")
+        sleep(tmp_path, "1", shown=("npm", "install", "--package-lock-only"))
+    beats = text_of(written)
+    assert beats
+    assert beats[-1].startswith("  waiting    npm: 3 advisories together: ")
+    assert "npm install --package-lock-only: " in beats[-1]
+    assert running_programs() == ()
+
+
+def test_fix_names_the_step_also_if_no_program_runs() -> None:
+    written = io.StringIO()
+    with FixProgress(Console(file=written, width=200), every_s=0.2) as progress:
+        progress(StepKey(attempt=1, name="tests"))
+        time.sleep(1)
+    assert text_of(written)[0].startswith("  waiting    tests: ")
+
+
+def test_quick_work_has_no_heartbeat(tmp_path: Path) -> None:
+    written = io.StringIO()
+    with PlanProgress(Console(file=written, width=200)):
+        sleep(tmp_path, "0.1", shown=("npm",))
+    assert written.getvalue() == ""
+    assert HEARTBEAT_S < 20
+
+
+def test_with_json_it_goes_to_standard_error_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PlanProgress(Console(quiet=True), OnTerminal(quiet=True)._beats, every_s=0.2):
+        sleep(tmp_path, "1", shown=("uv", "lock"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "uv lock: " in err
