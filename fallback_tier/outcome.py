@@ -83,7 +83,7 @@ class Move(Frozen):
 
     ``after`` None: the fix takes the package out of the tree. ``raised`` names what was changed to get
     there where that is another package (a parent bump). ``declined``: the cheaper steps, in order.
-    ``range_admits``: no lock decides, and the range of the declaration admits affected and safe releases.
+    ``range_admits``: what is declared admits affected and safe versions, and no lock chooses one.
     """
 
     package: str
@@ -93,8 +93,8 @@ class Move(Frozen):
     after: str | None
     raised: tuple[str, ...] = ()
     declined: tuple[StepDeclined, ...] = ()
-    #: Not written if it does not hold: evidence is compared by its bytes.
-    range_admits: bool = Field(default=False, exclude_if=lambda admits: not admits)
+    #: Not written if false.
+    range_admits: bool = Field(default=False, exclude_if=lambda it: not it)
 
 
 class Left(Frozen):
