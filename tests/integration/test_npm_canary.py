@@ -91,7 +91,8 @@ def test_the_canary_is_alive_after_a_plan(
     tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = tmp_path / "cache" / "fallback-tier" / "clients"
-    provisioned(clients, *{"yarn.lock": [YARN], "pnpm-lock.yaml": [PNPM["9"]]}.get(lock, []))
+    # Without a lock, pnpm-workspace.yaml says whose project it is.
+    provisioned(clients, *{"yarn.lock": [YARN], "package-lock.json": []}.get(lock, [PNPM["9"]]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     canary = tmp_path / "repo" / "canary"
     files: Mapping[str, str] = {**target(canary), **LOCKS[lock]}

@@ -55,7 +55,6 @@ from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import UnreadItem
 from fallback_tier.repo import RepoContext
 
 
@@ -272,8 +271,7 @@ class NpmProject:
             for package in sorted(entry.bundles.intersection(advisory.packages(ECOSYSTEM))):
                 reason = f"{self._bundles(entry, package)}: its version can't be known offline."
                 step = "Run it without --offline, so that the archive can be read."
-                item = UnreadItem(path=self.path, reason=reason, next_step=step)
-                raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
+                raise unknown(self.path, reason, next_step=step)
         return False
 
     def _unlisted_bundles(self) -> Iterator[LockEntry]:
@@ -308,9 +306,14 @@ class NpmProject:
         fix = None
         if self.site.names_any(self.repo, names):
             fix = self._resolved(strategies, self.files)
-        if fix is None and self.command.unanswered:
+        if fix is None and self.command.unanswered and self._is_affected(advisory):
             fix = self._resolved(strategies, self.command.locked)
         return fix or self._only_declared(advisory)
+
+    def _is_affected(self, advisory: Advisory) -> bool:
+        """Does the install command bring in an affected version? A client may run. Raises RecipeError with
+        the reason UNKNOWN, ToolError."""
+        return next(self.command.resolution.affected(advisory), None) is not None
 
     def check_writable(self, advisory: Advisory) -> None:
         """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
@@ -402,7 +405,8 @@ class NpmProject:
         if self.choice is not None or not self._has_dependencies():
             return pins
         if pins is None:
-            return self._fresh(self.command.locked, advisory)
+            affected = self._is_affected(advisory)
+            return self._fresh(self.command.locked, advisory) if affected else None
         if quiet:
             return pins
         files = self.files

@@ -136,7 +136,7 @@ def test_the_outline_never_raises_for_a_file_that_cant_be_read(tmp_path: Path) -
             RefusalReason.MANIFEST_MISSING,
             "package-lock.json locks minimist 1.2.0",
         ),
-        ({"package.json": '{"minimist"'}, RefusalReason.RECIPE_UNSUPPORTED, "is not JSON"),
+        ({"package.json": '{"minimist"'}, RefusalReason.UNKNOWN, "is not JSON"),
         (
             {"package.json": '["minimist"]'},
             RefusalReason.UNKNOWN,

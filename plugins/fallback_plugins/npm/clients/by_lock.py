@@ -4,15 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.locks.yarn_berry import bun_tree
 from fallback_plugins.npm.locks.yarn_lock import berry_refusal, is_berry
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.outcome import UnreadItem
 
 YARN_LOCK = "yarn.lock"
 PNPM_LOCK = "pnpm-lock.yaml"
@@ -30,8 +29,7 @@ class BunClient:
         if self.lock.endswith(".lockb"):
             reason = f"{self.lock} is binary and is not read, so what is installed is unknown."
             step = "Run `bun install --save-text-lockfile` and commit bun.lock."
-            item = UnreadItem(path=self.lock, reason=reason, next_step=step)
-            raise RecipeError(RefusalReason.UNKNOWN, reason, next_step=step, unread=(item,))
+            raise unknown(self.lock, reason, next_step=step)
         return bun_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:  # noqa: ARG002

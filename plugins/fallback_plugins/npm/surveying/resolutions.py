@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
 from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
@@ -27,12 +26,12 @@ from fallback_plugins.npm.manifests.manifest import (
 from fallback_plugins.npm.manifests.specs import excludes, split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import unlisted_bundles
+from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError, StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.files.folders import users_folder
-from fallback_tier.outcome import UnreadItem
 
 #: Sections whose entries a lock always answers: an optional package may be left out of one, and a peer is
 #: somebody else's to install.
@@ -141,7 +140,7 @@ class CommandResolution:
         legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
         return self.running().resolve(replace(start, settings=legacy))
 
-    @property
+    @cached_property
     def resolution(self) -> Resolution:
         """The value. Raises as ``locked`` does."""
         files = self.locked
@@ -209,8 +208,7 @@ class CommandResolution:
         repair = (
             (step and step.next_step) or next_step or f"Run `{_NPM_COMMAND}` and commit the lock."
         )
-        item = UnreadItem(path=self._path, reason=reason, next_step=repair)
-        return RecipeError(RefusalReason.UNKNOWN, reason, next_step=repair, unread=(item,))
+        return unknown(self._path, reason, next_step=repair)
 
     # --- kept for runs without a registry -----------------------------------------------------------
 
