@@ -43,7 +43,7 @@ STRUCTURAL = {
     },
     "FixPatched": {"gates_passed", "gates_skipped", "patch_sha256"},
     "FixVerified": {"gates_passed", "gates_skipped", "patch_sha256"},
-    "GateJudged": {"evidence_sha256", "gate"},
+    "GateJudged": {"evidence_sha256", "gate", "resolutions"},
     "GroundingJudged": {"judge_model", "judgement_sha256"},
     "ModelAnswered": {"answer_evidence", "answer_sha256", "cost_usd_estimate"},
     "ModelCalled": {"example_ids", "model", "prompt_evidence", "prompt_sha256", "request_key"},
