@@ -14,7 +14,7 @@ from fallback_tier.advisory import (
     fixed_versions,
     is_affected,
 )
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory.versions import is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
 
@@ -109,7 +109,8 @@ class Releases:
         )
 
     def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
-        """As ``named``, or the next release above it where that one is yanked or unpublished."""
+        """As ``named``, or the next release above it if that one is yanked, unpublished, or a pre-release for
+        a final release."""
         first = version = self._first(package, current, fits)
         if self.only is not None:
             fault = self._fault(package, first)
@@ -118,6 +119,8 @@ class Releases:
             return first
         for _ in range(MAX_ASKED):
             fault = self._fault(package, version)
+            if is_prerelease(ECOSYSTEM, version) and not is_prerelease(ECOSYSTEM, current):
+                fault = "is a pre-release"
             if fault is None:
                 break
             following = self._next(package, version)

@@ -59,6 +59,9 @@ def registry() -> Iterator[Registry]:
         .pypi("early", "1.0", ["pre"])
         .pypi("pre", "1.0")
         .pypi("pre", "1.1rc1")
+        .pypi("soon", "1.0")
+        .pypi("soon", "1.1rc1")
+        .pypi("soon", "1.1")
         .pypi("built", "1.0", sdist_only=True)
         .pypi("stale", "1.0", sdist_only=True, files={"stale.egg-info/requires.txt": STALE})
     )
@@ -105,6 +108,14 @@ def test_a_yanked_fix_is_passed_over(plugin: EcosystemPlugin, tmp_path: Path) ->
     assert after(result, "requirements.txt") == "bad==1.2\n"
     assert result.proof_level is ProofLevel.PINS
     assert result.notes == ("bad 1.1 is yanked (broken build): 1.2 is looked at in its place.",)
+
+
+def test_final_release_is_chosen_over_the_candidate_that_a_record_names(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    record = advisory("PyPI", "soon", [("0", "1.1rc1")])
+    result = fixed(plugin, tmp_path, {"requirements.txt": "soon==1.0\n"}, record)
+    assert after(result, "requirements.txt") == "soon==1.1\n"
 
 
 def test_many_releases_are_asked_about_together(uv: UvClient, registry: Registry) -> None:
