@@ -1,9 +1,11 @@
 """npm's version specs: what one asks for, and the same ask raised to another version."""
 
+import operator
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import takewhile
 
-from semantic_version import NpmSpec
 from semantic_version import Version as SemVer
 
 from fallback_tier.advisory.versions import is_orderable
@@ -33,6 +35,23 @@ _NAME = re.compile(r"(?:@[\w~][\w.~-]*/)?[\w~!'()*][\w.~!'()*-]*", re.ASCII)
 
 #: A version as npm cleans one: ``v1.2.3``, ``=1.2.3``, ``1.2.3beta``, and what a build adds.
 _LOOSE = re.compile(r"[v=\s]*0*(\d+)\.0*(\d+)\.0*(\d+)-?([0-9A-Za-z.-]*)(?:\+.*)?\s*")
+
+_Bound = tuple[str, SemVer]
+_COMPARE: Mapping[str, Callable[[SemVer, SemVer], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPERATOR = re.compile(r"~>|>=|<=|[<>=~^]")
+_HYPHEN = re.compile(r"(\S+) - (\S+)")
+_PARTS = ("major", "minor", "patch")
+#: A version of which numbers can be missing or wildcards.
+_PARTIAL = re.compile(
+    r"[v=]*(?P<major>0|[1-9]\d*|[xX*])(?:\.(?P<minor>0|[1-9]\d*|[xX*])(?:\.(?P<patch>0|[1-9]\d*|[xX*])"
+    r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?)?)?"
+)
 
 #: Spec prefixes that name something else than a version of this package.
 _FOREIGN = (
@@ -114,7 +133,7 @@ def admits(spec: str, version: str) -> bool:
     if plain and release:
         return _plainly_admits(plain, release)
     read, number = _range(text), _version(version)
-    return read is not None and number is not None and bool(read.match(number))
+    return read is not None and number is not None and any(_holds(it, number) for it in read)
 
 
 def excludes(spec: str, version: str) -> bool:
@@ -149,12 +168,76 @@ def compatible(version: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _range(spec: str) -> NpmSpec | None:
-    text = re.sub(r"([<>=~^])\s+", r"\1", " ".join(spec.split()))
-    try:
-        return NpmSpec(text or "*")
-    except (ValueError, AttributeError):  # the latter: "1 - ->"
-        return None
+def _range(spec: str) -> tuple[tuple[_Bound, ...], ...] | None:
+    """Return the alternatives of a range, each as bounds that all must hold; None if it can't be read.
+
+    As node-semver's README defines ranges. The library's own reader of them (semantic_version.NpmSpec)
+    treats pre-releases differently: to it, ``1.1.0-rc.1`` admits 1.1.0.
+    """
+    alternatives = []
+    for text in spec.split("||"):
+        words = re.sub(r"(~>|[<>=~^v]+)\s+(?=[\dvxX*=])", r"\1", " ".join(text.split()))
+        hyphen = _HYPHEN.fullmatch(words)
+        pairs = [(">=", hyphen[1]), ("<=", hyphen[2])] if hyphen else _comparators(words or "*")
+        bounds: list[_Bound] = []
+        for sign, partial in pairs:
+            match = _PARTIAL.fullmatch(partial)
+            if match is None:
+                return None
+            bounds += _bounds(sign, match)
+        alternatives.append(tuple(bounds))
+    return tuple(alternatives)
+
+
+def _comparators(words: str) -> Iterator[tuple[str, str]]:
+    for word in words.split():
+        sign = _OPERATOR.match(word)
+        end = sign.end() if sign else 0
+        yield word[:end], word[end:]
+
+
+def _bounds(sign: str, partial: re.Match[str]) -> list[_Bound]:
+    """Return the bounds that one comparator stands for. Upper ends exclude their own pre-releases."""
+    parts = takewhile(lambda it: it is not None and it.isdigit(), partial.group(*_PARTS))
+    numbers = [int(it) for it in parts]
+    given = len(numbers)
+    major, minor, patch = (*numbers, 0, 0, 0)[:3]
+    floor = SemVer(f"{major}.{minor}.{patch}")
+    if given == 3 and partial["pre"]:
+        floor = SemVer(f"{floor}-{partial['pre']}")
+    ceilings = {1: (major + 1, 0, 0), 2: (major, minor + 1, 0), 3: (major, minor, patch + 1)}
+    if not given:
+        return [] if sign not in {"<", ">"} else [("<", SemVer("0.0.0-0"))]
+
+    def below(width: int) -> _Bound:
+        return "<", SemVer("{}.{}.{}-0".format(*ceilings[width]))
+
+    match sign:
+        case "^":
+            width = 1 if major or given == 1 else 2 if minor or given == 2 else 3
+            return [(">=", floor), below(width)]
+        case "~" | "~>":
+            return [(">=", floor), below(min(given, 2))]
+        case "" | "=":
+            return [("=", floor)] if given == 3 else [(">=", floor), below(given)]
+        case _ if given == 3 or sign == ">=":
+            return [(sign, floor)]
+        case ">":
+            return [(">=", SemVer("{}.{}.{}".format(*ceilings[given])))]
+        case "<=":
+            return [below(given)]
+        case _:
+            return [("<", SemVer(f"{floor}-0"))]
+
+
+def _holds(bounds: tuple[_Bound, ...], version: SemVer) -> bool:
+    """Return whether a version is in bounds; a pre-release, only if a bound names one of its release."""
+    if not all(_COMPARE[sign](version, bound) for sign, bound in bounds):
+        return False
+    release = version.truncate()
+    return not version.prerelease or any(
+        bound.prerelease and bound.truncate() == release for _, bound in bounds
+    )
 
 
 @lru_cache(maxsize=16_384)

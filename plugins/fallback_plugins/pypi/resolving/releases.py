@@ -109,7 +109,7 @@ class Releases:
         )
 
     def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
-        """As ``named``, or the next release above it if that one is yanked, unpublished, or a pre-release for
+        """As ``named``, or the next release above it if that one is yanked, unpublished, or a candidate for
         a final release."""
         first = version = self._first(package, current, fits)
         if self.only is not None:
