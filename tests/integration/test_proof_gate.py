@@ -339,7 +339,7 @@ def test_a_link_of_the_repository_is_not_followed(tmp_path: Path) -> None:
     commit_all(root)
     facts = inspect_repository(root, SubprocessClients())
     repo = RepoContext(
-        **facts.model_dump(exclude={"dirty"}),
+        **facts.model_dump(exclude={"dirty", "hidden"}),
         manifests=(),
         fix_id="fix-1",
         gate_transition_id="gate-1",
