@@ -7,6 +7,7 @@ import hashlib
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from pydantic import ValidationError
 
 from fallback_plugins.pypi.locks.uv_lock import package_tables, read_tree
@@ -461,14 +463,51 @@ def _locked(
                 canonicalize_name(it["name"]) for it in _WHEELS_REQUIRED.finditer(error.output)
             }
             new = sorted(names - found.keys())
-            read += len(new)
-            if not new or read > MAX_WITHOUT_WHEEL:
+            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
                 raise
-            for name in new:
-                spec = _spec(lines, name)
-                found[name] = learnt[name, spec] = _stub(client, name, spec)
         else:
-            return text, [it for _, _, problem in found.values() for it in problem]
+            new = [] if options else sorted(_passed_over(client, lines, text) - found.keys())
+            problems = [it for _, _, problem in found.values() for it in problem]
+            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
+                return text, [*problems, *(_not_looked_into(name) for name in new)]
+        read += len(new)
+        for name in new:
+            spec = _spec(lines, name)
+            found[name] = learnt[name, spec] = _stub(client, name, spec)
+
+
+def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[str]:
+    """Packages of a lock that have a newer release without a wheel: uv took an older one, since it builds
+    nothing here, and an installer takes the newer one."""
+    held: dict[str, Version] = {}
+    for table in package_tables("uv.lock", text):
+        if "registry" in table_of(table, "source"):
+            name, one = str(table["name"]), Version(str(table["version"]))
+            held[name] = max(one, held.get(name, one))
+    asked = Counter(map(name_of, (*lines.requirements, *lines.constraints)))
+    specs = {name: _spec(lines, name) if asked[name] == 1 else "" for name in held}
+    free = {name: spec for name, spec in specs.items() if not spec.startswith("==")}
+    if not free:
+        return set()
+    alone = Wanted(tuple(name + spec for name, spec in free.items()))
+    try:
+        newest = client.lock(alone, alone=tuple(free))
+    except UvRefusedError:
+        return set()  # a package that not every Python has
+    return {
+        table["name"]
+        for table in package_tables("uv.lock", newest)
+        if table["name"] in held and not table.get("wheels")
+        if Version(str(table["version"])) > held[table["name"]]
+    }
+
+
+def _not_looked_into(name: str) -> Unresolved:
+    return Unresolved(
+        subject=name,
+        reason=f"{name} has a newer release without a wheel, which was not looked into.",
+        next_step="Commit a lock or compiled requirements, so that what it brings in is known.",
+    )
 
 
 @lru_cache(maxsize=_LEARNT)

@@ -41,6 +41,12 @@ def registry() -> Iterator[Registry]:
     universe.pypi("told", "1.0", sdist_only=True, files=told)
     fine = {"fine.egg-info/requires.txt": "left>=1.1\n"}
     universe.pypi("fine", "1.0", sdist_only=True, files=fine)
+    universe.pypi("newer", "1.0", ["left>=1.1"])
+    universe.pypi(
+        "newer", "2.0", sdist_only=True, files={"newer.egg-info/requires.txt": "left<1.1\n"}
+    )
+    universe.pypi("above", "1.0", ["newer"])
+    universe.pypi("below", "1.0", ["newer<2"])
     with serve(universe) as served:
         yield served
 
@@ -224,6 +230,10 @@ def test_a_setup_script_is_read_and_one_that_computes_is_unknown(
         # A source archive says what it requires, or nobody knows.
         ({"requirements.txt": "told==1.0\n"}, "affected"),
         ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "newer\n"}, "affected"),
+        ({"requirements.txt": "above\n"}, "affected"),
+        ({"requirements.txt": "newer<2\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "below\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "built\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "asks\nright @ git+https://127.0.0.1/x\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
@@ -374,15 +384,15 @@ def test_an_index_of_its_own_is_never_replaced_by_another(
 def test_the_base_commit_is_resolved_once(registry: Registry, tmp_path: Path) -> None:
     plan = planned(registry, tmp_path, {"requirements.txt": "asks\n", "requirements.in": "asks\n"})
     assert plan.reason is RefusalReason.NOT_AFFECTED
-    (first,) = plan.clients.runs
-    assert first[0] == "lock"
+    first, newest = plan.clients.runs  # …, and a look for newer releases without a wheel
+    assert (first[0], newest[0]) == ("lock", "lock")
     plugin = build_ecosystem(plan.clients)
     for record in (LEFT, RIGHT, LEFT):
         selection = plugin.select(record, plan.repo)
         assert not isinstance(selection, NotApplicable)
         with pytest.raises(RecipeError):
             plugin.apply(selection, record, plan.repo)
-    assert len(plan.clients.runs) == 1
+    assert len(plan.clients.runs) == 2
 
 
 def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path: Path) -> None:
