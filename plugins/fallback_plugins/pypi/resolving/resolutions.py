@@ -42,6 +42,7 @@ from fallback_plugins.pypi.resolving.sdist import sdist_requirements
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
+    check_dynamic,
     constraint_files,
     has_own_index,
     name_of,
@@ -80,6 +81,8 @@ _Stub = tuple[str, str, tuple[Unresolved, ...]]
 
 #: Files of a project's own metadata.
 _METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
+
+_HASH = "--hash"
 
 #: A compiler's comment on who requires a line.
 _VIA = re.compile(r"#[ \t]*via\b")
@@ -165,7 +168,7 @@ class CommandResolution:
         lines = self.wanted
         if not lines.requirements:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
-        if self.is_compiled and (pins := _pins(lines)) is not None:
+        if self._is_lock and (pins := _pins(lines)) is not None:
             return self._resolution(ResolvedBy.LOCK, self._flat(pins), {})
         return self._kept() if self.repo.settings.offline else None
 
@@ -309,6 +312,13 @@ class CommandResolution:
         ]
         return bool(found) and all(map(_is_annotated, found))
 
+    @property
+    def _is_lock(self) -> bool:
+        """Does each line of the compiled files show that no hand added it? One without comments on who
+        requires a line does not."""
+        found = [text for text in self._installed.values() if is_closed(text)]
+        return self.is_compiled and all(_HASH in text or _VIA.search(text) for text in found)
+
     # --- the value ------------------------------------------------------------------------------
 
     def _resolution(
@@ -396,15 +406,9 @@ class CommandResolution:
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""
-        document = parse_toml(path, text)
-        dynamic = texts(table_of(document, "project").get("dynamic"))
         folder = posixpath.dirname(path)
-        read = any(
-            self.repo.has(posixpath.join(folder, name)) for name in ("setup.cfg", "setup.py")
-        )
-        read = read or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
-        if "dependencies" in dynamic and not read:
-            raise unresolvable(path, "dependencies that its build computes (`dynamic`)")
+        beside = [name for name in _METADATA if self.repo.has(posixpath.join(folder, name))]
+        check_dynamic(path, parse_toml(path, text), beside)
         return ()
 
     # --- kept for runs without a registry -------------------------------------------------------
@@ -545,7 +549,7 @@ def _is_annotated(text: str) -> bool:
     lines = [
         line for line in logical_lines(text) if line.strip() and not line.strip().startswith("-")
     ]
-    hashed = sum("--hash" in line for line in lines)
+    hashed = sum(_HASH in line for line in lines)
     via = len(_VIA.findall(text))
     return hashed == len(lines) if hashed else via == 0 or via >= len(lines)
 
