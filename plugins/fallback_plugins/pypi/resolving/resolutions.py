@@ -79,6 +79,10 @@ _LEARNT = 8
 #: The name of a stub wheel, its metadata, and what of it is unknown.
 _Stub = tuple[str, str, tuple[Unresolved, ...]]
 
+#: An option for a whole requirements file, and what uv is given for it or a setting of its own.
+_PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
+_CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
+
 #: Files of a project's own metadata.
 _METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
 
@@ -135,13 +139,29 @@ class CommandResolution:
 
     @property
     def _own_index(self) -> str | None:
-        """The first file that names an index, or a folder, of its own."""
-        return next((path for path, text in self.texts.items() if has_own_index(path, text)), None)
+        """The first file that names an index, or a folder, of its own; uv.toml may."""
+        named = (path for path, text in self.texts.items() if has_own_index(path, text))
+        settings = posixpath.join(posixpath.dirname(self.path), "uv.toml")
+        beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
+        return next(named, settings if beside else None)
 
     @property
     def strict(self) -> Reading:
         """Reads manifests as the resolution did, and refuses what it had to leave out."""
         return Reading(self._folder_lines)
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """How the project's own client chooses among releases, as options of uv: ``--pre``, and what
+        ``[tool.uv]`` says."""
+        if kind_of(self.path) is Kind.PYPROJECT:
+            uv = table_of(parse_toml(self.path, self.texts[self.path]), "tool", "uv")
+            return tuple(it for it in _CHOOSING if it in {f"--{key}={uv[key]}" for key in uv})
+        takes_pre = any(
+            kind_in_set(path) is Kind.REQUIREMENTS and _PRE.search(text)
+            for path, text in self.texts.items()
+        )
+        return ("--prerelease=allow",) if takes_pre else ()
 
     @cached_property
     def python(self) -> str:
@@ -231,12 +251,12 @@ class CommandResolution:
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
         """For the lowest Python that is supported; if there is none, for the one that installs."""
         try:
-            return _locked(UvClient(self.clients, self.python), part)
+            return _locked(UvClient(self.clients, self.python), part, self.options)
         except UvRefusedError as error:
             if self.python == THIS_PYTHON or not error.found_no_solution:
                 raise
             with suppress(UvRefusedError):
-                return _locked(UvClient(self.clients), part)
+                return _locked(UvClient(self.clients), part, self.options)
             raise
 
     def _parts(self) -> list[Wanted]:
@@ -418,7 +438,7 @@ class CommandResolution:
         lines = self.wanted
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
         asked = [lines.requirements, lines.constraints, lines.overrides]
-        inputs = [asked, self.python, _uv(), hosts, sorted(self.texts.items())]
+        inputs = [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
         digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
         try:
             return users_folder("cache") / "resolutions" / f"{digest}.json"
@@ -470,7 +490,8 @@ def _locked(
             if not new or read + len(new) > MAX_WITHOUT_WHEEL:
                 raise
         else:
-            new = [] if options else sorted(_passed_over(client, lines, text) - found.keys())
+            lowest = any("lowest" in option for option in options)
+            new = [] if lowest else sorted(_passed_over(client, lines, text) - found.keys())
             problems = [it for _, _, problem in found.values() for it in problem]
             if not new or read + len(new) > MAX_WITHOUT_WHEEL:
                 return text, [*problems, *(_not_looked_into(name) for name in new)]

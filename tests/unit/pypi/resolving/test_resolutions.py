@@ -45,6 +45,8 @@ def registry() -> Iterator[Registry]:
     universe.pypi(
         "newer", "2.0", sdist_only=True, files={"newer.egg-info/requires.txt": "left<1.1\n"}
     )
+    universe.pypi("early", "1.0", ["left>=1.1"]).pypi("early", "2.0rc1", ["left<1.1"])
+    universe.pypi("late", "1.0", ["left<1.1"]).pypi("late", "2.0", ["left>=1.1"])
     universe.pypi("above", "1.0", ["newer"])
     universe.pypi("below", "1.0", ["newer<2"])
     with serve(universe) as served:
@@ -259,6 +261,23 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "told==1.0\n"}, "affected"),
         ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "newer\n"}, "affected"),
+        # The client's own choice among releases.
+        ({"requirements.txt": "--pre\nearly\n"}, "affected"),
+        ({"requirements.txt": "early\nlate\n"}, RefusalReason.NOT_AFFECTED),
+        (
+            {
+                "pyproject.toml": PROJECT
+                + 'dependencies = ["late"]\n[tool.uv]\nresolution = "lowest"\n'
+            },
+            "affected",
+        ),
+        (
+            {
+                "pyproject.toml": PROJECT + 'dependencies = ["late"]\n',
+                "uv.toml": 'override-dependencies = ["late==1.0"]\n',
+            },
+            RefusalReason.UNKNOWN,
+        ),
         ({"requirements.txt": "above\n"}, "affected"),
         ({"requirements.txt": "newer<2\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "below\n"}, RefusalReason.NOT_AFFECTED),
