@@ -261,6 +261,15 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "told==1.0\n"}, "affected"),
         ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "newer\n"}, "affected"),
+        # A constraint of a command's.
+        (
+            {
+                "requirements.txt": "late\n",
+                "constraints.txt": "late<2\n",
+                "Makefile": "x:\n\tpip install -r requirements.txt \\\n\t  -c constraints.txt\n",
+            },
+            "affected",
+        ),
         # The client's own choice among releases.
         ({"requirements.txt": "--pre\nearly\n"}, "affected"),
         ({"requirements.txt": "early\nlate\n"}, RefusalReason.NOT_AFFECTED),
