@@ -270,6 +270,10 @@ RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
 
 #: What can't be read, or is not known to be installed, is named in a refusal.
 NAMED: Mapping[str, tuple[Files, str]] = {
+    "a pin with a hash": (
+        {"Dockerfile": "FROM x\nRUN pip install 'left==1.0.0 --hash=sha256:0'\n"},
+        "left==1.0.0",
+    ),
     "a variable of an image": (
         {"Dockerfile": "FROM x\nARG LEFT_VERSION=1.0.0\nRUN pip install left==${LEFT_VERSION}\n"},
         "left==",

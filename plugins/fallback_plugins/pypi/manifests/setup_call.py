@@ -97,7 +97,7 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
         whole = isinstance(listed, list) and all(isinstance(it, str | list) for it in more)
         # What is added under a condition may be there.
         flat = [one for it in more for one in (it if isinstance(it, list) else [it])]
-        known[name] = [*listed, *flat] if whole else None
+        known[name] = [*chain(listed or (), flat)] if whole else None
     for name, entries in put.items():
         table = known.get(name)
         if isinstance(table, dict):
@@ -156,7 +156,7 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             parts = [_value(left, known), _value(right, known)]
             lists = [it for it in parts if isinstance(it, list)]
-            return [*chain(*lists)] if len(lists) == len(parts) else _joined(parts)
+            return [*chain.from_iterable(lists)] if len(lists) == len(parts) else _joined(parts)
         case ast.JoinedStr(values=parts):
             return _joined([_value(part, known) for part in parts])
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):

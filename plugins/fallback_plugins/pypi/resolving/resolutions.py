@@ -19,7 +19,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 from pydantic import ValidationError
 
@@ -501,7 +501,7 @@ def _locked(
             found[name] = learnt[name, spec] = _stub(client, name, spec)
 
 
-def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[str]:
+def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[NormalizedName]:
     """Packages of a lock that have a newer release without a wheel: uv took an older one, since it builds
     nothing here, and an installer takes the newer one."""
     held: dict[str, Version] = {}
@@ -520,7 +520,7 @@ def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[str]:
     except UvRefusedError:
         return set()  # a package that not every Python has
     return {
-        table["name"]
+        canonicalize_name(table["name"])
         for table in package_tables("uv.lock", newest)
         if table["name"] in held and not table.get("wheels")
         if Version(str(table["version"])) > held[table["name"]]

@@ -70,25 +70,20 @@ class UvProject(LockedProject):
     @property
     def _rules_recorded(self) -> set[tuple[str, str, SpecifierSet]]:
         manifest = table_of(parse_toml(self.path, self.text), "manifest")
-        return {
-            (key, canonicalize_name(it["name"]), SpecifierSet(it.get("specifier", "")))
+        return _rules(
+            (key, f"{it.get('name')}{it.get('specifier', '')}")
             for key in ("constraint", "override")
             for it in tables(manifest.get(f"{key}s"))
-        }
+        )
 
     @property
     def _rules_asked(self) -> set[tuple[str, str, SpecifierSet]]:
         uv = table_of(parse_toml(self.manifest, self.texts[self.manifest]), "tool", "uv")
-        lines = {
-            key: map(requirement_in, texts(uv.get(f"{key}-dependencies")))
+        return _rules(
+            (key, line)
             for key in ("constraint", "override")
-        }
-        return {
-            (key, canonicalize_name(it.name), it.specifier)
-            for key, asked in lines.items()
-            for it in asked
-            if it is not None
-        }
+            for line in texts(uv.get(f"{key}-dependencies"))
+        )
 
     @property
     def _members(self) -> set[str]:
@@ -140,3 +135,9 @@ class UvProject(LockedProject):
     def _foreign(self) -> dict[str, str]:
         tables = package_tables(self.path, self.text)
         return {table["name"]: kind for table in tables if (kind := foreign_source(table))}
+
+
+def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
+    """Constraints and overrides by name; what can't be read is left out."""
+    asked = ((key, requirement_in(line)) for key, line in lines)
+    return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}
