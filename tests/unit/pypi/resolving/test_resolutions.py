@@ -38,6 +38,9 @@ def registry() -> Iterator[Registry]:
     universe.pypi("cap", "1.0", ["right<1.1"])
     universe.pypi("built", "1.0", ["left<1.1"], sdist_only=True)
     told = {"told.egg-info/requires.txt": "left<1.1\n"}
+    universe.pypi(
+        "alone", "1.0", sdist_only=True, files={"alone.egg-info/SOURCES.txt": "setup.py\n"}
+    )
     universe.pypi("told", "1.0", sdist_only=True, files=told)
     fine = {"fine.egg-info/requires.txt": "left>=1.1\n"}
     universe.pypi("fine", "1.0", sdist_only=True, files=fine)
@@ -260,6 +263,7 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         # A source archive says what it requires, or nobody knows.
         ({"requirements.txt": "told==1.0\n"}, "affected"),
         ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "alone\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "newer\n"}, "affected"),
         # A constraint of a command's.
         (
