@@ -270,6 +270,30 @@ RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
 
 #: What can't be read, or is not known to be installed, is named in a refusal.
 NAMED: Mapping[str, tuple[Files, str]] = {
+    "a pin with a hash": (
+        {"Dockerfile": "FROM x\nRUN pip install 'left==1.0.0 --hash=sha256:0'\n"},
+        "left==1.0.0",
+    ),
+    "a variable of an image": (
+        {"Dockerfile": "FROM x\nARG LEFT_VERSION=1.0.0\nRUN pip install left==${LEFT_VERSION}\n"},
+        "left==",
+    ),
+    "a variable of a task runner": (
+        {"requirements.txt": "right\n", "Makefile": "V := 1.0.0\nx:\n\tpip install left==$(V)\n"},
+        "left==",
+    ),
+    "a variable that comes from elsewhere": (
+        {"requirements.txt": "right\n", "install.sh": 'pip install "left==$1"\n'},
+        "left==",
+    ),
+    "a text that is put together": (
+        {"requirements.txt": "right\n", "tasks.py": 'run("pip install left==" + version)\n'},
+        "left==",
+    ),
+    "a release by its name alone": (
+        {"requirements.txt": "right\n", "Makefile": "x:\n\tuvx left@1.0.0\n"},
+        "left@1.0.0",
+    ),
     "a missing constraint": ({"requirements.txt": "-c gone.txt\nleft\n"}, "'gone.txt'"),
     "a constraint by address": (
         {"requirements.txt": "-c https://127.0.0.1:9/c.txt\nleft\n"},
@@ -394,6 +418,18 @@ NAMED: Mapping[str, tuple[Files, str]] = {
 
 #: What names no affected version stops nothing.
 CLEAN: Mapping[str, Files] = {
+    "the tag of an image": {
+        "requirements.txt": "right\n",
+        "docker-compose.yml": "services:\n  a:\n    image: left:1.0.0\n",
+    },
+    "a variable with a fixed version": {
+        "requirements.txt": "right\n",
+        "Dockerfile": "FROM x\nARG V=2.0.0\nRUN pip install left==${V}\n",
+    },
+    "the matrix of a workflow": {
+        "requirements.txt": "right\n",
+        ".github/workflows/a.yml": "      - run: pip install left==${{ matrix.left }}\n",
+    },
     "a fixed constraint": {"requirements.txt": "-c cons.txt\nleft\n", "cons.txt": "left==2.0.0\n"},
     "an include of something else": {
         "requirements.txt": "-r base.txt\n",

@@ -15,7 +15,7 @@ from fallback_plugins.pypi.surveying.foreign_lock import (
     ForeignLock,
     is_empty_lock,
 )
-from fallback_plugins.pypi.surveying.survey import LOCKS, Sources
+from fallback_plugins.pypi.surveying.survey import LOCKS, Sources, constrained_by_commands
 from fallback_plugins.shared.bumping import FREE, Terms
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import ClientRunner
@@ -92,6 +92,5 @@ def _manifest_projects(
     # One that can't be read by itself: its project says why it can't be.
     single += [(it,) for it in free if kind_of(it) is Kind.REQUIREMENTS and it not in lines]
     single += [(path,) for path in found.literals]
-    return tuple(
-        ManifestProject(repo, clients, files, terms) for files in (*connected(lines), *single)
-    )
+    sets = connected(lines, constrained_by_commands(repo))
+    return tuple(ManifestProject(repo, clients, files, terms) for files in (*sets, *single))

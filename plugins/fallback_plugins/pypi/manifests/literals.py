@@ -122,7 +122,8 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _in_commands(name: str, text: str) -> Iterator[tuple[int, int]]:
-    parts = [match.span("arguments") for match in _COMMAND.finditer(text)]
+    # A pin with hashes is not raised: they are those of the old release.
+    parts = [it.span("arguments") for it in _COMMAND.finditer(text) if "--hash" not in it[0]]
     if name.endswith(".py"):
         parts += [
             match.span("arguments")

@@ -6,7 +6,7 @@ another registry, a folder of ours, or a variable of our environment.
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -82,8 +82,11 @@ def local_folders(path: str, text: str) -> Iterator[str]:
             yield _led_to(path, place)
 
 
-def connected(texts: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """The files in sets: those that include each other, and an ``.in`` with the ``.txt`` made from it."""
+def connected(
+    texts: Mapping[str, str], together: Iterable[Collection[str]] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """The files in sets: those that include each other, an ``.in`` with the ``.txt`` made from it, and
+    those that are ``together`` otherwise."""
     parent = {path: path for path in texts}
 
     def root(path: str) -> str:
@@ -98,6 +101,10 @@ def connected(texts: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
         for other in others:
             if other in texts:
                 parent[root(other)] = root(path)
+    for paths in together:
+        first, *others = sorted(texts.keys() & paths) or ("",)
+        for other in others:
+            parent[root(other)] = root(first)
     return tuple(grouped((root(path), path) for path in sorted(texts)).values())
 
 

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 #: Names followed from one to the next: nobody writes longer chains.
@@ -91,6 +92,12 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
         known = {name: _one_value(values, known) for name, values in given.items()}
+    for name, values in _added(tree):
+        listed, more = known.get(name), [_value(value, known) for value in values]
+        whole = isinstance(listed, list) and all(isinstance(it, str | list) for it in more)
+        # What is added under a condition may be there.
+        flat = [one for it in more for one in (it if isinstance(it, list) else [it])]
+        known[name] = [*chain(listed or (), flat)] if whole else None
     for name, entries in put.items():
         table = known.get(name)
         if isinstance(table, dict):
@@ -110,6 +117,19 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield name, value
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             yield name, value
+
+
+def _added(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """What is added to a list of a name: ``needs += […]``, ``needs.append(…)``."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name), value=value):
+                yield name, [value]
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" | "insert"),
+                args=values,
+            ):
+                yield name, values[-1:]
 
 
 def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
@@ -134,7 +154,9 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             return known.get(name)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _joined([_value(left, known), _value(right, known)])
+            parts = [_value(left, known), _value(right, known)]
+            lists = [it for it in parts if isinstance(it, list)]
+            return [*chain.from_iterable(lists)] if len(lists) == len(parts) else _joined(parts)
         case ast.JoinedStr(values=parts):
             return _joined([_value(part, known) for part in parts])
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):

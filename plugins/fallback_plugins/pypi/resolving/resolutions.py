@@ -7,6 +7,7 @@ import hashlib
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 from pydantic import ValidationError
 
 from fallback_plugins.pypi.locks.uv_lock import package_tables, read_tree
@@ -40,6 +42,7 @@ from fallback_plugins.pypi.resolving.sdist import sdist_requirements
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
+    check_dynamic,
     constraint_files,
     has_own_index,
     name_of,
@@ -76,8 +79,14 @@ _LEARNT = 8
 #: The name of a stub wheel, its metadata, and what of it is unknown.
 _Stub = tuple[str, str, tuple[Unresolved, ...]]
 
+#: An option for a whole requirements file, and what uv is given for it or a setting of its own.
+_PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
+_CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
+
 #: Files of a project's own metadata.
 _METADATA = ("pyproject.toml", "setup.cfg", "setup.py")
+
+_HASH = "--hash"
 
 #: A compiler's comment on who requires a line.
 _VIA = re.compile(r"#[ \t]*via\b")
@@ -130,13 +139,29 @@ class CommandResolution:
 
     @property
     def _own_index(self) -> str | None:
-        """The first file that names an index, or a folder, of its own."""
-        return next((path for path, text in self.texts.items() if has_own_index(path, text)), None)
+        """The first file that names an index, or a folder, of its own; uv.toml may."""
+        named = (path for path, text in self.texts.items() if has_own_index(path, text))
+        settings = posixpath.join(posixpath.dirname(self.path), "uv.toml")
+        beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
+        return next(named, settings if beside else None)
 
     @property
     def strict(self) -> Reading:
         """Reads manifests as the resolution did, and refuses what it had to leave out."""
         return Reading(self._folder_lines)
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """How the project's own client chooses among releases, as options of uv: ``--pre``, and what
+        ``[tool.uv]`` says."""
+        if kind_of(self.path) is Kind.PYPROJECT:
+            uv = table_of(parse_toml(self.path, self.texts[self.path]), "tool", "uv")
+            return tuple(it for it in _CHOOSING if it in {f"--{key}={uv[key]}" for key in uv})
+        takes_pre = any(
+            kind_in_set(path) is Kind.REQUIREMENTS and _PRE.search(text)
+            for path, text in self.texts.items()
+        )
+        return ("--prerelease=allow",) if takes_pre else ()
 
     @cached_property
     def python(self) -> str:
@@ -163,7 +188,7 @@ class CommandResolution:
         lines = self.wanted
         if not lines.requirements:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
-        if self.is_compiled and (pins := _pins(lines)) is not None:
+        if self._is_lock and (pins := _pins(lines)) is not None:
             return self._resolution(ResolvedBy.LOCK, self._flat(pins), {})
         return self._kept() if self.repo.settings.offline else None
 
@@ -226,12 +251,12 @@ class CommandResolution:
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
         """For the lowest Python that is supported; if there is none, for the one that installs."""
         try:
-            return _locked(UvClient(self.clients, self.python), part)
+            return _locked(UvClient(self.clients, self.python), part, self.options)
         except UvRefusedError as error:
             if self.python == THIS_PYTHON or not error.found_no_solution:
                 raise
             with suppress(UvRefusedError):
-                return _locked(UvClient(self.clients), part)
+                return _locked(UvClient(self.clients), part, self.options)
             raise
 
     def _parts(self) -> list[Wanted]:
@@ -306,6 +331,13 @@ class CommandResolution:
             if kind_in_set(path) is Kind.REQUIREMENTS and is_closed(text)
         ]
         return bool(found) and all(map(_is_annotated, found))
+
+    @property
+    def _is_lock(self) -> bool:
+        """Does each line of the compiled files show that no hand added it? One without comments on who
+        requires a line does not."""
+        found = [text for text in self._installed.values() if is_closed(text)]
+        return self.is_compiled and all(_HASH in text or _VIA.search(text) for text in found)
 
     # --- the value ------------------------------------------------------------------------------
 
@@ -394,15 +426,9 @@ class CommandResolution:
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""
-        document = parse_toml(path, text)
-        dynamic = texts(table_of(document, "project").get("dynamic"))
         folder = posixpath.dirname(path)
-        read = any(
-            self.repo.has(posixpath.join(folder, name)) for name in ("setup.cfg", "setup.py")
-        )
-        read = read or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
-        if "dependencies" in dynamic and not read:
-            raise unresolvable(path, "dependencies that its build computes (`dynamic`)")
+        beside = [name for name in _METADATA if self.repo.has(posixpath.join(folder, name))]
+        check_dynamic(path, parse_toml(path, text), beside)
         return ()
 
     # --- kept for runs without a registry -------------------------------------------------------
@@ -412,7 +438,7 @@ class CommandResolution:
         lines = self.wanted
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
         asked = [lines.requirements, lines.constraints, lines.overrides]
-        inputs = [asked, self.python, _uv(), hosts, sorted(self.texts.items())]
+        inputs = [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
         digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
         try:
             return users_folder("cache") / "resolutions" / f"{digest}.json"
@@ -461,14 +487,52 @@ def _locked(
                 canonicalize_name(it["name"]) for it in _WHEELS_REQUIRED.finditer(error.output)
             }
             new = sorted(names - found.keys())
-            read += len(new)
-            if not new or read > MAX_WITHOUT_WHEEL:
+            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
                 raise
-            for name in new:
-                spec = _spec(lines, name)
-                found[name] = learnt[name, spec] = _stub(client, name, spec)
         else:
-            return text, [it for _, _, problem in found.values() for it in problem]
+            lowest = any("lowest" in option for option in options)
+            new = [] if lowest else sorted(_passed_over(client, lines, text) - found.keys())
+            problems = [it for _, _, problem in found.values() for it in problem]
+            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
+                return text, [*problems, *(_not_looked_into(name) for name in new)]
+        read += len(new)
+        for name in new:
+            spec = _spec(lines, name)
+            found[name] = learnt[name, spec] = _stub(client, name, spec)
+
+
+def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[NormalizedName]:
+    """Packages of a lock that have a newer release without a wheel: uv took an older one, since it builds
+    nothing here, and an installer takes the newer one."""
+    held: dict[str, Version] = {}
+    for table in package_tables("uv.lock", text):
+        if "registry" in table_of(table, "source"):
+            name, one = str(table["name"]), Version(str(table["version"]))
+            held[name] = max(one, held.get(name, one))
+    asked = Counter(map(name_of, (*lines.requirements, *lines.constraints)))
+    specs = {name: _spec(lines, name) if asked[name] == 1 else "" for name in held}
+    free = {name: spec for name, spec in specs.items() if not spec.startswith("==")}
+    if not free:
+        return set()
+    alone = Wanted(tuple(name + spec for name, spec in free.items()))
+    try:
+        newest = client.lock(alone, alone=tuple(free))
+    except UvRefusedError:
+        return set()  # a package that not every Python has
+    return {
+        canonicalize_name(table["name"])
+        for table in package_tables("uv.lock", newest)
+        if table["name"] in held and not table.get("wheels")
+        if Version(str(table["version"])) > held[table["name"]]
+    }
+
+
+def _not_looked_into(name: str) -> Unresolved:
+    return Unresolved(
+        subject=name,
+        reason=f"{name} has a newer release without a wheel, which was not looked into.",
+        next_step="Commit a lock or compiled requirements, so that what it brings in is known.",
+    )
 
 
 @lru_cache(maxsize=_LEARNT)
@@ -506,7 +570,7 @@ def _is_annotated(text: str) -> bool:
     lines = [
         line for line in logical_lines(text) if line.strip() and not line.strip().startswith("-")
     ]
-    hashed = sum("--hash" in line for line in lines)
+    hashed = sum(_HASH in line for line in lines)
     via = len(_VIA.findall(text))
     return hashed == len(lines) if hashed else via == 0 or via >= len(lines)
 

@@ -80,7 +80,7 @@ class PackageIndex:
 
     def _release(self, package: str, specifier: str, python: str, option: str) -> Release:
         wanted = Wanted((package + specifier,))
-        for table in self._resolve(wanted, python, alone=package, options=[option]):
+        for table in self._resolve(wanted, python, alone=[package], options=[option]):
             if table["name"] == canonicalize_name(package):
                 return Release(table["name"], table["version"], tuple(_files(table)))
         raise resolver_failed(f"uv locked no {package}{specifier}.")
@@ -125,7 +125,7 @@ class PackageIndex:
         wanted: Wanted,
         python: str,
         *,
-        alone: str | None = None,
+        alone: Sequence[str] = (),
         options: Sequence[str] = ("--resolution=lowest-direct",),
     ) -> Sequence[Mapping[str, Any]]:
         """The packages of a scratch lock. ``alone``: the one package, without what it requires."""

@@ -28,9 +28,15 @@ def sdist_requirements(file: ReleaseFile) -> tuple[Requirement, ...] | None:
         return None
     try:
         text = member_text(content, lambda name: name.endswith(_REQUIRES), MAX_REQUIRES_BYTES)
+        if text is None and member_text(content, _lists_sources, MAX_REQUIRES_BYTES) is not None:
+            return ()  # setuptools writes the one only if something is required, and the other always
     except MemberTooLargeError:
         return None
     return None if text is None else tuple(_parsed(text))
+
+
+def _lists_sources(name: str) -> bool:
+    return name.endswith(".egg-info/SOURCES.txt")
 
 
 def _parsed(text: str) -> Iterator[Requirement]:

@@ -125,12 +125,12 @@ class UvClient:
         self,
         wanted: Wanted,
         *options: str,
-        alone: str | None = None,
+        alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
     ) -> str:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
-        ``alone``: lock this package only, without what it requires. ``stubs``: as ``resolver.uv_lock``.
+        ``alone``: lock these packages only, without what they require. ``stubs``: as ``resolver.uv_lock``.
         """
         requirements = [requirement_line(it) for it in wanted.requirements]
         constraints = [requirement_line(it) for it in wanted.constraints]
@@ -145,13 +145,13 @@ class UvClient:
             f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
             f"override-dependencies = {json.dumps(overrides)}\n"
         )
-        if alone is None:
+        if not alone:
             options = (*options, "--no-build")
-        else:
-            # Nothing is left for a build to tell; --no-build would hide the source distribution.
-            manifest += (
-                f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(alone)}\nrequires-dist = []\n"
-            )
+        # Nothing is left for a build to tell; --no-build would hide the source distribution.
+        manifest += "".join(
+            f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
+            for name in alone
+        )
         made_of = tuple(sorted((stubs or {}).items()))
         result, words, text = _locked(self.clients, manifest, tuple(options), made_of)
         if text is None:

@@ -189,15 +189,30 @@ def check_declares(manifests: Mapping[str, str]) -> None:
     """
     document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
     call, script = setup_call(manifests.get("setup.py", "")), manifests.get("setup.py", "")
-    dynamic = texts(table_of(document, "project").get("dynamic"))
-    named = "setup.cfg" in manifests or "setup.py" in manifests
-    named = named or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
-    if "dependencies" in dynamic and not named:
-        raise unresolvable("pyproject.toml", "dependencies that its build computes (`dynamic`)")
+    check_dynamic("pyproject.toml", document, manifests)
     written = call.keywords.get("install_requires")
     is_read = isinstance(written, list) and len(texts(written)) == len(written)
+    if call.hides_its_name and written is None and "**" in script:
+        raise unresolvable("setup.py", "keywords that it computes (`**`)")
     if _INSTALL_REQUIRES.search(script) and not is_read and not _REQUIREMENTS_NAMED.search(script):
         raise unresolvable("setup.py", "dependencies that it computes (`install_requires`)")
+
+
+def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str]) -> None:
+    """Raises RecipeError if a build computes the dependencies of a pyproject.toml, and no file that is read
+    says them. ``beside``: names of the files in its folder."""
+    if "dependencies" not in texts(table_of(document, "project").get("dynamic")):
+        return
+    backend = str(table_of(document, "build-system").get("build-backend", "setuptools"))
+    if backend.startswith("setuptools"):
+        read = not {"setup.cfg", "setup.py"}.isdisjoint(beside)
+        read = read or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
+    else:
+        read = backend.startswith("poetry") and bool(
+            table_of(document, "tool", "poetry", "dependencies")
+        )
+    if not read:
+        raise unresolvable(path, "dependencies that its build computes (`dynamic`)")
 
 
 def has_own_index(path: str, text: str) -> bool:

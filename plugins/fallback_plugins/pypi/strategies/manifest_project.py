@@ -180,7 +180,8 @@ class ManifestProject:
     def _search(self, releases: Releases) -> Search:
         uv = UvClient(self.clients, self.command.python)
         closed, reading = self.command.is_compiled, self.command.strict
-        return Search(uv, self.path, releases, self._hashes, closed=closed, reading=reading)
+        options = self.command.options
+        return Search(uv, self.path, releases, self._hashes, closed, reading, options)
 
     def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""

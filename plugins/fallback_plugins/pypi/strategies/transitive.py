@@ -52,7 +52,7 @@ class Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
     There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
-    set names all that it installs (compiled, or pinned by hashes).
+    set names all that it installs (compiled, or pinned by hashes). ``options``: as the resolution's.
     """
 
     uv: UvClient
@@ -61,10 +61,11 @@ class Search:
     hashes: Hashes
     closed: bool = False
     reading: Reading = STRICT
+    options: tuple[str, ...] = ()
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
-        return resolve(self.uv, self.path, wanted(texts, self.reading))
+        return resolve(self.uv, self.path, wanted(texts, self.reading), *self.options)
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from contextlib import suppress
@@ -88,6 +88,9 @@ _LED_TO = re.compile(
     r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
     r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
 )
+#: … one of which constrains the others, and the end of a line that goes on.
+_CONSTRAINS = re.compile(r"(?<![\w-])-c\b|--constraint")
+_CONTINUED = re.compile(r"[\\`^][ \t]*\r?\n")
 
 _LOCKED_BY = {
     Kind.UV_LOCK: ("pyproject.toml",),
@@ -193,9 +196,30 @@ def _requirement_files(
     return texts, missing
 
 
+def constrained_by_commands(repo: RepoContext) -> Iterator[frozenset[str]]:
+    """Files that one command takes requirements and constraints from: ``-r a.txt -c b.txt``."""
+    found = Sources.of(repo)
+    by_name: dict[str, list[str]] = {}
+    for path in found.texts:
+        by_name.setdefault(posixpath.basename(path), []).append(path)
+    for by, text in found.searched.items():
+        for line in _CONTINUED.sub(" ", text).splitlines():
+            if _CONSTRAINS.search(line):
+                names = [match["path"] for match in _LED_TO.finditer(line)]
+                yield frozenset(path for name in names for path in _of_name(name, by, by_name))
+
+
+def _of_name(name: str, by: str, by_name: Mapping[str, Sequence[str]]) -> Collection[str]:
+    """The files that a word of a file may mean: from the repository's root or the file's own folder; if
+    neither has it (an image has its own folders), all of that name."""
+    known = by_name.get(posixpath.basename(name), ())
+    folders = ("", posixpath.dirname(by))
+    exact = {posixpath.normpath(posixpath.join(folder, name)) for folder in folders}
+    return exact.intersection(known) or known
+
+
 def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
-    """Files that read as requirements, and that a command leads to: from the repository's root or its own
-    folder; if neither has it (an image has its own folders), all of that name."""
+    """Files that read as requirements, and that a command leads to."""
     by_name: dict[str, list[str]] = {}
     for path in repo.tracked_files:
         if kind_of(path) is None and not is_installed(path):
@@ -205,10 +229,7 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
         if kind_of(by) is Kind.SETUP_PY:  # which reads its requirements from a file
             named |= {match["text"] for match in _QUOTED.finditer(text)}
         for name in named:
-            known = by_name.get(posixpath.basename(name), ())
-            folders = ("", posixpath.dirname(by))
-            exact = {posixpath.normpath(posixpath.join(folder, name)) for folder in folders}
-            for path in exact.intersection(known) or known:
+            for path in _of_name(name, by, by_name):
                 with suppress(RepositoryError):
                     if is_requirements(repo.read_text(path)):
                         yield path

@@ -95,8 +95,16 @@ _SPECIFIER = re.compile(
     rf"(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*)"
 )
 _ADDRESS = re.compile(r"(?:\[[^\]\n]*\])?[ \t]*@[ \t]*(?P<place>[\w+.-]+:[^\s\"';,]+)")
+#: A version that is computed; not one of a matrix of CI, which tests several.
+_COMPUTED = re.compile(
+    r"(?:\[[^\]\n]*\])?[ \t]*(?:===?|~=|<=?)[ \t]*"
+    r"(?:\$(?!\{\{)[({]?(?P<shell>\w*)|\{+[ ]?(?P<python>\w*)|%|[\"'][ \t]*[+%.])"
+)
+#: A release by its name alone, as ``uvx`` and ``uv tool`` take it.
+_AT = re.compile(r"(?:\[[^\]\n]*\])?@v?(?P<version>\d[\w.!+]*)")
+#: A colon before a digit is no value: it tags an image.
 _VALUE = re.compile(
-    rf"""["']?[ \t]*[:=][ \t]*(?:\{{[^}}\n]*?\bversion["']?[ \t]*[:=][ \t]*)?["']?"""
+    rf"""(?!:\d)["']?[ \t]*[:=][ \t]*(?:\{{[^}}\n]*?\bversion["']?[ \t]*[:=][ \t]*)?["']?"""
     rf"(?P<specifier>{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*"
     r"|\d[\w.!+]*)"
 )
@@ -302,6 +310,13 @@ def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> I
         return  # the end of another name
     if (found := _SPECIFIER.match(text, end)) is not None:
         read = declaration_in(f"{package}{found['specifier']}", package)
+    elif (found := _COMPUTED.match(text, end)) is not None:
+        read = _of_variable(found["shell"] or found["python"] or "", text, package)
+        if read is None:
+            yield f"{match[0]}{found[0]}"
+            return
+    elif (found := _AT.match(text, end)) is not None:
+        read = declaration_in(f"{package}=={found['version']}", package)
     elif (found := _ADDRESS.match(text, end)) is not None:
         read = from_elsewhere(package, found["place"])
     elif (found := _LOCKED.match(text, end)) is not None:
@@ -312,6 +327,14 @@ def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> I
         return
     if counts(package, read):
         yield " ".join(f"{match[0]}{found[0]}".split())[:80]
+
+
+def _of_variable(name: str, text: str, package: str) -> Declaration | None:
+    """The pin that a variable is, if the text gives it one version; None: that can't be read."""
+    given = re.compile(rf"\b{name}\b[ \t]*(?:[:?]?=|:|[ \t])[ \t]*[\"']?(\d[\w.!+]*)")
+    versions = set(given.findall(text)) if name else ()
+    pins = [declaration_in(f"{package}=={version}", package) for version in versions]
+    return pins[0] if len(pins) == 1 else None
 
 
 def _of_value(value: str, package: str) -> Declaration | None:

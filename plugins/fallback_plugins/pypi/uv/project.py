@@ -16,12 +16,15 @@ from fallback_plugins.pypi.locks.uv_lock import (
     package_tables,
     read_tree,
 )
+from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
 from fallback_plugins.pypi.uv.uv_resolver import UvResolver
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.resolution import Resolution
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError, RepositoryError
 
@@ -51,6 +54,36 @@ class UvProject(LockedProject):
         ]
         asked = asked_in_arrays(self.texts, self._members, known)
         return LockStep(self.path, "uv lock", held, asked)
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """As ``PythonProject`` says: unknown, too, if the lock was made under other rules."""
+        found = super().resolution
+        if not self.declares or self._rules_recorded == self._rules_asked:
+            return found
+        return found.doubted(
+            f"{self.manifest} constrains or overrides packages otherwise than {self.path} was made"
+            " with, so what is installed is unknown.",
+            "Run `uv lock`, commit what it writes, and try again.",
+        )
+
+    @property
+    def _rules_recorded(self) -> set[tuple[str, str, SpecifierSet]]:
+        manifest = table_of(parse_toml(self.path, self.text), "manifest")
+        return _rules(
+            (key, f"{it.get('name')}{it.get('specifier', '')}")
+            for key in ("constraint", "override")
+            for it in tables(manifest.get(f"{key}s"))
+        )
+
+    @property
+    def _rules_asked(self) -> set[tuple[str, str, SpecifierSet]]:
+        uv = table_of(parse_toml(self.manifest, self.texts[self.manifest]), "tool", "uv")
+        return _rules(
+            (key, line)
+            for key in ("constraint", "override")
+            for line in texts(uv.get(f"{key}-dependencies"))
+        )
 
     @property
     def _members(self) -> set[str]:
@@ -102,3 +135,9 @@ class UvProject(LockedProject):
     def _foreign(self) -> dict[str, str]:
         tables = package_tables(self.path, self.text)
         return {table["name"]: kind for table in tables if (kind := foreign_source(table))}
+
+
+def _rules(lines: Iterable[tuple[str, str]]) -> set[tuple[str, str, SpecifierSet]]:
+    """Constraints and overrides by name; what can't be read is left out."""
+    asked = ((key, requirement_in(line)) for key, line in lines)
+    return {(key, canonicalize_name(it.name), it.specifier) for key, it in asked if it is not None}

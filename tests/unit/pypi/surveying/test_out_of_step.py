@@ -169,7 +169,6 @@ def test_a_fix_that_comes_to_what_is_asked_for_goes_ahead(tmp_path: Path, files:
     [
         _uv(SIX, "app[extra]", "idna; python_version < '3.0'", "setuptools", "six @ https://a.b/c"),
         _uv(SIX, "other", more='[tool.uv]\nexclude-dependencies = ["other"]\n'),
-        _uv(SIX, more='[tool.uv]\nconstraint-dependencies = ["idna<3"]\n'),
         _poetry(
             SIX,
             'idna = {version = "*", python = "<3.5"}',
@@ -213,6 +212,19 @@ def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path:
     )
     member = refusal(plugin, RECORD, offline(tmp_path / "member", files))
     assert "lib/pyproject.toml asks for idna, and uv.lock does not hold it" in member.sentence
+
+
+@pytest.mark.parametrize("key", ["constraint", "override"])
+def test_a_lock_that_was_made_under_other_rules_is_unknown(tmp_path: Path, key: str) -> None:
+    files = dict(_uv(SIX, "six", more=f'[tool.uv]\n{key}-dependencies = ["six>=1,<99"]\n'))
+    plugin = build_ecosystem(FakeClients())
+    stale = refusal(plugin, RECORD, offline(tmp_path / "stale", files))
+    assert stale.reason is RefusalReason.UNKNOWN
+    assert "uv.lock was made with" in stale.sentence
+    recorded = f'[manifest]\n{key}s = [{{ name = "six", specifier = "<99,>=1" }}]\n'
+    files["uv.lock"] = files["uv.lock"].replace("\n\n", f"\n\n{recorded}\n", 1)
+    made = refusal(plugin, RECORD, offline(tmp_path / "made", files))
+    assert made.reason is RefusalReason.NOT_AFFECTED
 
 
 def test_a_lock_whose_own_hash_is_of_its_manifest_is_in_step(tmp_path: Path) -> None:
