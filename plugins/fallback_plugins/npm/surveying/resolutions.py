@@ -116,7 +116,7 @@ class CommandResolution:
         """The files with a lock that answers them, if no client has to run; otherwise None."""
         if self.files.lock is not None and not self.unanswered:
             return self.files
-        if self.files.lock is None and not self._requires:
+        if self.files.lock is None and not self.requires:
             return self.files
         kept = _made.get((id(self.clients), self._digest))
         if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
@@ -206,7 +206,8 @@ class CommandResolution:
         return f"{self.client.name} {'ci' if self.client.name == 'npm' and self.files.lock else 'install'}"
 
     @property
-    def _requires(self) -> bool:
+    def requires(self) -> bool:
+        """Does a manifest require anything? npm installs a project's peers, too."""
         for path, text in self.files.manifests.items():
             with suppress(RecipeError):  # what npm can't parse, it does not install
                 manifest = parse_manifest(path, text)

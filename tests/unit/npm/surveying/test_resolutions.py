@@ -411,6 +411,15 @@ def test_without_a_lock_a_copy_that_another_package_requires_counts(tmp_path: Pa
     assert after == {"leaf": "1.2.0", "mid": "1.0.1"}
 
 
+@pytest.mark.parametrize("section", ["optionalDependencies", "peerDependencies"])
+def test_without_a_lock_every_section_is_installed(tmp_path: Path, section: str) -> None:
+    files = {"package.json": manifest(**{section: {"other": "2.0.0"}})}
+    assert told(tmp_path / "offline", files).reason is RefusalReason.UNKNOWN
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+
+
 def test_the_value_says_where_it_comes_from(tmp_path: Path) -> None:
     with world(universe(), tmp_path) as here:
         dependencies = {"l": "npm:leaf@^1.1.0", "other": "2.0.0"}
