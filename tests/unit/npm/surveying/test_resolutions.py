@@ -259,6 +259,39 @@ def test_a_lock_of_pnpm_is_in_step_with_every_section(
 
 
 @pytest.mark.parametrize(
+    ("root", "held", "reason"),
+    [
+        ({}, "1.1.0", RefusalReason.UNKNOWN),
+        ({}, "1.2.0", RefusalReason.NOT_AFFECTED),
+        ({"packageManager": "pnpm@9.15.9"}, "1.1.0", RefusalReason.NOT_AFFECTED),
+        ({"workspaces": ["p/*"]}, "1.1.0", RefusalReason.NOT_AFFECTED),
+    ],
+    ids=["affected", "safe", "the project's client is named", "npm's workspace as well"],
+)
+def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
+    tmp_path: Path, root: dict[str, Any], held: str, reason: RefusalReason
+) -> None:
+    """npm reads it in that folder, since it knows no pnpm-workspace.yaml."""
+    member = drifted({"leaf": "^1.0.0"}, {"leaf": held})
+    text = (
+        "lockfileVersion: '9.0'\n\nimporters:\n\n  p/b:\n    dependencies:\n      leaf:\n"
+        "        specifier: ^1.0.0\n        version: 1.3.0\n\npackages:\n\n  leaf@1.3.0:\n"
+        "    resolution: {integrity: sha512-AA==}\n\nsnapshots:\n\n  leaf@1.3.0: {}\n"
+    )
+    files = {
+        "package.json": manifest(**root),
+        "pnpm-workspace.yaml": "packages:\n  - p/*\n",
+        "pnpm-lock.yaml": text,
+        **{f"p/b/{path}": it for path, it in member.items()},
+    }
+    found = told(tmp_path, files)
+    assert found.reason is reason
+    assert [it.path for it in found.unread] == (
+        ["p/b/package-lock.json"] if reason is RefusalReason.UNKNOWN else []
+    )
+
+
+@pytest.mark.parametrize(
     ("asked", "after"),
     a_choice([("^1.1.0", "1.2.0"), ("~1.1.0", "1.2.0"), ("^1.3.0", "1.3.0")], step=2),
 )
