@@ -292,6 +292,28 @@ def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
 
 
 @pytest.mark.parametrize(
+    ("path", "text", "is_affected"),
+    [
+        ("Dockerfile", "FROM node\nRUN npm install -g \\\n  leaf@1.1.0\n", True),
+        ("Dockerfile", "RUN npm install -g leaf@1.2.0 my-leaf@1.1.0 @s/leaf@1.1.0\n", False),
+        (".github/workflows/ci.yml", "      - run: npx --yes leaf@~1.1.0 build\n", True),
+        ("Makefile", "build:\n\tyarn global add leaf@^1.1.0\n", False),
+        ("Makefile", "build:\n\tpnpm dlx 'leaf@1.1.0'\n", True),
+        ("package.json", manifest(scripts={"build": "npx leaf@1.1.0"}), True),
+        ("tests/fixtures/run.sh", "npm install leaf@1.1.0\n", False),
+        ("README.md", "npm install leaf@1.1.0\n", False),
+    ],
+)
+def test_what_a_command_installs_is_not_called_unaffected(
+    tmp_path: Path, path: str, text: str, *, is_affected: bool
+) -> None:
+    found = told(tmp_path, {"package.json": manifest(), path: text})
+    expected = RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED
+    assert found.reason is expected
+    assert [it.path for it in found.unread] == ([path] if is_affected else [])
+
+
+@pytest.mark.parametrize(
     ("asked", "after"),
     a_choice([("^1.1.0", "1.2.0"), ("~1.1.0", "1.2.0"), ("^1.3.0", "1.3.0")], step=2),
 )
