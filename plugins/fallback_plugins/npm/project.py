@@ -21,7 +21,6 @@ from fallback_plugins.npm.manifests.layout import (
 )
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
-    SECTIONS,
     entries,
     parse_manifest,
 )
@@ -402,7 +401,7 @@ class NpmProject:
         pins = None
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
             pins = raise_pins(self.files, advisory, self._targets(advisory))
-        if self.choice is not None or not self._has_dependencies():
+        if self.choice is not None or not self.command.requires:
             return pins
         if pins is None:
             affected = self._is_affected(advisory)
@@ -436,13 +435,9 @@ class NpmProject:
             raise no_override(
                 f"{self.path} has no lock: what it depends on can't be known offline."
             )
-        if not self._has_dependencies():
+        if not self.command.requires:
             return None
         return self._fresh(self.command.locked, advisory)
-
-    def _has_dependencies(self) -> bool:
-        manifests = (parse_manifest(path, text) for path, text in self.files.manifests.items())
-        return any(manifest.get(section) for manifest in manifests for section in SECTIONS)
 
     # --- a lock without its manifest ------------------------------------------------------------------
 

@@ -67,6 +67,14 @@ _BANNER_CHARS = 400
 #: What an action runs.
 _RUNS = re.compile(r"^\s+(?:main|pre|post):\s*[\"']?(?P<path>[^\"'#\s]+)", re.MULTILINE)
 
+#: Files with commands that a build or a person runs, package.json's scripts among them, and a line of one
+#: that installs packages or runs one by name.
+_COMMANDS = re.compile(
+    r"(?:.*/)?(?:(?:Dockerfile|Containerfile|Makefile)[^/]*|package\.json|[^/]+\.(?:dockerfile|sh|bash|mk)"
+    r"|(?:docker-)?compose[^/]*\.ya?ml|\.gitlab-ci\.yml)|\.github/.*\.ya?ml"
+)
+_INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
+
 #: A line that no person wrote (characters).
 _LONG_LINE = 5_000
 
@@ -198,6 +206,22 @@ def unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCop
                 text = _text(repo, path)
                 named = (one for one in packages if f"{MODULES}{one}/" in text)
                 yield from (LocalCopy(path, one, None) for one in named)
+
+
+def named_in_commands(
+    repo: RepoContext, packages: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (path, package, spec) of each ``package@spec`` in a command that installs or runs it."""
+    for path in repo.tracked_files:
+        if _COMMANDS.fullmatch(path) and not _INSTALLED & {*PurePosixPath(path).parts}:
+            lines = _text(repo, path).replace("\\\n", " ").splitlines()
+            for line in (
+                lines if any(f"{one}@" in line for one in packages for line in lines) else ()
+            ):
+                for package in packages if _INSTALLS.search(line) else ():
+                    named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
+                    for match in re.finditer(named, line):
+                        yield path, package, match[1]
 
 
 def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:

@@ -53,7 +53,8 @@ class Site:
     """One project: a root folder, the manifests of root and members, and its lock.
 
     ``others``: locks of further clients that install it as well. ``unused``: locks that no client reads:
-    npm reads one of its two, and ``packageManager`` names the one client of a project.
+    npm reads one of its two, and ``packageManager`` names the one client of a project. ``members_locks``:
+    locks in members' folders whose clients know nothing of pnpm's workspace, and read them there.
     """
 
     folder: str
@@ -62,6 +63,7 @@ class Site:
     others: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    members_locks: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -151,8 +153,10 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
     locks = [path for name in (*LOCKS, *FOREIGN_LOCKS) if repo.has(path := in_folder(folder, name))]
     npms = [path for path in locks if PurePosixPath(path).name in LOCKS]
     used = [path for path in locks if path not in npms[1:]]
+    root = _manifest(repo, folder)
+    is_pnpms = "workspaces" not in root and not manager(root)
     if len(used) > 1:
-        client = manager(_manifest(repo, folder))
+        client = manager(root)
         used = [path for path in used if _CLIENTS[PurePosixPath(path).name] == client] or used
     return Site(
         folder=folder,
@@ -162,6 +166,12 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
         unused=tuple(path for path in locks if path not in used),
         settings=tuple(
             path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
+        ),
+        members_locks=tuple(
+            path
+            for member in (members if is_pnpms else ())
+            for name in (*LOCKS, "yarn.lock")
+            if repo.has(path := in_folder(member, name))
         ),
     )
 

@@ -4,37 +4,43 @@ resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
 
 import hashlib
 import json
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
+from fallback_plugins.npm.clients.pnpm_settings import settings
 from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
+    PEER_SECTION,
     SECTIONS,
     Declared,
     entries,
     parse_manifest,
 )
-from fallback_plugins.npm.manifests.specs import excludes, split_alias
+from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import unlisted_bundles
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
-from fallback_plugins.shared.tree import DependencyTree
+from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.files.folders import users_folder
 
-#: Sections whose entries a lock always answers: an optional package may be left out of one, and a peer is
-#: somebody else's to install.
+#: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
+#: was made for them: npm leaves an optional package out of a lock that another platform made, and peers if
+#: it is told so.
 ANSWERED = ("dependencies", "devDependencies")
 
 #: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
@@ -49,6 +55,12 @@ _NPM_COMMAND = "npm install --package-lock-only"
 
 #: How npm says that peers can't be installed together.
 _PEER_CONFLICT = "ERESOLVE"
+
+#: Of a repository's .npmrc: npm is told to leave peers to the users.
+_LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
+
+#: What a manifest must hold to force a version on other packages.
+_FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
@@ -91,7 +103,8 @@ class CommandResolution:
         """What the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
         files = self.files
-        key = (self.client.name, files.lock, files.lock_text, *sorted(files.manifests.items()))
+        texts = {**files.manifests, **(files.settings or {})}
+        key = (self.client.name, files.lock, files.lock_text, *sorted(texts.items()))
         if key not in _in_step:
             if len(_in_step) >= _MAX_IN_STEP:
                 _in_step.clear()
@@ -103,7 +116,7 @@ class CommandResolution:
         """The files with a lock that answers them, if no client has to run; otherwise None."""
         if self.files.lock is not None and not self.unanswered:
             return self.files
-        if self.files.lock is None and not self._requires:
+        if self.files.lock is None and not self.requires:
             return self.files
         kept = _made.get((id(self.clients), self._digest))
         if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
@@ -193,7 +206,8 @@ class CommandResolution:
         return f"{self.client.name} {'ci' if self.client.name == 'npm' and self.files.lock else 'install'}"
 
     @property
-    def _requires(self) -> bool:
+    def requires(self) -> bool:
+        """Does a manifest require anything? npm installs a project's peers, too."""
         for path, text in self.files.manifests.items():
             with suppress(RecipeError):  # what npm can't parse, it does not install
                 manifest = parse_manifest(path, text)
@@ -300,23 +314,122 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
             is_required = edge.to is None and not edge.optional and not edge.peer
             if is_required and edge.name not in in_archives.get(one.key, ()):
                 yield Unanswered(f"{one.label} in {tree.source}", edge.name, edge.spec, None)
+    yield from _against_overrides(client, files, tree)
     roots = {_manifest_of(files, root.key): root for root in tree.roots}
-    members = {root.name for root in tree.roots}
+    members = {root.name: root.version for root in tree.roots}
+    installed = {**{root.key: root for root in tree.roots}, **tree.nodes}
+    recorded = _recorded(client, files)
     for path, text in files.manifests.items():
         own = roots[path].asks if path in roots else ()
-        asks = {ask.name: ask for ask in own if not ask.peer}
-        for place in _declared(path, text):
-            if place.key in members or place.spec.startswith(_LOCAL):
+        asks = {ask.name: ask for ask in own if ask.to is not None or not ask.peer}
+        made_for = recorded.get(path, {}) if recorded is not None else None
+        for place in _declared(client, files, path, text):
+            is_new = made_for is not None and made_for.get(place.key) != place.spec
+            is_other = is_new and (
+                foreign(place.spec) is not None or (client.name == "pnpm" and is_tag(place.spec))
+            )
+            if place.spec.startswith(_LOCAL) and not (is_other and client.name == "npm"):
                 continue
+            if place.key in members and not excludes(place.spec, members[place.key]):
+                continue
+            if place.section == PEER_SECTION and not is_new:
+                continue  # what npm left out of the lock then, it leaves out now
             ask = asks.get(place.key)
-            if ask is None or ask.to is None:
-                yield Unanswered(path, place.key, place.spec, None)
+            node = installed.get(ask.to) if ask is not None and ask.to is not None else None
+            if ask is None or ask.to is None or is_other:
+                if place.section in ANSWERED or is_new or (recorded is None and not node):
+                    yield Unanswered(path, place.key, place.spec, node.version if node else None)
                 continue
-            node = tree.nodes.get(ask.to)
-            if node is None or not excludes(place.spec, node.version):
+            is_member = node is not None and node.key not in tree.nodes
+            if node is None or not _is_another(place, node, is_member=is_member):
                 continue
-            if not client.overrides(files, node.name):
+            if not any(client.overrides(files, name) for name in {node.name, place.key}):
                 yield Unanswered(path, place.key, place.spec, node.version)
+
+
+def _is_another(place: Declared, node: Node, *, is_member: bool) -> bool:
+    """Is what the lock holds plainly not what is declared: another version, or another package?"""
+    if is_member or foreign(place.spec) is not None or is_tag(place.spec):
+        return excludes(place.spec, node.version)
+    return excludes(place.spec, node.version) or node.name != _package(place.key, place.spec)
+
+
+def _recorded(client: Client, files: Files) -> Mapping[str, Mapping[str, str]] | None:
+    """What each manifest required when the lock was made, by path; None: its format does not say."""
+    if client.name == "pnpm":
+        lock = parse_pnpm_lock(files.lock_text)
+        return {
+            in_folder(files.folder, in_folder(folder, MANIFEST)): {
+                ask.name: ask.spec for ask in lock.asks(importer, {})
+            }
+            for folder, importer in lock.importers.items()
+        }
+    if client.name != "npm":
+        return None
+    packages = parse_lock(files.lock_text, files.lock or "").get("packages")
+    if not isinstance(packages, dict):
+        return None
+    return {
+        _manifest_of(files, key): {
+            name: spec for section in MEMBER_SECTIONS for name, spec in entries(entry.get(section))
+        }
+        for key, entry in packages.items()
+        if isinstance(entry, dict) and "node_modules" not in key
+    }
+
+
+def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> Iterator[Unanswered]:
+    """Locked packages that an override of today would have replaced."""
+    if only_read(files) is not None:
+        return
+    path = files.root_manifest
+    text = files.manifests.get(path, "")
+    if client.name == "pnpm":
+        yield from _pnpm_overrides(files, text)
+        return
+    for name, nodes in tree.by_name.items() if _FORCES.search(text) else ():
+        for place in client.overrides(files, name) if may_name(text, name) else ():
+            keys = place.keys[1:-1] if place.keys[-1] == "." else place.keys[1:]
+            *above, last = (
+                keys if client.name == "npm" else keys[0].removeprefix("**/").split("/**/")
+            )
+            limit = last.partition(f"{name}@")[2]
+            parents = {key[: key.find("@", 1)] if key.find("@", 1) > 0 else key for key in above}
+            for node in nodes:
+                is_meant = not limit or not excludes(limit, node.version)
+                if node.bundled or not is_meant or not excludes(place.spec, node.version):
+                    continue
+                ways = tree.paths_to(node.key) if parents else ()
+                is_below = any(one.name in parents for way in ways for one in way)
+                if not parents or is_below or len(ways) == MAX_PATHS_NAMED:
+                    yield Unanswered(path, last, place.spec, node.version)
+
+
+def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
+    """Overrides of today that pnpm's lock does not repeat, and the entries of catalogs."""
+    lock, manifest = parse_pnpm_lock(files.lock_text), parse_manifest(files.root_manifest, root)
+    workspace = settings(files)
+    declared = dict(entries(manifest.get("resolutions")))
+    if isinstance(own := manifest.get("pnpm"), dict):
+        declared |= dict(entries(own.get("overrides")))
+    declared |= dict(entries(workspace.get("overrides")))
+    made_for = dict(entries(lock.content.get("overrides")))
+    for key, spec in declared.items():
+        is_reference = spec.startswith(("$", "catalog:"))
+        if key not in made_for or (not is_reference and made_for[key] != spec):
+            yield Unanswered(files.root_manifest, key, spec, made_for.get(key))
+    catalogs = {"default": workspace.get("catalog"), **_mapping(workspace.get("catalogs"))}
+    for name, held in _mapping(lock.content.get("catalogs")).items():
+        now = dict(entries(catalogs.get(name)))
+        for key, entry in _mapping(held).items():
+            spec = str(_mapping(entry).get("specifier", ""))
+            if now.get(key, spec) != spec:
+                version = str(_mapping(entry).get("version", "")) or None
+                yield Unanswered(files.root_manifest, key, now[key], version)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
@@ -334,13 +447,29 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
     )
 
 
-def _declared(path: str, text: str) -> Iterator[Declared]:
+def _declared(client: Client, files: Files, path: str, text: str) -> Iterator[Declared]:
+    """What a manifest has installed: all but peers which the client leaves out, or which may be missing."""
     manifest = parse_manifest(path, text)
-    optional = manifest.get("optionalDependencies")
-    for section in ANSWERED:
+    optional = _mapping(manifest.get("optionalDependencies"))
+    about = _mapping(manifest.get("peerDependenciesMeta"))
+    for section in MEMBER_SECTIONS if only_read(files) is None else ANSWERED:
+        if section == PEER_SECTION and not _installs_peers(client, files):
+            continue
         for key, spec in entries(manifest.get(section)):
-            if not (isinstance(optional, dict) and key in optional):
+            is_spare = section == PEER_SECTION and _mapping(about.get(key)).get("optional")
+            if not is_spare and not (section in ANSWERED and key in optional):
                 yield Declared(section, key, spec)
+
+
+def _installs_peers(client: Client, files: Files) -> bool:
+    """Does the client that made the lock install what a project demands of its users?"""
+    if client.name == "pnpm":
+        made_with = _mapping(parse_pnpm_lock(files.lock_text).content.get("settings"))
+        return made_with.get("autoInstallPeers") == "true"
+    if client.name != "npm" or "packages" not in parse_lock(files.lock_text, files.lock or ""):
+        return False
+    said = (text for path, text in (files.settings or {}).items() if path.endswith(".npmrc"))
+    return not any(_LEGACY_PEERS.search(text) for text in said)
 
 
 def _package(key: str, spec: str) -> str:

@@ -40,9 +40,9 @@ def universe() -> Universe:
 def drifted(
     asked: Mapping[str, str], locked: Mapping[str, str], version: int = 3, **sections: Any
 ) -> dict[str, str]:
-    """package.json asks for these; its lock was made of exactly those."""
+    """package.json asks for these; its lock was made of exactly those, and for the same other sections."""
     entries = {name: at(held) for name, held in locked.items()}
-    text = lock({"dependencies": dict(locked)}, entries, version)
+    text = lock({"dependencies": dict(locked), **sections}, entries, version)
     if version == 1:
         head = {"name": "app", "version": "1.0.0", "lockfileVersion": 1, "requires": True}
         text = json.dumps({**head, "dependencies": entries}, indent=2) + "\n"
@@ -121,15 +121,196 @@ def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -
     [
         drifted({"leaf": "^1.1.0"}, {"leaf": "1.3.0"}),
         drifted({"leaf": "latest", "other": ""}, {"leaf": "1.3.0", "other": "1.0.0-beta.1"}),
-        drifted({"leaf": "somebody/leaf", "other": "!?"}, {"leaf": "1.3.0", "other": "1.0.0"}),
-        drifted({"here": "file:here"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
+        drifted({"other": "!?"}, {"leaf": "1.3.0", "other": "1.0.0"}),
+        drifted({"here": "file:here"}, {"here": "file:here"}),
+        drifted({}, {}, optionalDependencies={"leaf": "^1.1.0"}),
         drifted({}, {}, peerDependencies={"leaf": "^1.1.0"}),
         drifted({"leaf": "^1.1.0"}, {}, optionalDependencies={"leaf": "^1.1.0"}),
     ],
-    ids=["range", "tag and any", "git and nonsense", "folder", "peer", "optional"],
+    ids=["range", "tag and any", "nonsense", "folder", "optional alone", "peer", "optional"],
 )
 def test_what_needs_no_answer_is_no_drift(tmp_path: Path, files: dict[str, str]) -> None:
     assert told(tmp_path, files).reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"optionalDependencies": {"other": "^2.0.0"}},
+        {"peerDependencies": {"other": "^2.0.0"}},
+        {"dependencies": {"top": "^1.0.0", "here": "file:here"}},
+        {"dependencies": {"top": "somebody/top"}},
+        {"overrides": {"mid": "1.0.0"}},
+        {"overrides": {"top": {"mid": "1.0.0"}}},
+        {"overrides": {"mid@2": "1.0.0"}},
+        {"overrides": {"app": {"top": {"mid": {".": "1.0.0"}}}}},
+    ],
+    ids=lambda it: json.dumps(it),
+)
+@pytest.mark.parametrize("is_kept", [False, True], ids=["drifted", "in step"])
+def test_a_lock_is_in_step_with_every_section(
+    tmp_path: Path, changed: dict[str, Any], *, is_kept: bool
+) -> None:
+    """npm installs what a person added to package.json since, also optional packages, peers and overrides;
+    the same lines are no drift in a lock that was made for them."""
+    before = {"dependencies": {"top": "^1.0.0"}}
+    wanted = {**before, **changed}
+    held = "1.0.0" if is_kept else "2.0.0"
+    entries = {"top": at("1.0.0", mid=">=1"), "mid": at(held)}
+    files = {
+        "package.json": manifest(**wanted),
+        "package-lock.json": lock(wanted if is_kept else before, entries),
+    }
+    expected = RefusalReason.NOT_AFFECTED if is_kept else RefusalReason.UNKNOWN
+    assert told(tmp_path, files).reason is expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"optionalDependencies": {"other": "^2.0.0"}},
+        {"dependencies": {"top": "^1.0.0", "x": "npm:other@^2.0.0"}},
+        {"resolutions": {"mid": "1.0.0"}},
+        {"resolutions": {"**/top/**/mid": "1.0.0"}},
+        {"resolutions": {"top/mid": "1.0.0"}},
+        {},
+    ],
+    ids=lambda it: json.dumps(it),
+)
+def test_a_lock_of_yarn_is_in_step_with_every_section(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    blocks = {"top@^1.0.0": ("1.0.0", "mid"), "mid@>=1": ("2.0.0", ""), "x@^1.0.0": ("1.0.0", "")}
+    text = "# yarn lockfile v1\n"
+    for pattern, (version, asked) in blocks.items():
+        more = f'  dependencies:\n    {asked} ">=1"\n' if asked else ""
+        text += f'\n\n"{pattern}":\n  version "{version}"\n{more}'
+    wanted = {"dependencies": {"top": "^1.0.0"}, **changed}
+    files = {"package.json": manifest(**wanted), "yarn.lock": text}
+    expected = RefusalReason.UNKNOWN if changed else RefusalReason.NOT_AFFECTED
+    assert told(tmp_path, files).reason is expected
+
+
+_PNPM = """lockfileVersion: '9.0'
+
+settings:
+  autoInstallPeers: true
+  excludeLinksFromLockfile: false
+{head}
+importers:
+
+  .:
+    dependencies:
+      top:
+        specifier: '{spec}'
+        version: 1.0.0
+
+packages:
+
+  mid@2.0.0:
+    resolution: {{integrity: sha512-AA==}}
+
+  top@1.0.0:
+    resolution: {{integrity: sha512-AA==}}
+
+snapshots:
+
+  mid@2.0.0: {{}}
+
+  top@1.0.0:
+    dependencies:
+      mid: 2.0.0
+"""
+
+_CATALOG = "\ncatalogs:\n  default:\n    top:\n      specifier: ^1.0.0\n      version: 1.0.0\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "workspace", "head", "is_kept"),
+    [
+        ({"optionalDependencies": {"other": "^2.0.0"}}, "", "", False),
+        ({"peerDependencies": {"other": "^2.0.0"}}, "", "", False),
+        ({"peerDependencies": {"top": "^1.0.0"}}, "", "", True),
+        ({"dependencies": {"top": "npm:other@^1.0.0"}}, "", "", False),
+        ({"dependencies": {"top": "next"}}, "", "", False),
+        ({"pnpm": {"overrides": {"mid": "1.0.0"}}}, "", "", False),
+        ({"pnpm": {"overrides": {"mid": "2.0.0"}}}, "", "\noverrides:\n  mid: 2.0.0\n", True),
+        ({"resolutions": {"mid": "1.0.0"}}, "", "\noverrides:\n  mid: 2.0.0\n", False),
+        ({}, "overrides:\n  mid: 1.0.0\n", "", False),
+        ({"dependencies": {"top": "catalog:"}}, "catalog:\n  top: ^1.0.0\n", _CATALOG, True),
+        ({"dependencies": {"top": "catalog:"}}, "catalog:\n  top: ^0.9.0\n", _CATALOG, False),
+        ({}, "", "", True),
+    ],
+)
+def test_a_lock_of_pnpm_is_in_step_with_every_section(
+    tmp_path: Path, changed: dict[str, Any], workspace: str, head: str, *, is_kept: bool
+) -> None:
+    """What pnpm's workspace file says counts, too."""
+    wanted = {"dependencies": {"top": "^1.0.0"}, **changed}
+    spec = "catalog:" if wanted["dependencies"]["top"] == "catalog:" else "^1.0.0"
+    files = {
+        "package.json": manifest(**wanted),
+        "pnpm-lock.yaml": _PNPM.format(head=head, spec=spec),
+    }
+    if workspace:
+        files["pnpm-workspace.yaml"] = workspace
+    expected = RefusalReason.NOT_AFFECTED if is_kept else RefusalReason.UNKNOWN
+    assert told(tmp_path, files).reason is expected
+
+
+@pytest.mark.parametrize(
+    ("root", "held", "reason"),
+    [
+        ({}, "1.1.0", RefusalReason.UNKNOWN),
+        ({}, "1.2.0", RefusalReason.NOT_AFFECTED),
+        ({"packageManager": "pnpm@9.15.9"}, "1.1.0", RefusalReason.NOT_AFFECTED),
+        ({"workspaces": ["p/*"]}, "1.1.0", RefusalReason.NOT_AFFECTED),
+    ],
+    ids=["affected", "safe", "the project's client is named", "npm's workspace as well"],
+)
+def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
+    tmp_path: Path, root: dict[str, Any], held: str, reason: RefusalReason
+) -> None:
+    """npm reads it in that folder, since it knows no pnpm-workspace.yaml."""
+    member = drifted({"leaf": "^1.0.0"}, {"leaf": held})
+    text = (
+        "lockfileVersion: '9.0'\n\nimporters:\n\n  p/b:\n    dependencies:\n      leaf:\n"
+        "        specifier: ^1.0.0\n        version: 1.3.0\n\npackages:\n\n  leaf@1.3.0:\n"
+        "    resolution: {integrity: sha512-AA==}\n\nsnapshots:\n\n  leaf@1.3.0: {}\n"
+    )
+    files = {
+        "package.json": manifest(**root),
+        "pnpm-workspace.yaml": "packages:\n  - p/*\n",
+        "pnpm-lock.yaml": text,
+        **{f"p/b/{path}": it for path, it in member.items()},
+    }
+    found = told(tmp_path, files)
+    assert found.reason is reason
+    assert [it.path for it in found.unread] == (
+        ["p/b/package-lock.json"] if reason is RefusalReason.UNKNOWN else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_affected"),
+    [
+        ("Dockerfile", "FROM node\nRUN npm install -g \\\n  leaf@1.1.0\n", True),
+        ("Dockerfile", "RUN npm install -g leaf@1.2.0 my-leaf@1.1.0 @s/leaf@1.1.0\n", False),
+        (".github/workflows/ci.yml", "      - run: npx --yes leaf@~1.1.0 build\n", True),
+        ("Makefile", "build:\n\tyarn global add leaf@^1.1.0\n", False),
+        ("Makefile", "build:\n\tpnpm dlx 'leaf@1.1.0'\n", True),
+        ("package.json", manifest(scripts={"build": "npx leaf@1.1.0"}), True),
+        ("tests/fixtures/run.sh", "npm install leaf@1.1.0\n", False),
+        ("README.md", "npm install leaf@1.1.0\n", False),
+    ],
+)
+def test_what_a_command_installs_is_not_called_unaffected(
+    tmp_path: Path, path: str, text: str, *, is_affected: bool
+) -> None:
+    found = told(tmp_path, {"package.json": manifest(), path: text})
+    expected = RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED
+    assert found.reason is expected
+    assert [it.path for it in found.unread] == ([path] if is_affected else [])
 
 
 @pytest.mark.parametrize(
@@ -283,6 +464,15 @@ def test_without_a_lock_a_copy_that_another_package_requires_counts(tmp_path: Pa
         result = here.fix(LEAF, files)
     after = json.loads(result.changes[0].after or "")["dependencies"]
     assert after == {"leaf": "1.2.0", "mid": "1.0.1"}
+
+
+@pytest.mark.parametrize("section", ["optionalDependencies", "peerDependencies"])
+def test_without_a_lock_every_section_is_installed(tmp_path: Path, section: str) -> None:
+    files = {"package.json": manifest(**{section: {"other": "2.0.0"}})}
+    assert told(tmp_path / "offline", files).reason is RefusalReason.UNKNOWN
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
 
 
 def test_the_value_says_where_it_comes_from(tmp_path: Path) -> None:
