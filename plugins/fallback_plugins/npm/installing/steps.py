@@ -145,7 +145,8 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
 
         def install(folder: Path) -> CommandResult:
             _at_our_registry(folder / YARN_LOCK, commands.registry(folder))
-            return commands.yarn(folder, [frozen])
+            # What was resolved is marked as installed, so yarn has to look.
+            return commands.yarn(folder, [frozen, "--check-files"])
 
         whole = partial(_resolved_first, YARN_LOCK, resolve, install)
         yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, install)
