@@ -74,7 +74,7 @@ def _fetch(store: Store, upstream: Upstream) -> int:
     listed, start = Listed.read(), time.monotonic()
     store.open(listed.until)
     with serve_recorded(store, upstream, listed) as recorder:
-        for step in (_npm_files, _npm_pages, _wheels, _simple_pages):
+        for step in (_npm_files, _npm_pages, _wheels, _simple_pages, _foreign_wheels):
             lacking = store.lacking(listed.entries)
             print(f"recording registry answers: {len(lacking)} of {len(listed.entries)} to go")
             step(lacking, recorder)
@@ -139,6 +139,14 @@ def _simple_pages(lacking: Iterable[Entry], recorder: Recording) -> None:
         return _run(recorder, _UV, "pip", "compile", "--quiet", "--no-deps", str(file))
 
     _all(ask, [entry.name for entry in lacking if _is(entry, PYPI, file=False)])
+
+
+def _foreign_wheels(lacking: Iterable[Entry], recorder: Recording) -> None:
+    """Of a release that has no wheel for this machine, the first one: for its metadata."""
+    for entry in lacking:
+        if _is(entry, PYPI, file=True):
+            for file in recorder.files_of(entry)[:1]:
+                recorder.answer("GET", f"/-/files/{entry.name}/{file}")
 
 
 def _is(entry: Entry, kind: str, *, file: bool) -> bool:

@@ -131,6 +131,16 @@ class Recording:
             case parts:
                 return self._npm("/".join(parts))
 
+    def files_of(self, release: Entry) -> list[str]:
+        """The wheels of a Python release, by its page."""
+        page = self._known_page(PYPI, release.name) or {"files": ()}
+        names = (file["filename"] for file in page["files"])
+        return [
+            it
+            for it in names
+            if it.endswith(".whl") and entry_of(PYPI, release.name, it) == release
+        ]
+
     def _npm(self, rest: str) -> Answer | None:
         name, is_tarball, file = rest.partition("/-/")
         if is_tarball:
@@ -178,6 +188,8 @@ class Recording:
             return self.store.file(registry, name, file)
         except LookupError:
             if self.upstream is None:
+                if registry == PYPI and (other := self.store.other_wheel(name, file)) is not None:
+                    return other
                 raise
         url, promised = self._promised(registry, name, file)
         body = self.upstream.get(url) if url else None

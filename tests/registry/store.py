@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
+from packaging.tags import sys_tags
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,10 @@ _OF_VERSION = (
 )
 _OF_FILE = frozenset({"filename", "url", "hashes", "requires-python", "yanked"})
 _OF_DIST = ("tarball", "shasum", "integrity")
+
+
+#: What this machine installs.
+_PLATFORMS = frozenset(tag.platform for tag in sys_tags())
 
 
 class Entry(NamedTuple):
@@ -122,6 +127,18 @@ class Store:
         if not path.is_file():
             raise LookupError(path)
         return path.read_bytes()
+
+    def other_wheel(self, name: str, file: str) -> bytes | None:
+        """Another recorded wheel of the release, for a wheel of another platform: a resolution for every
+        platform reads the metadata of any, and a wheel is installed only where it fits. None: none."""
+        if not file.endswith(".whl") or _PLATFORMS & {
+            it.platform for it in parse_wheel_filename(file)[3]
+        }:
+            return None
+        entry = entry_of(PYPI, name, file)
+        wheels = sorted(self._place(PYPI, name).glob("*.whl"))
+        found = (it for it in wheels if entry_of(PYPI, name, it.name) == entry)
+        return next((it.read_bytes() for it in found), None)
 
     def add_file(self, registry: str, name: str, file: str, body: bytes) -> None:
         _write(self._place(registry, name) / file, body)
