@@ -1,6 +1,7 @@
-"""A fix of an action whose users run a committed bundle is patched, never called fixed (ADR-0101)."""
+"""A fix is patched, not fixed, if old code still runs: committed bundles, commands (ADR-0101)."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,18 @@ ACTION = {
     "action.yml": "name: x\nruns:\n  using: node20\n  main: dist/index.js\n",
     "dist/index.js": f"{'x' * 6_000}\n",
 }
+DOCKERFILE = {"Dockerfile": "FROM node:20\nRUN npm install -g leaf@1.0.0\n"}
+NEWER = {"Dockerfile": "FROM node:20\nRUN npm install -g leaf@1.2.0\n"}
 
 
-@pytest.mark.parametrize("is_action", [False, True])
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [({}, ""), (ACTION, "users run dist/index.js"), (DOCKERFILE, "leaf@1.0.0"), (NEWER, "")],
+)
 def test_the_old_code_that_still_runs_is_not_called_fixed(
     tmp_path: Path,
-    is_action: bool,
+    more: Mapping[str, str],
+    names: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -41,7 +48,7 @@ def test_the_old_code_that_still_runs_is_not_called_fixed(
             "package.json": manifest(dependencies=dependencies, scripts={"test": "node --test"}),
             "package-lock.json": json.dumps(lock, indent=2) + "\n",
             "a.test.js": "require('node:test')('a', () => {});\n",
-            **(ACTION if is_action else {}),
+            **more,
         }
         repo = repository(tmp_path / "repo", files)
         record = tmp_path / "a.json"
@@ -51,5 +58,5 @@ def test_the_old_code_that_still_runs_is_not_called_fixed(
         command = ["fix", repo, "--advisory", record, "--state-dir", tmp_path / "s", "--dry-run"]
         code = main([*map(str, command), "--json"])
     ended = capsys.readouterr()
-    assert code == (exit_codes.PATCHED if is_action else exit_codes.OK), ended.out
-    assert ("users run dist/index.js" in ended.out) is is_action
+    assert code == (exit_codes.PATCHED if names else exit_codes.OK), ended.out
+    assert names in ended.out

@@ -13,17 +13,15 @@ from fallback_plugins.npm.project import InStep, NpmProject, declared_in
 from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.pins import (
     ABOVE_ALL,
-    is_only_affected,
     only_affected,
     pinned,
     raise_pins,
 )
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.origins import LocalCopy, named_in_commands, unreached
+from fallback_plugins.npm.surveying.origins import LocalCopy, affected_commands, unreached
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all, unknown
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut, Lenient
@@ -131,11 +129,10 @@ def _note_elsewhere(
 ) -> None:
     """Note what installs an affected version beside the projects: an argument of a command, and locks of
     other clients in the folders of a pnpm workspace's members. Whether anybody runs it is unknown."""
-    for path, package, spec in named_in_commands(repo, advisory.packages(ECOSYSTEM)):
-        if is_only_affected(advisory, package, spec) and not is_aside(path):
-            reason = f"A command in {path} installs {package}@{spec}, which is affected."
-            step = f"Raise {package}@{spec} there, or remove the command."
-            unread.note(path, unknown(path, reason, next_step=step))
+    for path, package, spec in affected_commands(repo, advisory, advisory.packages(ECOSYSTEM)):
+        reason = f"A command in {path} installs {package}@{spec}, which is affected."
+        step = f"Raise {package}@{spec} there, or remove the command."
+        unread.note(path, unknown(path, reason, next_step=step))
     for lock in (path for site in discover(repo) for path in site.members_locks):
         folder = str(PurePosixPath(lock).parent)
         try:

@@ -118,13 +118,6 @@ def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -
     )
 
 
-def is_only_affected(advisory: Advisory, package: str, spec: str) -> bool:
-    """Does a range, or a version, admit affected releases alone, by the advisory?"""
-    start = floor(spec)
-    is_bad = start is not None and _is_bad(advisory, package, start)
-    return is_bad and not _admits_safe(advisory, Targets(advisory, None), package, spec)
-
-
 def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) -> bool:
     """Does a range admit a release that is not affected: one that it starts from, that the advisory names,
     that is published, or one above all?"""

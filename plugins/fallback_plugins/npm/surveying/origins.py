@@ -27,10 +27,12 @@ from fallback_plugins.npm.locks.lockfile import (
 )
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, real_name, split_pattern
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.manifests.specs import plain_version
+from fallback_plugins.npm.manifests.specs import admits, floor, plain_version
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import unknown
+from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -208,20 +210,35 @@ def unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCop
                 yield from (LocalCopy(path, one, None) for one in named)
 
 
-def named_in_commands(
-    repo: RepoContext, packages: Collection[str]
+def affected_commands(
+    repo: RepoContext, advisory: Advisory, packages: Collection[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (path, package, spec) of each ``package@spec`` in a command that installs or runs it."""
+    """Yield (path, package, spec) of each ``package@spec`` in a command that installs or runs it, if the
+    advisory names no safe release that the spec admits. Samples and tests are left out."""
     for path in repo.tracked_files:
-        if _COMMANDS.fullmatch(path) and not _INSTALLED & {*PurePosixPath(path).parts}:
-            lines = _text(repo, path).replace("\\\n", " ").splitlines()
-            for line in (
-                lines if any(f"{one}@" in line for one in packages for line in lines) else ()
-            ):
-                for package in packages if _INSTALLS.search(line) else ():
-                    named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
-                    for match in re.finditer(named, line):
-                        yield path, package, match[1]
+        if not _COMMANDS.fullmatch(path) or _INSTALLED & {*PurePosixPath(path).parts}:
+            continue
+        text = "" if is_aside(path) else _text(repo, path)
+        if not any(f"{one}@" in text for one in packages):
+            continue
+        for line in filter(_INSTALLS.search, text.replace("\\\n", " ").splitlines()):
+            for package in packages:
+                named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
+                for spec in re.findall(named, line):
+                    if _admits_affected_alone(advisory, package, spec):
+                        yield path, package, spec
+
+
+def _admits_affected_alone(advisory: Advisory, package: str, spec: str) -> bool:
+    start = floor(spec)
+    return (
+        start is not None
+        and is_affected(advisory, ECOSYSTEM, package, start)
+        and not any(
+            admits(spec, fixed) and not is_affected(advisory, ECOSYSTEM, package, fixed)
+            for fixed in fixed_versions(advisory, ECOSYSTEM, package)
+        )
+    )
 
 
 def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
