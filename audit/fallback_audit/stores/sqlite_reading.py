@@ -17,7 +17,7 @@ from fallback_audit.ports import HeaderRow, StoredEvent
 from fallback_audit.stores.appending import tip_of
 from fallback_audit.stores.since import last_before
 from fallback_audit.stores.sqlite_connection import FilesReplacedError, SqliteConnection, opened
-from fallback_audit.stores.sqlite_errors import LOOK_FROM_OUTSIDE, explained
+from fallback_audit.stores.sqlite_errors import LOOK_FROM_OUTSIDE, explained, store_error
 from fallback_audit.stores.sqlite_opening import (
     connect,
     connect_for_reading,
@@ -195,15 +195,20 @@ def trail(
 
 
 def is_database(path: Path) -> bool:
-    """Return whether the file is a database, also one that can't be read now. SQLite alone opens it."""
+    """Return whether the file is a database, also one that is locked or damaged. SQLite alone opens it.
+
+    Raises AuditStoreError if the system failed to read it: it may be either.
+    """
     if not path.is_file():
         return False
     try:
         with opened(path, partial(connect_for_reading, path)) as db:
             table_names(db)
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        return bool(code & 0xFF != sqlite3.SQLITE_NOTADB)
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+            raise store_error(path, error) from error
+        return bool(code != sqlite3.SQLITE_NOTADB)
     except FilesReplacedError:
         return True
     return True
