@@ -1,6 +1,6 @@
 """Why a strategy did not serve, and what becomes of a package that none served."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -107,20 +107,11 @@ def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -
     )
 
 
-def unknown(
-    path: str,
-    problem: str,
-    *,
-    next_step: str,
-    sentence: str = "",
-    others: Sequence[UnreadItem] = (),
-) -> RecipeError:
-    """The typed refusal to call a project clean: whether it is affected can't be told, since the source at
-    ``path`` was not read or resolved, nor were ``others``. ``sentence``: the problem, in more words."""
+def unknown(path: str, problem: str, *, next_step: str) -> RecipeError:
+    """Return the refusal to call a project clean: whether it is affected can't be decided, since the source
+    at ``path`` was not read or resolved."""
     item = UnreadItem(path=path, reason=problem, next_step=next_step)
-    return RecipeError(
-        RefusalReason.UNKNOWN, sentence or problem, next_step=next_step, unread=(item, *others)
-    )
+    return RecipeError(RefusalReason.UNKNOWN, problem, next_step=next_step, unread=(item,))
 
 
 def does_not_serve(problem: str) -> RecipeError:
