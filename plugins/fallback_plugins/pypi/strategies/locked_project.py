@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
@@ -18,7 +17,7 @@ from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.direct import places_of
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
-from fallback_plugins.pypi.surveying.out_of_step import LockStep
+from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
@@ -115,7 +114,7 @@ def check_raises(
 
 
 @dataclass
-class LockedProject(ABC):
+class LockedProject(DecidedByLock, ABC):
     """One lock, and the manifests of it that are in the repository. Implements ``PythonProject``."""
 
     repo: RepoContext
@@ -244,18 +243,6 @@ class LockedProject(ABC):
         found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, self.tree)
         doubt = self.step.doubt()
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
-
-    def unsettled(
-        self,
-        advisory: Advisory,
-        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
-    ) -> tuple[str, ...]:
-        """As ``PythonProject`` says: the lock decides."""
-        return advisory.packages(ECOSYSTEM)
-
-    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
-        """As ``PythonProject`` says."""
-        return False
 
     def _first_step(self, package: str, version: str) -> LadderStep:
         """The step that the files foretell."""

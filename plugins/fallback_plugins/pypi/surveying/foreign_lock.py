@@ -1,16 +1,15 @@
 """Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import tables
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.surveying.out_of_step import LockStep, asked_in_arrays
+from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_plugins.shared.bumping import unsupported
@@ -29,7 +28,7 @@ FOREIGN = frozenset(_WRITERS)
 
 
 @dataclass(frozen=True)
-class ForeignLock:
+class ForeignLock(DecidedByLock):
     """One such lock, as a Project that can only be refused."""
 
     repo: RepoContext
@@ -62,18 +61,6 @@ class ForeignLock:
         tree = DependencyTree(self.path, {node.key: node for node in held})
         found = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.LOCK, tree)
         return found.doubted(doubt.problem, doubt.next_step) if doubt else found
-
-    def unsettled(
-        self,
-        advisory: Advisory,
-        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
-    ) -> tuple[str, ...]:
-        """As ``PythonProject`` says: the lock decides."""
-        return advisory.packages(ECOSYSTEM)
-
-    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
-        """As ``PythonProject`` says."""
-        return False
 
     @property
     def _step(self) -> LockStep:

@@ -7,6 +7,7 @@ isn't there.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -29,6 +30,22 @@ _NEVER_LOCKED = frozenset({"distribute", "pip", "pkg-resources", "setuptools", "
 _UV_CHANGES = ("constraint-dependencies", "override-dependencies", "exclude-dependencies")
 
 _MAIN = ("project", "dependencies")
+
+
+class DecidedByLock:
+    """The part of ``PythonProject`` that is the same for every lock: no client has to run."""
+
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = MappingProxyType({}),  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """As ``PythonProject`` says: the lock decides."""
+        return advisory.packages(ECOSYSTEM)
+
+    def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
+        """As ``PythonProject`` says."""
+        return False
 
 
 @dataclass(frozen=True)
