@@ -1,19 +1,35 @@
 """Fixes as Temporal workflows: a real server, real workers, a process a fix (ADR-0086)."""
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio import activity
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import CancelledError
+from temporalio.worker import Worker
 
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import PromptShape, RefusalReason
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import Ticket
-from fallback_tier.engines.temporal.connecting import connect
+from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
+from fallback_tier.engines.temporal.connecting import Cluster, connect
+from fallback_tier.engines.temporal.messages import (
+    CLOSE,
+    OPEN,
+    WORKFLOW,
+    FixRun,
+    Session,
+    StepOrder,
+)
+from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.fix.ends import OneFix
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Refused
@@ -193,6 +209,58 @@ def test_a_fix_that_is_cancelled_while_it_is_opened_takes_no_step(
 
     assert temporal_here.run(opening).phase == "cancelled"
     assert asked == []
+
+
+@pytest.mark.parametrize("cancelled_first", [False, True], ids=["opened first", "cancelled first"])
+def test_a_fix_opened_beside_its_cancellation_is_closed(
+    temporal_server: str, *, cancelled_first: bool
+) -> None:
+    """The workflow hears of both at once: the session that was opened must not stay open."""
+    asyncio.run(_opened_beside_its_cancellation(temporal_server, cancelled_first=cancelled_first))
+
+
+async def _opened_beside_its_cancellation(address: str, *, cancelled_first: bool) -> None:
+    queue, closed = f"beside-{uuid.uuid4().hex}", list[str]()
+    client = await connect(Cluster(address=address, queue=queue))
+    may_end = asyncio.Event()
+
+    @activity.defn(name=OPEN)
+    async def opens(_ticket: Ticket) -> Session:
+        await may_end.wait()
+        return Session("the session", queue, Standing(next=Step(1, "attempt")))
+
+    @activity.defn(name=CLOSE)
+    async def closes(order: StepOrder) -> Standing:
+        closed.append(order.session)
+        return Standing()
+
+    def workflows() -> Worker:
+        return Worker(client, task_queue=queue, workflows=[FixWorkflow], max_cached_workflows=0)
+
+    async with Worker(client, task_queue=queue, activities=[opens, closes]):
+        async with workflows():
+            run = await client.start_workflow(
+                WORKFLOW, FixRun(Ticket(queue, "0" * 64)), id=queue, task_queue=queue
+            )
+            await _has_event(run, EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+        if cancelled_first:
+            await run.cancel()
+        may_end.set()
+        await _has_event(run, EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
+        if not cancelled_first:
+            await run.cancel()
+        async with workflows():
+            with pytest.raises(WorkflowFailureError) as failed:
+                await asyncio.wait_for(run.result(), PATIENCE_S)
+    assert isinstance(failed.value.cause, CancelledError)
+    assert closed == ["the session"]
+
+
+async def _has_event(run: WorkflowHandle[Any, Any], kind: EventType.ValueType) -> None:
+    """Wait for an event of the history. Raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_S):
+        while kind not in {event.event_type for event in (await run.fetch_history()).events}:
+            await asyncio.sleep(0.05)
 
 
 def test_a_fix_ends_when_its_time_is_over_and_can_be_given_more(fleet: Fleet) -> None:

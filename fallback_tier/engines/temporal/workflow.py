@@ -164,17 +164,18 @@ class FixWorkflow:
         limits = self._limits
         await self._end_late()
         ticket, limit_s = self._ticket, min(limits.open_s, self._left_s)
+        opening: workflow.ActivityHandle[Session] = workflow.start_activity(
+            OPEN,
+            ticket,
+            result_type=Session,
+            schedule_to_start_timeout=timedelta(seconds=limits.room_s),
+            start_to_close_timeout=timedelta(seconds=limit_s),
+            heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            retry_policy=_ONCE,
+        )
         try:
-            opened: Session = await workflow.execute_activity(
-                OPEN,
-                ticket,
-                result_type=Session,
-                schedule_to_start_timeout=timedelta(seconds=limits.room_s),
-                start_to_close_timeout=timedelta(seconds=limit_s),
-                heartbeat_timeout=timedelta(seconds=limits.heartbeat_s),
-                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                retry_policy=_ONCE,
-            )
+            opened = await _even_if_cancelled(opening)
         except ActivityError as error:
             if took_its_time(error):
                 self._spent_s += limit_s
@@ -287,6 +288,22 @@ class FixWorkflow:
                 spent_s=self._spent_s,
             )
         )
+
+
+async def _even_if_cancelled(opening: workflow.ActivityHandle[Session]) -> Session:
+    """Return the session, also if the workflow is cancelled at the moment when the opening completes.
+
+    The SDK drops the result of an activity that completes together with a cancellation. Nobody would close
+    that session until its worker finds it unused. So the handle is shielded, and it is cancelled only if it
+    has not completed after one turn of the event loop. Raises ActivityError.
+    """
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0)
+        if not opening.done():
+            opening.cancel()
+        return await opening
 
 
 def _doubled(first_s: float, times: int, most_s: float) -> float:

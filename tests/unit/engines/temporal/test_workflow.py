@@ -108,6 +108,9 @@ class Server:
             raise answer
         return answer
 
+    def start_activity(self, what: str, *given_of: Any, **given: Any) -> asyncio.Task[object]:
+        return asyncio.create_task(self.execute_activity(what, *given_of, **given))
+
     def time(self) -> float:
         return self.now
 
@@ -131,7 +134,7 @@ class Server:
 
 def run(monkeypatch: pytest.MonkeyPatch, server: Server, fix: FixRun) -> Standing:
     for name in (
-        *("execute_activity", "sleep", "info", "continue_as_new", "time"),
+        *("execute_activity", "start_activity", "sleep", "info", "continue_as_new", "time"),
         *("wait_condition", "upsert_memo", "cancellation_reason"),
     ):
         monkeypatch.setattr(workflow, name, getattr(server, name))
