@@ -287,8 +287,12 @@ class NpmProject:
         registry, packages = NpmRegistry(self._scoped), advisory.packages(ECOSYSTEM)
         for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
-                if held.name in packages and is_affected(
-                    advisory, ECOSYSTEM, held.name, held.version
+                # A copy that the lock lists is among its packages: a release of its parent may fix it.
+                is_listed = (held.name, held.version) in entry.inside
+                if (
+                    held.name in packages
+                    and not is_listed
+                    and is_affected(advisory, ECOSYSTEM, held.name, held.version)
                 ):
                     raise unsupported(
                         f"{self._bundles(entry, held.name)}, which is {held.version}.",

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -93,7 +93,7 @@ class LockEntry:
 
     ``key``: the lock's own. ``is_named``: the name is stated, not only taken from the key. ``is_half``:
     only one of a lock's two parts has it. ``bundles``: names of packages that lie in its archive and that
-    the lock does not list.
+    the lock does not list. ``inside``: (name, version) of those that it lists below such an entry.
     """
 
     key: str
@@ -104,6 +104,7 @@ class LockEntry:
     is_npms: bool = False
     is_half: bool = False
     bundles: frozenset[str] = frozenset()
+    inside: frozenset[tuple[str, str]] = frozenset()
 
     def contradicts(self, packages: Collection[str]) -> bool:
         """Return whether its archive is another package or version than the entry states, and it may be one
@@ -162,7 +163,11 @@ def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
     """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
     bundled, and whatever they require. Raises RecipeError."""
     if "bundle" in text:
-        yield from (entry for entry in _entries(lock, text) if entry.bundles)
+        entries = [*_entries(lock, text)]
+        for entry in entries:
+            if entry.bundles:
+                below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
+                yield replace(entry, inside=frozenset((it.name, it.version) for it in below))
 
 
 def local_copies(

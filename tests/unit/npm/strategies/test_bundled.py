@@ -24,15 +24,19 @@ LEAF = bad("leaf", ("0", "1.2.0"))
 
 
 def program(
-    universe: Universe, version: str, leaf: str, deps: Mapping[str, str] | None = None
+    universe: Universe,
+    version: str,
+    leaf: str,
+    deps: Mapping[str, str] | None = None,
+    bundled: tuple[str, ...] = ("leaf",),
 ) -> Universe:
-    """A release whose archive holds a leaf."""
+    """A release whose archive holds a leaf. ``bundled``: what its manifest names as bundled."""
     inner = json.dumps({"name": "leaf", "version": leaf})
     return universe.npm(
         "program",
         version,
         {"leaf": "^1.0.0", **(deps or {})},
-        manifest={"bundleDependencies": ["leaf"]},
+        manifest={"bundleDependencies": [*bundled]},
         files={"node_modules/leaf/package.json": inner, "node_modules/leaf/index.js": ""},
     )
 
@@ -53,6 +57,17 @@ def locked(here: World, spec: str, lock_version: int = 3, **more: str) -> dict[s
     was = manifest(dependencies={"program": "1.0.0", **dict.fromkeys(more, "1.0.0")})
     files = {"package.json": manifest(dependencies={"program": spec, **more})}
     return here.locked(files, was, lock_version)
+
+
+def test_a_listed_copy_is_fixed_beside_a_name_that_no_lock_lists(tmp_path: Path) -> None:
+    """Archives name packages as bundled that they don't hold. That says nothing of the listed ones."""
+    published = universe()
+    for version, leaf in USUAL:
+        program(published, version, leaf, bundled=("leaf", "phantom"))
+    with world(published, tmp_path) as here:
+        result = here.fix(LEAF, locked(here, "^1.0.0"))
+    (move,) = result.moves
+    assert (move.package, move.after, move.raised) == ("leaf", "1.2.0", ("program 1.1.0",))
 
 
 # A lock of version 2 has what 1 and 3 have; of version 3 are the other tests' locks.
