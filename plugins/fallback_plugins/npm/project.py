@@ -42,6 +42,7 @@ from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
+    NO_TEXTS,
     ProjectFix,
     Reached,
     Resolution,
@@ -68,9 +69,11 @@ class InStep:
         """The lock."""
         return self.project.path
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
-        """The lock alone; None: it answers the manifests as they are now. Raises RecipeError, ToolError."""
-        again = replace(self.project)  # which reads the manifests as they are now
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """The lock alone; None: it answers the patched manifests. Raises RecipeError, ToolError."""
+        again = replace(self.project, patched=patched)
         if again.files == self.project.files or not again.command.unanswered:
             return None
         fix = again.resolve(advisory)
@@ -90,8 +93,8 @@ class NpmProject:
     terms: Terms = FREE
     #: Collects what is not known of projects that nothing is done to; None: nobody asks.
     unread: LeftOut | None = None
-    #: Manifests that were raised for another lock of the same folder, by path; those raised here are added.
-    raised: dict[str, str] = field(default_factory=dict)
+    #: Texts of the projects that are fixed already, by path: locks of one folder share their manifests.
+    patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
 
     @property
     def path(self) -> str:
@@ -107,7 +110,8 @@ class NpmProject:
     def files(self) -> Files:
         """The texts as they are, or as another lock's fix left them. Raises RepositoryError."""
         files = self.site.files(self.repo)
-        return replace(files, manifests={**files.manifests, **self.raised})
+        raised = {path: it for path, it in self.patched.items() if path in self.site.manifests}
+        return replace(files, manifests={**files.manifests, **raised})
 
     @property
     def client(self) -> Client:
@@ -147,19 +151,20 @@ class NpmProject:
                         raise refusal
         return self._client
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """Out of the advisory's reach; None: not affected, or unknown and noted. Raises RecipeError,
         ToolError."""
+        if not patched.keys().isdisjoint(self.site.manifests):
+            return replace(self, patched=patched).resolve(advisory)
         if not (self.is_trusted(advisory) and self.is_readable(advisory)):
             return None
         try:
             if self.site.lock is None:
                 return self._noted(self._without_lock(advisory), advisory)
             self._check_bundles(advisory)
-            fix = self._with_lock(advisory)
-            texts = fix.texts.items() if fix is not None else ()
-            self.raised.update({path: it for path, it in texts if path in self.site.manifests})
-            return self._noted(fix, advisory)
+            return self._noted(self._with_lock(advisory), advisory)
         except RecipeError as error:
             if not self.leaves_out(error, advisory):
                 raise

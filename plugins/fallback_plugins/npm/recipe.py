@@ -116,12 +116,11 @@ def apply(
 def _projects(
     repo: RepoContext, clients: ClientRunner, terms: bumping.Terms, unread: LeftOut
 ) -> Iterator[Project]:
-    """Yield a project for each install command; locks of one folder share what is raised."""
+    """Yield a project for each install command, and again for each of several locks of one folder."""
     for site in discover(repo):
-        raised: dict[str, str] = {}
-        each = [NpmProject(it, repo, clients, terms, unread, raised) for it in site.each]
+        each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
         yield from (Lenient(it, files_of(it.site), unread) for it in each)
-        yield from (InStep(it) for it in each if len(each) > 1 and raised)
+        yield from (InStep(it) for it in each if len(each) > 1)
 
 
 def _note_elsewhere(

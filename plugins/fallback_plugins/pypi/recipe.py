@@ -10,12 +10,13 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
-from fallback_plugins.pypi.strategies.python_project import NO_TEXTS, PythonProject
+from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
 from fallback_plugins.shared.ladder import (
+    NO_TEXTS,
     combined,
     refuse,
     resolve_all,
@@ -78,7 +79,9 @@ def apply(
     if choice is not None:
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
-    resolved = [Lenient(project, files_of(project, repo), unread) for project in found]
+    # A set that installs folders of the repository is resolved with what the fix makes of these.
+    in_order = sorted(found, key=lambda it: isinstance(it, ManifestProject) and it.installs_folders)
+    resolved = [Lenient(project, files_of(project, repo), unread) for project in in_order]
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)

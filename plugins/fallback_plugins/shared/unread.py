@@ -6,13 +6,13 @@ affected: no other file of it names the package, nor does what can be seen of th
 Among tests, examples and the like what can be seen of that one does not count: nobody installs from it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import Project, ProjectFix, whole_project_left
+from fallback_plugins.shared.ladder import NO_TEXTS, Project, ProjectFix, whole_project_left
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.limits import MAX_UNREAD_LISTED
@@ -209,11 +209,13 @@ class Lenient:
         """The project's own."""
         return self.project.path
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """As the project's; None, too, where it is left out. What of it can't be fixed is told by the file
         that can't be read, if there is one: any other reason only follows from that."""
         try:
-            fix = self.project.resolve(advisory)
+            fix = self.project.resolve(advisory, patched)
             if fix is not None and fix.left:
                 self.left_out.check(self.files)
         except (RecipeError, RepositoryError) as error:

@@ -8,7 +8,7 @@ import json
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -26,12 +26,11 @@ from pydantic import ValidationError
 from fallback_plugins.pypi.locks.uv_lock import package_tables, read_tree
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
-from fallback_plugins.pypi.manifests.metadata import asked_python
+from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import (
-    clean,
     includes,
     is_closed,
     unresolvable,
@@ -53,6 +52,7 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.ladder import NO_TEXTS
 from fallback_plugins.shared.resolution import (
     Declaration,
     InstallCommand,
@@ -126,7 +126,7 @@ class CommandResolution:
     @cached_property
     def wanted(self) -> Wanted:
         """What uv is given; the rest is in ``_skipped``. Raises RecipeError: not TOML."""
-        reading = Reading(self._folder_lines, self._skipped, closed=self.is_compiled)
+        reading = Reading(self._folders(), self._skipped, closed=self.is_compiled)
         if kind_of(self.path) is Kind.PYPROJECT:
             reading.each(self.path, self.texts[self.path], self._check_dynamic)
         return wanted(self._installed, reading)
@@ -145,10 +145,10 @@ class CommandResolution:
         beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
         return next(named, settings if beside else None)
 
-    @property
-    def strict(self) -> Reading:
-        """Reads manifests as the resolution did, and refuses what it had to leave out."""
-        return Reading(self._folder_lines)
+    def strict(self, patched: Mapping[str, str] = NO_TEXTS) -> Reading:
+        """Read manifests as the resolution did, and refuse what it had to leave out. ``patched``: a fix's
+        texts by path: they count for folders that the set installs."""
+        return Reading(self._folders(patched))
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -261,7 +261,7 @@ class CommandResolution:
 
     def _parts(self) -> list[Wanted]:
         """What separate commands install: root files with what they include; groups and extras."""
-        reading = Reading(self._folder_lines, [])
+        reading = Reading(self._folders(), [])
         if kind_of(self.path) is Kind.PYPROJECT:
             return self._groups(reading)
         return [wanted({it: self.texts[it] for it in root}, reading) for root in self.roots]
@@ -408,21 +408,33 @@ class CommandResolution:
 
     # --- what the repository says of itself -----------------------------------------------------
 
-    def _folder_lines(self, folder: str, extras: Sequence[str]) -> Sequence[str]:
-        """What a folder of the repository requires (``-e ./lib[test]``). Raises RecipeError."""
+    def _folders(
+        self, patched: Mapping[str, str] = NO_TEXTS, above: tuple[str, ...] = ()
+    ) -> Callable[[str, Sequence[str]], Sequence[str]]:
+        """Reads what a folder of the repository requires (``-e ./lib[test]``), with the folders that this
+        requires. ``above``: those on the way to it. Raises RecipeError."""
+        return lambda folder, extras: self._folder_lines(patched, above, folder, extras)
+
+    def _folder_lines(
+        self, patched: Mapping[str, str], above: tuple[str, ...], folder: str, extras: Sequence[str]
+    ) -> Sequence[str]:
+        if folder in above:
+            return ()
         found = {}
         for name in _METADATA:
             path = posixpath.normpath(posixpath.join(folder, name))
             if self.repo.has(path) and kind_of(path) is not None:
                 try:
-                    found[name] = self.repo.read_text(path)
+                    found[name] = patched.get(path) or self.repo.read_text(path)
                 except RepositoryError as error:
                     raise unresolvable(self.path, folder) from error
         if not found:
             raise unresolvable(self.path, folder)
-        own = canonicalize_name(folder)
-        lines = [clean(self.path, line) for line in project_lines(found, extras)]
-        return [line for line in lines if name_of(line) != own]
+        reading = Reading(self._folders(patched, (*above, folder)))
+        lines = reading.clean(
+            posixpath.join(folder, next(iter(found))), project_lines(found, extras)
+        )
+        return [line for line in lines if name_of(line) not in {own_name(found), folder}]
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -80,7 +81,7 @@ class Reading:
 
     def clean(self, path: str, lines: Iterable[str]) -> list[str]:
         """Each line written anew. Raises RecipeError."""
-        return [line for one in lines for line in self.each(path, one, clean)]
+        return [line for one in lines for line in self.each(path, one, self._requirement)]
 
     def each(
         self, path: str, item: Item, read: Callable[[str, Item], str | Sequence[str]]
@@ -104,16 +105,44 @@ class Reading:
         """The lines of a requirements file, with those of the folders that it installs."""
         return [one for line in logical_lines(text) for one in self.each(path, line, self._line)]
 
+    def _requirement(self, path: str, line: str) -> Sequence[str]:
+        asked = requirement_in(line)
+        place = _folder_in(asked.url or "") if asked is not None else ""
+        if asked is None or not place or self.folder_lines is None:
+            return (clean(path, line),)
+        return self.folder_lines(_beside(path, place), sorted(asked.extras))
+
     def _line(self, path: str, line: str) -> Sequence[str]:
         about_registries = names_an_index(line) or _TRUSTED.match(line) is not None
         if self.skipped is not None and about_registries:
             return ()  # which registry is asked is decided for the whole set
-        place = reference_in(line).removeprefix("file:")
-        if not place or "://" in place or self.folder_lines is None:
+        place = _folder_in(reference_in(line))
+        if not place or self.folder_lines is None:
             return tuple(requirement_lines(path, line))
         extras = _EXTRAS_OF_FOLDER.search(line)
-        folder = posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
-        return self.folder_lines(folder, extras["extras"].split(",") if extras else ())
+        names = extras["extras"].split(",") if extras else ()
+        return self.folder_lines(_beside(path, place), names)
+
+
+def _folder_in(reference: str) -> str:
+    """The path of a reference to a folder or an archive; empty: it is an address, or none."""
+    return "" if "://" in reference else reference.removeprefix("file:")
+
+
+def _beside(path: str, place: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), place))
+
+
+def installs_folders(file: tuple[str, str]) -> bool:
+    """Does a file (its path and text) install a folder of the repository?"""
+    path, text = file
+    lines = logical_lines(text) if kind_in_set(path) is Kind.REQUIREMENTS else ()
+    if kind_in_set(path) is Kind.PYPROJECT and "file:" in text:
+        with suppress(RecipeError):
+            found = requirement_arrays(parse_toml(path, text))
+            asked = (requirement_in(line) for _, line in found)
+            return any(_folder_in(it.url or "") for it in asked if it is not None)
+    return any(_folder_in(reference_in(line)) for line in lines)
 
 
 def _names(line: str) -> frozenset[str]:

@@ -20,7 +20,13 @@ from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, str
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
-from fallback_plugins.shared.ladder import ProjectFix, Strategy, left_behind, ordered
+from fallback_plugins.shared.ladder import (
+    NO_TEXTS,
+    ProjectFix,
+    Strategy,
+    left_behind,
+    ordered,
+)
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node, cleared_paths
 from fallback_tier.advisory import Advisory
@@ -198,7 +204,9 @@ class LockedProject(DecidedByLock, ABC):
             )
         return Outline(moves=tuple(moves), left=(*left, *self._declared_only(advisory)))
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """As ``ladder.Project`` says, by the resolver's strategies."""
         self.step.check(advisory)
         affected = lock_edit.affected_versions(self.tree, advisory)

@@ -17,24 +17,24 @@ from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
     has_own_index,
+    installs_folders,
     name_of,
     wanted,
 )
 from fallback_plugins.pypi.strategies.direct import affected_places, is_unaffected
 from fallback_plugins.pypi.strategies.lock_edit import State
-from fallback_plugins.pypi.strategies.python_project import NO_TEXTS
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.strategies.transitive import Search
 from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
-from fallback_plugins.shared.ladder import ProjectFix, left_behind, ordered
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind, ordered
 from fallback_plugins.shared.ladder import Resolution as Ladder
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy, ResolvedPackage
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError, ToolError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
@@ -112,23 +112,33 @@ class ManifestProject:
         self._check_steps(advisory)
         return self._bump(advisory).outline(may_ask=not self.repo.settings.offline)
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    @property
+    def installs_folders(self) -> bool:
+        """Does the set install folders of the repository? One that can't be read does not."""
+        try:
+            return any(map(installs_folders, self.texts.items()))
+        except RepositoryError:
+            return False
+
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """Direct bumps by text; for what is not declared, the search over resolved trees.
 
         Raises RecipeError.
         """
         self._check_steps(advisory)
         if self.terms.choice and self.terms.choice.forced:
-            return self._forced(advisory)
-        releases = self._releases(advisory)
+            return self._forced(advisory, patched)
+        search = self._search(self._releases(advisory), patched)
         fix = ProjectFix({}, ())
         if LadderStep.DIRECT_BUMP not in self.terms.left_out:
-            fix = self._bump(advisory).fix(releases, self._hashes)
+            fix = self._bump(advisory).fix(search.releases, self._hashes)
         raised = {move.package for move in fix.moves}
         if not raised.issuperset(self.unsettled(advisory)):
-            fix = self._resolved(releases, fix) or fix
+            fix = self._resolved(search, fix) or fix
         elif fix.texts and not self.repo.settings.offline:
-            fix = self._untangled(releases, fix) or fix
+            fix = self._untangled(search, fix) or fix
         return fix if fix.moves or fix.left else None
 
     def _check_steps(self, advisory: Advisory) -> None:
@@ -152,7 +162,7 @@ class ManifestProject:
         }
         return {**locks, **compiled_for(self.repo, self.path)}
 
-    def _forced(self, advisory: Advisory) -> ProjectFix | None:
+    def _forced(self, advisory: Advisory, patched: Mapping[str, str]) -> ProjectFix | None:
         """A constraint on what the set only brings in, as a resolver finds it. Raises RecipeError."""
         for package, places in self._bump(advisory).declared():
             if affected_places(advisory, places, package):
@@ -161,7 +171,7 @@ class ManifestProject:
             raise no_override(f"What {self.path} depends on can't be resolved offline.")
         if self.resolution.by is not ResolvedBy.CLIENT or self.resolution.unresolved:
             return None
-        search = self._search(self._releases(advisory))
+        search = self._search(self._releases(advisory), patched)
         resolve = Ladder(search.judge, State(self.texts, self.resolution.tree))
         if not resolve.packages:
             return None
@@ -177,15 +187,14 @@ class ManifestProject:
                 )
         return UvClient(self.clients).hashes(package, version)
 
-    def _search(self, releases: Releases) -> Search:
+    def _search(self, releases: Releases, patched: Mapping[str, str]) -> Search:
         uv = UvClient(self.clients, self.command.python)
-        closed, reading = self.command.is_compiled, self.command.strict
+        closed, reading = self.command.is_compiled, self.command.strict(patched)
         options = self.command.options
         return Search(uv, self.path, releases, self._hashes, closed, reading, options)
 
-    def _untangled(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
+    def _untangled(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
-        search = self._search(releases)
         bumped = {**self.texts, **fix.texts}
         try:
             after = search.resolve(bumped)
@@ -224,20 +233,20 @@ class ManifestProject:
                 next_step="Compile it again, with the package upgraded.",
             )
 
-    def _resolved(self, releases: Releases, fix: ProjectFix) -> ProjectFix | None:
+    def _resolved(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with what the set brings in fixed too; None: nothing of that is known to be affected, or
         it can't be said what a fix resolves to."""
         base = self.resolution
         raised = {move.package for move in fix.moves}
-        affected = [it for it in base.affected(releases.advisory) if it.name not in raised]
-        search = self._search(releases)
+        advisory = search.releases.advisory
+        affected = [it for it in base.affected(advisory) if it.name not in raised]
         try:
             if self.repo.settings.offline or base.by is ResolvedBy.LOCK or base.unresolved:
                 raise unsupported(f"What a fix of {self.path} brings in is unknown.")
             before = search.resolve(self.texts)
         except (RecipeError, ToolError) as error:
             refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
-            left = tuple(self._left(releases.advisory, it, refusal) for it in affected)
+            left = tuple(self._left(advisory, it, refusal) for it in affected)
             return replace(fix, left=(*fix.left, *left)) if left else None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
         resolve = Ladder(search.judge, start)

@@ -1,16 +1,12 @@
 """What a Python project is to the recipes, whatever its files."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Protocol
 
-from fallback_plugins.shared.ladder import ProjectFix
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
 from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import Outline
-
-#: The texts of no fix.
-NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
 class PythonProject(Protocol):
@@ -26,7 +22,9 @@ class PythonProject(Protocol):
         """Files that this project accounts for: no other project resolves them."""
         ...
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """As ``ladder.Project`` says; a choice that it was made with is the only one that serves."""
         ...
 

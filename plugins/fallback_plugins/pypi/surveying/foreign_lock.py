@@ -1,6 +1,6 @@
 """Locks that only their own client writes (pdm.lock, pylock.toml), and empty ones: read, never edited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -13,7 +13,7 @@ from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep,
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import ProjectFix, left_behind
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, is_affected
@@ -45,7 +45,9 @@ class ForeignLock(DecidedByLock):
         self._step.check(advisory)
         return Outline(left=tuple(self._left(advisory)))
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """Refuses what is affected; None: nothing is. Raises RecipeError, RepositoryError."""
         self._step.check(advisory)
         left = tuple(self._left(advisory))

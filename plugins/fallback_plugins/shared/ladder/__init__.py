@@ -14,6 +14,7 @@ from fallback_plugins.shared.ladder.declines import refuse as refuse
 from fallback_plugins.shared.ladder.declines import unknown as unknown
 from fallback_plugins.shared.ladder.declines import whole_project_left as whole_project_left
 from fallback_plugins.shared.ladder.engine import Resolution as Resolution
+from fallback_plugins.shared.ladder.result import NO_TEXTS as NO_TEXTS
 from fallback_plugins.shared.ladder.result import Project as Project
 from fallback_plugins.shared.ladder.result import ProjectFix as ProjectFix
 from fallback_plugins.shared.ladder.result import combined as combined

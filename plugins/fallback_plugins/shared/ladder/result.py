@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
@@ -26,6 +27,9 @@ from fallback_tier.outcome import (
     RecipeResult,
 )
 from fallback_tier.repo import RepoContext
+
+#: The texts of no fix.
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 #: Said in every result that was made with ``Settings.offline``.
 OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
@@ -76,11 +80,14 @@ class Project(Protocol):
         """The lock, or the manifest where there is none."""
         ...
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
         """Bring the project out of the advisory's (or bundle's) reach; None: it isn't affected.
 
-        Package by package, cheapest step first; what can't be fixed is in ``left``. Raises RecipeError
-        where the project as a whole can't be read or resolved, ToolError.
+        Package by package, cheapest step first; what can't be fixed is in ``left``. ``patched``: the texts
+        of the projects that are fixed already, by path: what this one reads of them counts as it is there.
+        Raises RecipeError where the project as a whole can't be read or resolved, ToolError.
         """
         ...
 
@@ -132,15 +139,17 @@ def resolve_all(
     """Resolve every project. A partial fix is no fix: a project that can't be resolved stops a single
     advisory, and is ``left`` for a bundle. ``nothing`` says why there was nothing to do."""
     fixes: list[ProjectFix] = []
+    patched: dict[str, str] = {}
     for project in projects:
         try:
-            fix = project.resolve(advisory)
+            fix = project.resolve(advisory, patched)
         except (RecipeError, RepositoryError) as error:
             if not isinstance(advisory, AdvisoryBundle):
                 raise
             fix = ProjectFix(texts={}, moves=(), left=(whole_project_left(project.path, error),))
         if fix is not None:
             fixes.append(fix)
+            patched |= fix.texts
     if not fixes:
         raise nothing()
     return fixes

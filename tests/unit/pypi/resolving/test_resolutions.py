@@ -495,3 +495,75 @@ def test_nothing_of_the_target_runs(registry: Registry, tmp_path: Path) -> None:
         repo = plan.repo.root / "b"
         plan.clients.run("uv", ["build", "--wheel", "--offline"], cwd=repo, timeout_s=60)
     assert canary.exists()
+
+
+def _project(*lines: str, name: str = "app") -> str:
+    return f'[project]\nname = "{name}"\nversion = "1"\ndependencies = {list(lines)}\n'.replace(
+        "'", '"'
+    )
+
+
+#: A file that installs folders of the repository, beside the metadata of these.
+_FOLDERS = [
+    ({"requirements.txt": "-e .\n", "pyproject.toml": _project("left==1.0.0")}, ["pyproject.toml"]),
+    (
+        {"requirements.txt": "-e .\nleft==1.0.0\n", "pyproject.toml": _project("left==1.0.0")},
+        ["pyproject.toml", "requirements.txt"],
+    ),
+    (
+        {"requirements.txt": "./lib\nright==1.0.0\n", "lib/pyproject.toml": _project("left<1.1")},
+        ["lib/pyproject.toml"],
+    ),
+    (
+        {
+            "requirements.txt": "-e .[x]\n",
+            "pyproject.toml": _project() + '[project.optional-dependencies]\nx = ["left==1.0.0"]\n',
+        },
+        ["pyproject.toml"],
+    ),
+    (
+        {
+            "dev/deps.txt": "-r more.txt\n",
+            "dev/more.txt": "-e ..\n",
+            "pyproject.toml": _project("left==1.0.0"),
+        },
+        ["pyproject.toml"],
+    ),
+    (
+        {
+            "requirements.txt": "-e ./a\n",
+            "a/pyproject.toml": _project("b @ file:../b", name="a"),
+            "b/pyproject.toml": _project("left==1.0.0", name="b"),
+        },
+        ["b/pyproject.toml"],
+    ),
+    (
+        {
+            "requirements.txt": "-e .\n",
+            "setup.cfg": "[options]\ninstall_requires =\n  left==1.0.0\n",
+        },
+        ["setup.cfg"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "changed"), _FOLDERS)
+def test_a_set_is_resolved_with_the_folders_that_the_fix_changes(
+    registry: Registry, tmp_path: Path, files: Files, changed: Sequence[str]
+) -> None:
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.result is not None, plan.problem
+    assert sorted(it.path for it in plan.result.changes) == changed
+    assert all(move.after == "1.1.0" for move in plan.result.moves)
+    assert not plan.result.left
+    assert not plan.result.unread
+
+
+def test_a_set_that_no_change_of_its_folder_frees_is_refused(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """``holds`` requires the affected release, and has no other."""
+    files = {"requirements.txt": "-e .\nholds\n", "pyproject.toml": _project("left==1.0.0")}
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.result is None
+    assert plan.reason in {RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.RESOLVER_FAILED}

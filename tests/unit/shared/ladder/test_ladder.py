@@ -190,14 +190,14 @@ def test_a_partial_fix_of_one_advisory_is_none(repo: RepoContext) -> None:
 class Broken:
     path = "sub/package-lock.json"
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory, _patched: object = None, /) -> ProjectFix | None:
         raise RecipeError(RefusalReason.RESOLVER_FAILED, "npm said no.", next_step="Ask npm.")
 
 
 class Clear:
     path = LOCK
 
-    def resolve(self, advisory: Advisory) -> ProjectFix | None:
+    def resolve(self, advisory: Advisory, _patched: object = None, /) -> ProjectFix | None:
         return None
 
 
