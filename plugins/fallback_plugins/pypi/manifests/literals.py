@@ -1,12 +1,16 @@
 """Requirements that are literals in another text: an install command's arguments, a script's own metadata.
 
-Only what is written out is read: a version that is a variable is no literal, and of an install command's
-arguments only pins are. Offsets are of the whole text, so that an edit keeps every other byte.
+Only what is written out is read: a version that is a variable is no literal. Of an install command's
+arguments only pins are raised; what it installs is all that it names. Offsets are of the whole text, so
+that an edit keeps every other byte.
 """
 
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_at
@@ -21,7 +25,7 @@ _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
 #: A command that installs what its arguments name, up to the end of the command.
 _COMMAND = re.compile(
     rf"(?<![\w.-])(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_GAP}(?:pip|tool))"
-    rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?)*{_GAP}(?:install|wheel|download|inject|run)\b"
+    rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?)*{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
     rf"(?P<arguments>(?:{_QUOTED}|[^\r\n&|;])*)"
 )
 #: nox: ``session.install("left==1.0", …)``, over lines.
@@ -49,6 +53,27 @@ _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _REQUIREMENT = re.compile(
     r"(?<![\w./:@$%{}=+-])[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w,. -]*\])?"
     rf"[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*(?=[\s\"',;)\]]|\Z)"
+)
+
+#: Words of a command, whatever they are quoted by; options of pip and uv that take the next word; a package
+#: by its name alone; what comes with every environment; a line that only prints a command.
+_TOKEN = re.compile(r"[^\s\"',]+")
+_TAKES_WORD = re.compile(
+    r"-[rcietfdwpbC]|--(?:requirements?|constraints?|overrides?|editable|index-url|extra-index-url|find-links"
+    r"|(?:default-)?index|target|prefix|root|python(?:-version|-platform)?|platform|abi|implementation|src"
+    r"|dest|wheel-dir|no-binary|only-binary|cache-dir|timeout|retries|proxy|cert|trusted-host|group|report"
+    r"|upgrade-strategy|progress-bar|log|config-settings?|exclude-newer|resolution|prerelease|index-strategy"
+    r"|keyring-provider|link-mode|suffix|pip-args|spec)"
+)
+_BARE = re.compile(
+    r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
+)
+_ALWAYS_THERE = frozenset({"pip", "setuptools"})
+_PRINTS = re.compile(r"\b(?:echo|printf|print|warn|error|info|die)\b[^\r\n]*\Z", re.IGNORECASE)
+
+#: An option that says where packages come from.
+_SOURCE = re.compile(
+    r"(?<![\w-])(?:-i|-f|--(?:index-url|extra-index-url|find-links|index|default-index|no-index))(?![\w-])"
 )
 
 #: How a script's own metadata begins (PEP 723).
@@ -85,9 +110,41 @@ def literals(path: str, text: str, package: str) -> tuple[Declaration, ...]:
     return () if several and posixpath.basename(path) in _TEST_TOOLS else read
 
 
+@dataclass(frozen=True)
+class Command:
+    """What one command installs. ``requirements``: as they are written, those by a name alone too.
+    ``has_source``: an option says where packages come from."""
+
+    requirements: tuple[str, ...]
+    has_source: bool
+
+
+def install_commands(path: str, text: str) -> tuple[Command, ...]:
+    """Return the commands of a file that name packages. Of test tools' environments that require a package
+    in several versions, none of these requirements is read, as ``literals`` says."""
+    if kind_in_set(path) is not Kind.COMMANDS or not _may_install(text):
+        return ()
+    name = posixpath.basename(path)
+    blanked = _blanked(name, text)
+    found = [
+        (_requirements(blanked, area), _SOURCE.search(blanked, *area.span) is not None)
+        for area in _areas(name, blanked)
+    ]
+    dropped = set[str]()
+    if name in _TEST_TOOLS:
+        written = {name: it for names, _ in found for name, it in names}
+        dropped = {name for names, _ in found for name, it in names if written[name] != it}
+    commands = (
+        Command(tuple(it for name, it in names if name not in dropped), has_source)
+        for names, has_source in found
+    )
+    return tuple(command for command in commands if command.requirements)
+
+
 def has_literals(path: str, text: str) -> bool:
-    """Return whether a file that is changed for its literals alone has any requirement among them."""
-    return next(_spans(path, text), None) is not None
+    """Return whether a file that is changed for its literals alone has any requirement among them, or a
+    command that installs a package."""
+    return next(_spans(path, text), None) is not None or bool(install_commands(path, text))
 
 
 def script_metadata(text: str) -> str:
@@ -108,9 +165,52 @@ def _spans(path: str, text: str) -> Iterator[tuple[int, int]]:
     kind = kind_in_set(path)
     if kind is Kind.SCRIPT:
         yield from _in_script(text)
-    elif kind is Kind.COMMANDS and any(word in text for word in ("install", "deps", "pip", "uv")):
-        blanked = _CONTINUED.sub(_blank, _COMMENT.sub(_blank, text))
-        yield from _in_commands(posixpath.basename(path), blanked)
+    elif kind is Kind.COMMANDS and _may_install(text):
+        name = posixpath.basename(path)
+        blanked = _blanked(name, text)
+        for area in _areas(name, blanked):
+            # A pin with hashes is not raised: they are those of the old release.
+            if "--hash" not in blanked[slice(*area.span)]:
+                yield from (it.span() for it in _REQUIREMENT.finditer(blanked, *area.span))
+
+
+def _blanked(name: str, text: str) -> str:
+    """The text without comments, ends of continued lines, and tox's lines for some factors only."""
+    blanked = _CONTINUED.sub(_blank, _COMMENT.sub(_blank, text))
+    return _FACTOR.sub(_blank, blanked) if name == "tox.ini" else blanked
+
+
+def _may_install(text: str) -> bool:
+    return any(word in text for word in ("install", "deps", "pip", "uv"))
+
+
+@dataclass(frozen=True)
+class _Area:
+    """Where a command's arguments are. ``verb``: the command's; empty: a list of requirements.
+    ``is_python``: names are strings there."""
+
+    span: tuple[int, int]
+    verb: str = ""
+    is_python: bool = False
+
+
+def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
+    """(canonical name, requirement) of what a command's arguments name."""
+    start, end = area.span
+    found = [match.span() for match in _REQUIREMENT.finditer(text, start, end)]
+    rest = text[start:end]
+    for one, other in found:
+        rest = rest[: one - start] + " " * (other - one) + rest[other - start :]
+    if area.is_python:
+        rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
+    words, written = [it[0] for it in _TOKEN.finditer(rest)], [text[slice(*it)] for it in found]
+    for before, word in zip(["", *words], words, strict=False):
+        if _BARE.fullmatch(word) and not _TAKES_WORD.fullmatch(before):
+            written.append(word)
+            if area.verb == "run":
+                break  # what follows are the program's own arguments
+    names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
+    return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
 
 
 def _in_script(text: str) -> Iterator[tuple[int, int]]:
@@ -121,26 +221,20 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
                     yield match.span(match.lastgroup)
 
 
-def _in_commands(name: str, text: str) -> Iterator[tuple[int, int]]:
-    # A pin with hashes is not raised: they are those of the old release.
-    parts = [it.span("arguments") for it in _COMMAND.finditer(text) if "--hash" not in it[0]]
+def _areas(name: str, text: str) -> Iterator[_Area]:
+    for match in _COMMAND.finditer(text):
+        if not _PRINTS.search(text[text.rfind("\n", 0, match.start()) + 1 : match.start()]):
+            yield _Area(match.span("arguments"), match["verb"])
     if name.endswith(".py"):
-        parts += [
-            match.span("arguments")
-            for match in _SESSION.finditer(text)
-            if not _OLDEST.search(_last(_FUNCTION, text, match.start()))
-        ]
+        for match in _SESSION.finditer(text):
+            if not _OLDEST.search(_last(_FUNCTION, text, match.start())):
+                yield _Area(match.span("arguments"), is_python=True)
     elif name == "tox.ini":
-        text = _FACTOR.sub(_blank, text)
-        parts += [
-            match.span("arguments")
-            for match in _DEPS.finditer(text)
-            if not _OLDEST.search(_last(_SECTION, text, match.start()))
-        ]
+        for match in _DEPS.finditer(text):
+            if not _OLDEST.search(_last(_SECTION, text, match.start())):
+                yield _Area(match.span("arguments"))
     elif name.endswith((".yml", ".yaml")):
-        parts += [match.span("arguments") for match in _CONDA_PIP.finditer(text)]
-    for start, end in parts:
-        yield from (match.span() for match in _REQUIREMENT.finditer(text, start, end))
+        yield from (_Area(match.span("arguments")) for match in _CONDA_PIP.finditer(text))
 
 
 def _last(heading: re.Pattern[str], text: str, end: int) -> str:

@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from fallback_plugins.pypi.locks.uv_lock import package_tables, read_tree
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.literals import install_commands
 from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
@@ -264,6 +265,9 @@ class CommandResolution:
         reading = Reading(self._folders(), [])
         if kind_of(self.path) is Kind.PYPROJECT:
             return self._groups(reading)
+        if self._is_of_commands:
+            commands = install_commands(self.path, self.texts[self.path])
+            return [reading.command(self.path, it) for it in commands]
         return [wanted({it: self.texts[it] for it in root}, reading) for root in self.roots]
 
     @property
@@ -379,7 +383,15 @@ class CommandResolution:
 
     def _not_resolved(self, reason: str, next_step: str) -> Unresolved:
         reason = f"{self.path} was not resolved. {reason}"
-        return Unresolved(subject=self.path, reason=reason, next_step=next_step)
+        # A command that installs a tool concerns what it names, as far as is known.
+        names = map(name_of, self.wanted.requirements) if self._is_of_commands else ()
+        return Unresolved(
+            subject=self.path, reason=reason, next_step=next_step, names=frozenset(names)
+        )
+
+    @property
+    def _is_of_commands(self) -> bool:
+        return kind_in_set(self.path) is Kind.COMMANDS
 
     @property
     def _command(self) -> InstallCommand:

@@ -12,7 +12,11 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import of_extra, table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
-from fallback_plugins.pypi.manifests.literals import script_metadata
+from fallback_plugins.pypi.manifests.literals import (
+    Command,
+    install_commands,
+    script_metadata,
+)
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
@@ -105,6 +109,19 @@ class Reading:
         """The lines of a requirements file, with those of the folders that it installs."""
         return [one for line in logical_lines(text) for one in self.each(path, line, self._line)]
 
+    def command(self, path: str, command: Command) -> Wanted:
+        """What an install command installs; if it names a source of its own, its packages are skipped.
+        Raises RecipeError."""
+        if not command.has_source:
+            return Wanted(tuple(self.clean(path, command.requirements)))
+        error = unresolvable(path, "an install command that names an index or a folder of its own")
+        if self.skipped is None:
+            raise error
+        names = frozenset().union(*map(_names, command.requirements))
+        reason, step = error.problem, error.next_step
+        self.skipped.append(Unresolved(subject=path, reason=reason, next_step=step, names=names))
+        return Wanted(())
+
     def _requirement(self, path: str, line: str) -> Sequence[str]:
         asked = requirement_in(line)
         place = _folder_in(asked.url or "") if asked is not None else ""
@@ -160,7 +177,7 @@ STRICT = Reading()
 def wanted(texts: Mapping[str, str], reading: Reading = STRICT) -> Wanted:
     """What these texts ask for. Raises RecipeError, naming what is not resolved outside the sandbox."""
     constraining = constraint_files(texts)
-    found = Wanted(())
+    parts = []
     for path, text in sorted(texts.items()):
         if reading.skipped is None and has_own_index(path, text):
             raise unresolvable(path, "an index or a folder of its own")
@@ -169,14 +186,18 @@ def wanted(texts: Mapping[str, str], reading: Reading = STRICT) -> Wanted:
                 if other not in texts:
                     reading.each(path, other, _missing_include)
         part = _wanted_in(path, text, reading)
-        if path in constraining:
-            part = Wanted((), part.requirements)
-        found = Wanted(
-            found.requirements + part.requirements,
-            found.constraints + part.constraints,
-            found.overrides + part.overrides,
-        )
-    return found
+        parts.append(Wanted((), part.requirements) if path in constraining else part)
+    return joined(parts)
+
+
+def joined(parts: Iterable[Wanted]) -> Wanted:
+    """All that the parts ask for."""
+    each = [*parts]
+    return Wanted(
+        tuple(line for part in each for line in part.requirements),
+        tuple(line for part in each for line in part.constraints),
+        tuple(line for part in each for line in part.overrides),
+    )
 
 
 def _missing_include(path: str, other: str) -> Sequence[str]:
@@ -335,6 +356,8 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
             return _from_pyproject(path, text, reading)
         case Kind.SCRIPT:
             return Wanted(tuple(reading.clean(path, _from_script(path, text))))
+        case Kind.COMMANDS:
+            return joined(reading.command(path, it) for it in install_commands(path, text))
     return Wanted(())
 
 

@@ -567,3 +567,57 @@ def test_a_set_that_no_change_of_its_folder_frees_is_refused(
     plan = planned(registry, tmp_path / "repo", files)
     assert plan.result is None
     assert plan.reason in {RefusalReason.BLOCKED_BY_CONSTRAINT, RefusalReason.RESOLVER_FAILED}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"Dockerfile": "FROM python:3.12\nRUN pip install --no-cache-dir late==1.0\n"},
+        {"Dockerfile": 'RUN ["pip", "install", "late==1.0"]\n'},
+        {"Makefile": "install:\n\tpython -m pip install -U 'late>=1,<2'\n"},
+        {"scripts/setup.sh": "uv pip install --system \\\n  late==1.0\n"},
+        {"tox.ini": "[testenv]\ndeps =\n    late==1.0\n"},
+        {"noxfile.py": 'def lint(session):\n    session.install("late==1.0")\n'},
+        {"Dockerfile": "RUN pip install -t /opt/lib early holds\n"},
+        {"Dockerfile": "RUN pip install left==1.1.0 && pip install late==1.0\n"},
+    ],
+)
+def test_what_a_command_brings_in_counts(registry: Registry, tmp_path: Path, files: Files) -> None:
+    """``late`` 1.0 and ``holds`` require the affected release; no file names it in that version."""
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}, plan.problem
+    held = [it.key for made in plan.resolutions for it in made.affected(LEFT)]
+    assert held == ["left 1.0.0"]
+
+
+def test_a_command_is_raised_with_what_it_brings_in(registry: Registry, tmp_path: Path) -> None:
+    files = {"Dockerfile": "RUN pip install --no-cache-dir late==1.0  # for left\n"}
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.result is not None, plan.problem
+    assert [it.after for it in plan.result.changes] == [
+        "RUN pip install --no-cache-dir late==2.0  # for left\n"
+    ]
+
+
+def test_a_command_is_only_raised_to_what_installs(registry: Registry, tmp_path: Path) -> None:
+    """``holds`` requires the affected release beside it."""
+    files = {"Dockerfile": "RUN pip install left==1.0.0 holds==1.0\n"}
+    assert planned(registry, tmp_path / "repo", files).result is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install -r requirements.txt",
+        "pip install --upgrade pip setuptools",
+        "pip install unheard-of==1.0",
+        "pip install asks",
+        "pip install -i https://index.invalid/simple private==1.0",
+        "pip install $PACKAGES .",
+    ],
+)
+def test_a_command_that_does_not_concern_the_package_is_no_doubt(
+    registry: Registry, tmp_path: Path, command: str
+) -> None:
+    files = {"Dockerfile": f"RUN {command}\n", "requirements.txt": "left==1.1.0\n"}
+    assert planned(registry, tmp_path / "repo", files).reason is RefusalReason.NOT_AFFECTED
