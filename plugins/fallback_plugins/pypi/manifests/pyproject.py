@@ -119,13 +119,15 @@ def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, 
     """Return where the file asks for the package in ``OTHER_ARRAYS``: of a build's only pins, since a build
     takes the newest release of a range. Raises RecipeError."""
     document, wanted = parse_toml(path, text), canonicalize_name(package)
-    found = [
-        it
-        for pattern in OTHER_ARRAYS
-        for it in _in_arrays(_strings_at(document, pattern, ()))
-        if it.declaration.pin or pattern not in _BUILD_ARRAYS
-    ]
-    return tuple(it for it in found if canonicalize_name(it.name) == wanted)
+    return tuple(it for it in in_other_arrays(document) if canonicalize_name(it.name) == wanted)
+
+
+def in_other_arrays(document: Mapping[str, Any]) -> Iterator[TableEntry]:
+    """Yield each requirement of ``OTHER_ARRAYS``, of a build's only pins."""
+    for pattern in OTHER_ARRAYS:
+        for entry in _in_arrays(_strings_at(document, pattern, ())):
+            if entry.declaration.pin or pattern not in _BUILD_ARRAYS:
+                yield entry
 
 
 def _strings_at(

@@ -29,7 +29,11 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import install_commands
 from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.pyproject import (
+    in_other_arrays,
+    parse_toml,
+    requirement_arrays,
+)
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import (
     includes,
@@ -62,7 +66,7 @@ from fallback_plugins.shared.resolution import (
     ResolvedPackage,
     Unresolved,
 )
-from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError, RepositoryError, StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.files.folders import users_folder
@@ -292,8 +296,13 @@ class CommandResolution:
                 groups.setdefault(keys[:-1], []).extend(reading.clean(self.path, [value]))
         main = groups.pop(("project", "dependencies"), [])
         whole = self.wanted
+        # Environments of other tools, and builds, have nothing of the project's.
+        others = grouped((it.keys[:-1], it.value) for it in in_other_arrays(document))
+        apart = [Wanted(tuple(reading.clean(self.path, lines))) for lines in others.values()]
+        parts = groups.values() or [[]]
         return [
-            Wanted((*main, *lines), whole.constraints, whole.overrides) for lines in groups.values()
+            *(Wanted((*main, *lines), whole.constraints, whole.overrides) for lines in parts),
+            *apart,
         ]
 
     # --- by pins --------------------------------------------------------------------------------

@@ -25,7 +25,12 @@ from fallback_plugins.pypi.manifests.poetry_tables import (
     pipfile_entries,
     poetry_entries,
 )
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
+from fallback_plugins.pypi.manifests.pyproject import (
+    in_other_arrays,
+    parse_toml,
+    requirement_arrays,
+    value_at,
+)
 from fallback_plugins.pypi.manifests.requirements import (
     logical_lines,
     names_in_reference,
@@ -68,6 +73,7 @@ _OF_UV = frozenset({"index", "index-url", "extra-index-url", "find-links", "no-i
 #: Arrays of ``[tool.uv]`` that ask for nothing by themselves.
 _UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
 _UV_OVERRIDES = ("tool", "uv", "override-dependencies")
+_OF_BUILDS = ("tool", "uv", "build-constraint-dependencies")
 
 
 @dataclass(frozen=True)
@@ -384,13 +390,15 @@ def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:
 def _from_pyproject(path: str, text: str, reading: Reading) -> Wanted:
     document = parse_toml(path, text)
     own = canonicalize_name(str(table_of(document, "project").get("name", "")))
+    others = ((it.keys, it.value) for it in in_other_arrays(document))
     arrays = (
         (keys[:-1], line)
-        for keys, value in requirement_arrays(document)
+        for keys, value in (*requirement_arrays(document), *others)
         for line in reading.clean(path, [value])
     )
     lines = grouped((keys, line) for keys, line in arrays if name_of(line) != own)
     constraints, overrides = lines.pop(_UV_CONSTRAINTS, ()), lines.pop(_UV_OVERRIDES, ())
+    lines.pop(_OF_BUILDS, None)  # they bind only what a build takes anyway
     asked = (line for array in lines.values() for line in array)
     poetry = _from_tables(path, document, poetry_entries(document), reading)
     return Wanted((*asked, *poetry), constraints, overrides)

@@ -621,3 +621,30 @@ def test_a_command_that_does_not_concern_the_package_is_no_doubt(
 ) -> None:
     files = {"Dockerfile": f"RUN {command}\n", "requirements.txt": "left==1.1.0\n"}
     assert planned(registry, tmp_path / "repo", files).reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[tool.hatch.envs.docs]\ndependencies = ["late<2"]\n',
+        '[tool.hatch.envs.docs]\nextra-dependencies = ["late==1.0"]\n',
+        '[tool.pdm.dev-dependencies]\ntest = ["late<2"]\n',
+        '[tool.rye]\ndev-dependencies = ["late<2"]\n',
+        '[build-system]\nrequires = ["late==1.0"]\nbuild-backend = "late"\n',
+        # An environment that can't be had together with the project's own dependencies.
+        '[tool.hatch.envs.old]\ndependencies = ["holds", "right<1.1"]\n',
+    ],
+)
+def test_what_environments_of_tools_bring_in_counts(
+    registry: Registry, tmp_path: Path, table: str
+) -> None:
+    files = {"pyproject.toml": PROJECT + f'dependencies = ["right>=1.1"]\n{table}'}
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}, plan.problem
+    assert [it.key for made in plan.resolutions for it in made.affected(LEFT)] == ["left 1.0.0"]
+
+
+def test_a_build_takes_the_newest_of_a_range(registry: Registry, tmp_path: Path) -> None:
+    table = '[build-system]\nrequires = ["late", "unheard-of>=1"]\nbuild-backend = "late"\n'
+    plan = planned(registry, tmp_path / "repo", {"pyproject.toml": PROJECT + table})
+    assert plan.reason is RefusalReason.NOT_AFFECTED
