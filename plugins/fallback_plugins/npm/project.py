@@ -112,7 +112,9 @@ class NpmProject:
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        return client_for(self.site.lock or usual_lock(self.files), self.clients)
+        ignored = next(iter(self.site.ignored), None)
+        lock = self.site.lock or ignored or usual_lock(self.files)
+        return client_for(lock, self.clients)
 
     @property
     def _client(self) -> Client:
@@ -154,9 +156,10 @@ class NpmProject:
             return None
         try:
             if self.site.lock is None:
-                return self._noted(self._without_lock(advisory), advisory)
-            self._check_bundles(advisory)
-            fix = self._with_lock(advisory)
+                fix = self._without_lock(advisory)
+            else:
+                self._check_bundles(advisory)
+                fix = self._with_lock(advisory)
             texts = fix.texts.items() if fix is not None else ()
             self.raised.update({path: it for path, it in texts if path in self.site.manifests})
             return self._noted(fix, advisory)
