@@ -135,11 +135,9 @@ class Commands:
         return cls(tuple(dict.fromkeys(found)), lines)
 
     def installers(self, folder: str) -> frozenset[str]:
-        """Clients that install the project of a folder, or, outside of package.json, a project at all."""
+        """Clients that may install the project of a folder."""
         return frozenset(
-            one.client
-            for one in self.found
-            if one.installs and _is_about(one.path, folder, folder == ".")
+            it.client for it in self.found if it.installs and _is_about(it.path, folder)
         )
 
     def ignore_lock(self, repo: RepoContext, folder: str, client: str) -> bool:
@@ -155,12 +153,10 @@ class Commands:
         )
 
 
-def _is_about(path: str, folder: str, is_any: bool = True) -> bool:
+def _is_about(path: str, folder: str) -> bool:
     """May a file's command be about a folder's project? A manifest's is about its own."""
-    own = str(PurePosixPath(path).parent)
-    if PurePosixPath(path).name == MANIFEST:
-        return own == folder
-    return is_any or own == folder or folder == "."
+    pure = PurePosixPath(path)
+    return pure.name != MANIFEST or str(pure.parent) == folder
 
 
 def _commands(path: str, line: str) -> Iterator[ClientCommand]:

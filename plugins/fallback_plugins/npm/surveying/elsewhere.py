@@ -25,7 +25,7 @@ from fallback_tier.repo import RepoContext
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
 
-#: How npm says that a registry answered: it has no such package or version. Other failures repeat themselves.
+#: How npm says that a registry answered, and has no such release. Any other failure would repeat itself.
 _ANSWERS = re.compile(r"\b(?:E404|ETARGET|ERESOLVE|notarget)\b")
 
 
