@@ -24,6 +24,11 @@ _PROSE = re.compile(r"\s*(?:#|//|-?\s*(?:name|description)\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 
+#: A quoted argument with a range, and letters of it that mean something else outside of quotes.
+_QUOTED = re.compile(r"(['\"])((?:@?[\w./-]+@)?[<>=^~][^'\"]*)\1")
+_HIDDEN = str.maketrans(" |<>", "\0\1\2\3")
+_SHOWN = str.maketrans("\0\1\2\3", " |<>")
+
 #: Clients by program, programs that run a package's own, and verbs that install or run packages.
 _CLIENTS = {
     "npm": "npm",
@@ -160,6 +165,7 @@ def _is_about(path: str, folder: str) -> bool:
 
 
 def _commands(path: str, line: str) -> Iterator[ClientCommand]:
+    line = _QUOTED.sub(lambda match: match[2].translate(_HIDDEN), line)
     for segment in _ENDS.split(line):
         words = _WORD.findall(segment)
         for at, word in enumerate(words):
@@ -194,13 +200,13 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     packages = tuple(sorted({_split(it) for it in arguments if _is_package(it)}))
     is_global = _GLOBAL.search(" ".join(words)) is not None
     installs = not arguments and (verbs[0] in _INSTALLS or (client == "yarn" and not plain))
-    text = " ".join(words)
+    text = " ".join(words).translate(_SHOWN)
     return ClientCommand(path, client, text, packages, is_run, installs and not is_global)
 
 
 def _split(argument: str) -> tuple[str, str]:
     name, _, spec = argument[1:].partition("@")
-    return argument[0] + name, spec
+    return argument[0] + name, spec.translate(_SHOWN)
 
 
 def _is_package(argument: str) -> bool:

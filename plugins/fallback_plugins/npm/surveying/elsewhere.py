@@ -104,8 +104,9 @@ class Elsewhere:
             for package in packages if _INSTALLS.search(line) else ():
                 named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
                 for spec in re.findall(named, line):
-                    if self._admits_affected_alone(package, spec):
-                        what = f"installs {package}@{spec}, which is affected"
+                    if "$" in spec or self._admits_affected_alone(package, spec):
+                        which = "may be" if "$" in spec else "is"
+                        what = f"installs {package}@{spec}, which {which} affected"
                         yield path, self._unknown(path, "A command", what)
 
     def _locks(self) -> Iterator[tuple[str, RecipeError]]:
