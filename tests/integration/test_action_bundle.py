@@ -20,11 +20,24 @@ ACTION = {
 }
 DOCKERFILE = {"Dockerfile": "FROM node:20\nRUN npm install -g leaf@1.0.0\n"}
 NEWER = {"Dockerfile": "FROM node:20\nRUN npm install -g leaf@1.2.0\n"}
+TOOL = {"Dockerfile": "FROM node:20\nRUN npm install -g tool@1\n"}
+MEMBERS = {
+    "pnpm-workspace.yaml": "packages:\n  - p/*\n",
+    "p/a/package.json": manifest(dependencies={"leaf": "^1.0.0"}),
+    "p/a/yarn.lock": '# yarn lockfile v1\n\n\nleaf@^1.0.0:\n  version "1.0.0"\n',
+}
 
 
 @pytest.mark.parametrize(
     ("more", "names"),
-    [({}, ""), (ACTION, "users run dist/index.js"), (DOCKERFILE, "leaf@1.0.0"), (NEWER, "")],
+    [
+        ({}, ""),
+        (ACTION, "users run dist/index.js"),
+        (DOCKERFILE, "leaf@1.0.0"),
+        (NEWER, ""),
+        (TOOL, "leaf 1.0.0"),
+        (MEMBERS, "p/a/yarn.lock"),
+    ],
 )
 def test_the_old_code_that_still_runs_is_not_called_fixed(
     tmp_path: Path,
@@ -34,6 +47,7 @@ def test_the_old_code_that_still_runs_is_not_called_fixed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     universe = Universe().npm("leaf", "1.0.0").npm("leaf", "1.2.0")
+    universe.npm("tool", "1.0.0", {"leaf": "1.0.0"})
     with serve(universe) as registry:
         dependencies = {"leaf": "^1.0.0"}
         held = {

@@ -25,13 +25,20 @@ class Files:
     manifests: Mapping[str, str]
     lock: str | None = None
     lock_text: str = ""
-    #: Further files that decide what resolves (pnpm-workspace.yaml, the harmless lines of .npmrc).
+    #: Further files that decide what resolves: pnpm-workspace.yaml, the harmless lines of .npmrc, and the
+    #: package.json of folders that manifests without a lock name as packages.
     settings: Mapping[str, str] | None = None
 
     @property
     def root_manifest(self) -> str:
         """Path of the root's package.json."""
         return "package.json" if self.folder == "." else f"{self.folder}/package.json"
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The manifests of folders that are packages without being members, by path."""
+        found = (self.settings or {}).items()
+        return {path: text for path, text in found if path.endswith("/package.json")}
 
     def with_manifest(self, path: str, text: str) -> "Files":
         """The same project with one manifest's text replaced."""

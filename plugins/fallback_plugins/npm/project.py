@@ -111,12 +111,16 @@ class NpmProject:
         """The texts as they are, or as another lock's fix left them. Raises RepositoryError."""
         files = self.site.files(self.repo)
         raised = {path: it for path, it in self.patched.items() if path in self.site.manifests}
-        return replace(files, manifests={**files.manifests, **raised})
+        files = replace(files, manifests={**files.manifests, **raised})
+        lock = self.patched.get(self.site.lock or "")
+        return files if lock is None else files.with_lock(lock)
 
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
-        return client_for(self.site.lock or usual_lock(self.files), self.clients)
+        ignored = next(iter(self.site.ignored), None)
+        lock = self.site.lock or ignored or usual_lock(self.files)
+        return client_for(lock, self.clients)
 
     @property
     def _client(self) -> Client:
@@ -162,9 +166,11 @@ class NpmProject:
             return None
         try:
             if self.site.lock is None:
-                return self._noted(self._without_lock(advisory), advisory)
-            self._check_bundles(advisory)
-            return self._noted(self._with_lock(advisory), advisory)
+                fix = self._without_lock(advisory)
+            else:
+                self._check_bundles(advisory)
+                fix = self._with_lock(advisory)
+            return self._noted(fix, advisory)
         except RecipeError as error:
             if not self.leaves_out(error, advisory):
                 raise

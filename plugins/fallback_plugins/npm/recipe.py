@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.manifests.declaring import no_fix
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder, is_manifest
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, is_manifest
 from fallback_plugins.npm.project import InStep, NpmProject, declared_in
 from fallback_plugins.npm.refusals import no_project_affected, unsupported
 from fallback_plugins.npm.strategies.pins import (
@@ -18,11 +15,12 @@ from fallback_plugins.npm.strategies.pins import (
     raise_pins,
 )
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.origins import LocalCopy, affected_commands, unreached
+from fallback_plugins.npm.surveying.elsewhere import Elsewhere
+from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all, unknown
+from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import (
@@ -56,7 +54,9 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     is_open, kept = False, []
     error: RecipeError | RepositoryError | None = None
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    _note_elsewhere(advisory, repo, clients, unread)
+    elsewhere = Elsewhere(repo, advisory, clients)
+    for path, affected in elsewhere.affected:
+        unread.note(path, affected)
     for site in (command for found in discover(repo) for command in found.each):
         project = NpmProject(site, repo, clients, unread=unread)
         try:
@@ -72,7 +72,10 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
                 error = error or unread.refusal(files_of(site), problem)
     if error is not None:
         raise error
-    if is_open:
+    if repo.settings.offline:
+        for path, affected in elsewhere.resolved(kept):
+            unread.note(path, affected)
+    elif is_open or elsewhere.open_commands:
         return Selected(recipe=LADDER)
     raise unread.or_else(_nothing(advisory, repo, kept))
 
@@ -102,14 +105,17 @@ def apply(
         bumping.check_target(ECOSYSTEM, advisory, package, version, None)
         advisory = bumping.about(advisory, ECOSYSTEM, package)
     unread = left_out(advisory.packages(ECOSYSTEM), repo)
-    _note_elsewhere(advisory, repo, clients, unread)
+    elsewhere, notes = Elsewhere(repo, advisory, clients), list[str]()
+    for path, problem in (*elsewhere.affected, *elsewhere.resolved(notes)):
+        unread.note(path, problem)
     projects = _projects(repo, clients, terms, unread)
     fixes = resolve_all(
-        advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo))
+        advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo, notes))
     )
     fixes = unread.noted(fixes)
-    notes = (*fixes[0].notes, *_unreached_notes(advisory, repo))
-    result = combined(ECOSYSTEM, advisory, repo, [replace(fixes[0], notes=notes), *fixes[1:]])
+    notes = [*fixes[0].notes, *notes, *_unreached_notes(advisory, repo)]
+    first = replace(fixes[0], notes=tuple(notes))
+    result = combined(ECOSYSTEM, advisory, repo, [first, *fixes[1:]])
     return result.model_copy(update={"unread": unread.items})
 
 
@@ -120,31 +126,7 @@ def _projects(
     for site in discover(repo):
         each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
         yield from (Lenient(it, files_of(it.site), unread) for it in each)
-        yield from (InStep(it) for it in each if len(each) > 1)
-
-
-def _note_elsewhere(
-    advisory: Advisory, repo: RepoContext, clients: ClientRunner, unread: LeftOut
-) -> None:
-    """Note what installs an affected version beside the projects: an argument of a command, and locks of
-    other clients in the folders of a pnpm workspace's members. Whether anybody runs it is unknown."""
-    for path, package, spec in affected_commands(repo, advisory, advisory.packages(ECOSYSTEM)):
-        reason = f"A command in {path} installs {package}@{spec}, which is affected."
-        step = f"Raise {package}@{spec} there, or remove the command."
-        unread.note(path, unknown(path, reason, next_step=step))
-    for lock in (path for site in discover(repo) for path in site.members_locks):
-        folder = str(PurePosixPath(lock).parent)
-        try:
-            manifest = in_folder(folder, MANIFEST)
-            files = Files(folder, {manifest: repo.read_text(manifest)}, lock, repo.read_text(lock))
-            tree = client_for(lock, clients).tree(files)
-            why = next((f"it holds {it.label}" for it in tree.affected(advisory, ECOSYSTEM)), "")
-        except (RecipeError, RepositoryError) as error:
-            why = error.problem.rstrip(".")
-        if why:
-            reason = f"{lock} is read by its own client, which knows no pnpm workspace: {why}."
-            step = "Remove it if nobody installs from it, or update it with its client."
-            unread.note(lock, unknown(lock, reason, next_step=step))
+        yield from (InStep(it) for it in each if it.site.lock and len(each) > 1)
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:

@@ -53,7 +53,7 @@ class NpmRunner:
     def lock_after(self, words: Sequence[str], files: Files) -> str:
         """The lock's text after ``npm WORDS``. Raises RecipeError with npm's own words, ToolError."""
         check_paths(files)
-        given = files.texts if files.lock_text else files.manifests
+        given = {**files.folders, **(files.texts if files.lock_text else files.manifests)}
         if files.lock is not None and files.lock in given and files.root_manifest in given:
             new = modern(files.lock_text, given[files.root_manifest])
             given = {**given, files.lock: new}

@@ -139,7 +139,10 @@ class PnpmClient:
         client = PNPM[lock.format[0]]
         store = self.store or ClientStore(self.clients)
         prefix = "" if files.folder == "." else f"{files.folder}/"
-        texts = {path.removeprefix(prefix): text for path, text in manifests.items()}
+        texts = {
+            path.removeprefix(prefix): text
+            for path, text in (files.folders | dict(manifests)).items()
+        }
         texts |= {"pnpm-lock.yaml": files.lock_text, **settings_texts(files)}
         check_paths(files)
         check_addresses(addresses_of(files.manifests))

@@ -60,7 +60,7 @@ def scratch_project(texts: Mapping[str, str]) -> Iterator[Path]:
 def check_paths(files: Files) -> None:
     """Raises RecipeError where a manifest or a lock names a place on this machine that isn't in the
     project: a client would read what lies there, and what it reads could end up in the lock."""
-    for path, text in files.manifests.items():
+    for path, text in (files.folders | dict(files.manifests)).items():
         manifest = parse_manifest(path, text)
         check_named(path, [manifest.get(key) for key in _NAMING])
     named = [(found[0], found[1]) for found in _IN_A_LOCK.finditer(files.lock_text)]

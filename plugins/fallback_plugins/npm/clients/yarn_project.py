@@ -38,7 +38,8 @@ def yarn_project(files: Files, lock: YarnLock) -> YarnProject:
     root = manifests[files.root_manifest]
     _refuse_berry(root)
     prefix = "" if files.folder == "." else f"{files.folder}/"
-    texts = {path.removeprefix(prefix): files.manifests[path] for path in manifests}
+    known = files.folders | dict(files.manifests)
+    texts = {path.removeprefix(prefix): text for path, text in known.items()}
     for path, manifest in _folders(lock):
         texts.setdefault(path, json.dumps(manifest))
     unseen = [ask for ask in unseen_asks(lock, manifests.values()) if lock.by_pattern[ask].resolved]

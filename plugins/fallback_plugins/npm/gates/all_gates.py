@@ -16,7 +16,7 @@ from fallback_plugins.npm.installing.modules_layer import MODULES, Package
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.manifests.specs import floor, plain_version
-from fallback_plugins.npm.surveying.origins import affected_commands
+from fallback_plugins.npm.surveying.elsewhere import Elsewhere
 from fallback_plugins.npm.surveying.reading import left_out
 from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
@@ -114,9 +114,9 @@ class NotVulnerableGate(NotVulnerable):
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, what)
         if now.unknown:
             return gating.unread(self.name, now.unknown)
-        for path, _, spec in affected_commands(repo, context.advisory, [package]):
-            what = f"a command in {path} installs {package}@{spec}, which is affected"
-            return gating.unread(self.name, what)
+        elsewhere = Elsewhere(repo, context.advisory, context.clients)
+        for _, problem in (*elsewhere.affected, *elsewhere.resolved([])):
+            return gating.unread(self.name, problem.problem.rstrip("."))
         beside += now.clauses
         held = {version for place, version in now.copies.items() if place not in bad}
         if held:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
@@ -24,6 +26,7 @@ from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.ranges import admits_affected
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import ClearedPath, Left, Move, StepDeclined
 
@@ -103,7 +106,8 @@ def _concerned(
         for package in advisory.packages(ECOSYSTEM):
             manifest = parse_manifest(path, text) if may_name(text, package) else {}
             for place in (*declared(manifest, package), *_by_address(manifest, package)):
-                start, problem = floor(place.spec), _problem(advisory, path, package, place)
+                start = floor(place.spec)
+                problem = _problem(files, advisory, path, package, place)
                 if problem is not None or (start is not None and _is_bad(advisory, package, start)):
                     yield path, package, place, problem
 
@@ -151,11 +155,14 @@ def _by_address(manifest: Mapping[str, Any], package: str) -> Iterator[Declared]
                 yield Declared(section, key, spec)
 
 
-def _problem(advisory: Advisory, path: str, package: str, place: Declared) -> RecipeError | None:
+def _problem(
+    files: Files, advisory: Advisory, path: str, package: str, place: Declared
+) -> RecipeError | None:
     """Why a declaration can't be judged or raised; None where it can, or is of no concern."""
     start, what = floor(place.spec), foreign(place.spec)
     if what is not None:
         version = origin_of(place.spec).version if origin_of(place.spec).may_be(package) else None
+        version = version or _version_of_folder(files, path, place.spec)
         if version is not None and not _is_bad(advisory, package, version):
             return None
         return unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
@@ -174,6 +181,16 @@ def _problem(advisory: Advisory, path: str, package: str, place: Declared) -> Re
             f"{path} asks for {package} {place.spec!r}, a range whose upper end is affected."
         )
     return None
+
+
+def _version_of_folder(files: Files, path: str, spec: str) -> str | None:
+    """Return the version of a folder that a manifest takes as a package; None if it is unknown."""
+    folder = spec.partition(":")[2] if ":" in spec else spec
+    manifest = normpath(PurePosixPath(path).parent / folder / "package.json")
+    if manifest not in files.folders:
+        return None
+    version = parse_manifest(manifest, files.folders[manifest]).get("version")
+    return version if isinstance(version, str) and is_orderable(ECOSYSTEM, version) else None
 
 
 def _target(targets: Targets, node: Node) -> str:

@@ -27,12 +27,10 @@ from fallback_plugins.npm.locks.lockfile import (
 )
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, real_name, split_pattern
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.manifests.specs import admits, floor, plain_version
-from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.npm.manifests.specs import plain_version
 from fallback_plugins.shared.ladder import unknown
-from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -68,14 +66,6 @@ _BANNER_CHARS = 400
 
 #: What an action runs.
 _RUNS = re.compile(r"^\s+(?:main|pre|post):\s*[\"']?(?P<path>[^\"'#\s]+)", re.MULTILINE)
-
-#: Files with commands that a build or a person runs, package.json's scripts among them, and a line of one
-#: that installs packages or runs one by name.
-_COMMANDS = re.compile(
-    r"(?:.*/)?(?:(?:Dockerfile|Containerfile|Makefile)[^/]*|package\.json|[^/]+\.(?:dockerfile|sh|bash|mk)"
-    r"|(?:docker-)?compose[^/]*\.ya?ml|\.gitlab-ci\.yml)|\.github/.*\.ya?ml"
-)
-_INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
 
 #: A line that no person wrote (characters).
 _LONG_LINE = 5_000
@@ -192,12 +182,32 @@ def local_copies(
                 yield from _in_folder(repo, path, manifest, packages)
 
 
-def unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCopy]:
-    """Yield copies of these packages in tracked files that no install command writes: committed
+def local_folders(repo: RepoContext, manifests: Iterable[str], below: str) -> Iterator[str]:
+    """Yield the package.json of each folder below another one that the manifests, or those of such folders,
+    name as a package. Members of a workspace are among ``manifests``."""
+    own = dict.fromkeys(manifests)
+    waiting = [*own]
+    while waiting:
+        for path in _local_paths(repo, waiting.pop()):
+            manifest = in_folder(path, MANIFEST)
+            is_below = below == "." or path.startswith(f"{below}/")
+            if manifest not in own and is_below and repo.has(manifest):
+                own[manifest] = None
+                waiting.append(manifest)
+                yield manifest
+
+
+def unreached(repo: RepoContext, packages: Collection[str]) -> tuple[LocalCopy, ...]:
+    """Return the copies of these packages in tracked files that no install command writes: committed
     ``node_modules``, vendored packages and scripts, and bundles, of which the version is unknown (None).
 
     Those among tests, examples and documentation are people's samples, and are left out.
     """
+    key = ("unreached npm packages", *sorted(packages))
+    return repo.once(key, lambda: tuple(_unreached(repo, packages)))
+
+
+def _unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCopy]:
     read = 0
     for path in repo.tracked_files:
         pure = PurePosixPath(path)
@@ -213,37 +223,6 @@ def unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCop
                 text = _text(repo, path)
                 named = (one for one in packages if f"{MODULES}{one}/" in text)
                 yield from (LocalCopy(path, one, None) for one in named)
-
-
-def affected_commands(
-    repo: RepoContext, advisory: Advisory, packages: Collection[str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (path, package, spec) of each ``package@spec`` in a command that installs or runs it, if the
-    advisory names no safe release that the spec admits. Samples and tests are left out."""
-    for path in repo.tracked_files:
-        if not _COMMANDS.fullmatch(path) or _INSTALLED & {*PurePosixPath(path).parts}:
-            continue
-        text = "" if is_aside(path) else _text(repo, path)
-        if not any(f"{one}@" in text for one in packages):
-            continue
-        for line in filter(_INSTALLS.search, text.replace("\\\n", " ").splitlines()):
-            for package in packages:
-                named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
-                for spec in re.findall(named, line):
-                    if _admits_affected_alone(advisory, package, spec):
-                        yield path, package, spec
-
-
-def _admits_affected_alone(advisory: Advisory, package: str, spec: str) -> bool:
-    start = floor(spec)
-    return (
-        start is not None
-        and is_affected(advisory, ECOSYSTEM, package, start)
-        and not any(
-            admits(spec, fixed) and not is_affected(advisory, ECOSYSTEM, package, fixed)
-            for fixed in fixed_versions(advisory, ECOSYSTEM, package)
-        )
-    )
 
 
 def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:

@@ -20,6 +20,8 @@ from fallback_plugins.npm.manifests.layout import (
     may_name,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.surveying.commands import Commands
+from fallback_plugins.npm.surveying.origins import local_folders
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -29,6 +31,9 @@ _NPMRC = ".npmrc"
 #: Of a repository's .npmrc only these are read, and registries of scopes, which are held against the user's
 #: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
+
+#: pnpm: each member of a workspace has its own lock.
+_OWN_LOCKS = re.compile(r"^\s*shared-workspace-lockfile\s*=\s*false", re.MULTILINE)
 
 _LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
 
@@ -64,6 +69,7 @@ class Site:
     unused: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     members_locks: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -72,9 +78,10 @@ class Site:
 
     @property
     def each(self) -> tuple["Site", ...]:
-        """One site for each install command: a client with its own lock."""
+        """One site for each install command: a client with its own lock, and one that ignores it."""
         locks = [it for it in (self.lock, *self.others) if it is not None]
-        return tuple(replace(self, lock=it, others=()) for it in locks) or (self,)
+        without = (replace(self, lock=None, others=(), ignored=(it,)) for it in self.ignored)
+        return (*without, *(replace(self, lock=it, others=()) for it in locks)) or (self,)
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
@@ -94,6 +101,9 @@ class Site:
             path: _readable(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
             for path in self.settings
         }
+        if self.lock is None:
+            folders = local_folders(repo, self.manifests, self.folder)
+            settings |= {path: repo.read_text(path) for path in folders}
         return Files(
             folder=self.folder,
             manifests={path: repo.read_text(path) for path in self.manifests},
@@ -154,10 +164,11 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
     npms = [path for path in locks if PurePosixPath(path).name in LOCKS]
     used = [path for path in locks if path not in npms[1:]]
     root = _manifest(repo, folder)
-    is_pnpms = "workspaces" not in root and not manager(root)
-    if len(used) > 1:
-        client = manager(root)
-        used = [path for path in used if _CLIENTS[PurePosixPath(path).name] == client] or used
+    commands = Commands.of(repo)
+    installers = commands.installers(folder)
+    if len(used) > 1 and manager(root):
+        readers = {manager(root), *installers}
+        used = [path for path in used if _client_of(path) in readers] or used
     return Site(
         folder=folder,
         manifests=tuple(path for path in own if repo.has(path)),
@@ -167,13 +178,31 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
         settings=tuple(
             path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
-        members_locks=tuple(
-            path
-            for member in (members if is_pnpms else ())
-            for name in (*LOCKS, "yarn.lock")
-            if repo.has(path := in_folder(member, name))
-        ),
+        members_locks=tuple(_members_locks(repo, folder, members, root)),
+        ignored=tuple(it for it in used if commands.ignore_lock(repo, folder, _client_of(it))),
     )
+
+
+def _members_locks(
+    repo: RepoContext, folder: str, members: Sequence[str], root: Mapping[str, Any]
+) -> Iterator[str]:
+    """Locks in members' folders that a client reads: npm and yarn know no pnpm-workspace.yaml, pnpm no
+    ``workspaces``; a client that a manifest names is the only one, unless a command runs another."""
+    is_pnpms = "workspaces" not in root
+    for member in members:
+        for name in (*LOCKS, "yarn.lock", "pnpm-lock.yaml"):
+            path, client = in_folder(member, name), _client_of(name)
+            is_apart = (client == "pnpm") != is_pnpms or (
+                is_pnpms and _OWN_LOCKS.search(_readable(repo, in_folder(folder, _NPMRC)))
+            )
+            named = manager(root)
+            is_run = client in Commands.of(repo).installers(member)
+            if repo.has(path) and is_apart and (named in {"", client} or is_run):
+                yield path
+
+
+def _client_of(lock: str) -> str:
+    return _CLIENTS[PurePosixPath(lock).name]
 
 
 def manager(manifest: Mapping[str, Any]) -> str:

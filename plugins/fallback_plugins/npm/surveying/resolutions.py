@@ -17,8 +17,10 @@ from typing import Any
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
 from fallback_plugins.npm.clients.pnpm_settings import settings
+from fallback_plugins.npm.clients.yarn_project import key_of
 from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
@@ -278,11 +280,27 @@ def _declarations(files: Files) -> Iterator[Declaration]:
 
 
 def _origins(files: Files) -> dict[str, tuple[str, str]]:
-    """Address and digest of each package, as npm's locks state them, by key."""
-    if PurePosixPath(files.lock or "").name not in LOCKS:
+    """Address and digest of each package, as its lock states them, by key."""
+    name = PurePosixPath(files.lock or "").name
+    if name in LOCKS:
+        found = entries_of(parse_lock(files.lock_text, files.lock or ""))
+        return {key: (address_of(it), str(it.get("integrity", ""))) for key, it in found}
+    if name == YARN_LOCK and not is_berry(files.lock_text):
+        return {
+            key_of(it): (it.resolved, it.fields.get("integrity", ""))
+            for it in parse_yarn_lock(files.lock_text).blocks
+        }
+    if name != PNPM_LOCK:
         return {}
-    found = entries_of(parse_lock(files.lock_text, files.lock or ""))
-    return {key: (address_of(it), str(it.get("integrity", ""))) for key, it in found}
+    lock = parse_pnpm_lock(files.lock_text)
+    facts = {
+        key: lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) for key in lock.nodes
+    }
+    archives = {key: _mapping(_mapping(it).get("resolution")) for key, it in facts.items()}
+    return {
+        key: (str(it.get("tarball") or it.get("repo") or ""), str(it.get("integrity", "")))
+        for key, it in archives.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -397,7 +415,10 @@ def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> It
             parents = {key[: key.find("@", 1)] if key.find("@", 1) > 0 else key for key in above}
             for node in nodes:
                 is_meant = not limit or not excludes(limit, node.version)
-                if node.bundled or not is_meant or not excludes(place.spec, node.version):
+                is_held = not excludes(place.spec, node.version) and node.name == _package(
+                    name, place.spec
+                )
+                if node.bundled or not is_meant or is_held:
                     continue
                 ways = tree.paths_to(node.key) if parents else ()
                 is_below = any(one.name in parents for way in ways for one in way)
@@ -407,7 +428,8 @@ def _against_overrides(client: Client, files: Files, tree: DependencyTree) -> It
 
 def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
     """Overrides of today that pnpm's lock does not repeat, and the entries of catalogs."""
-    lock, manifest = parse_pnpm_lock(files.lock_text), parse_manifest(files.root_manifest, root)
+    path = files.root_manifest
+    lock, manifest = parse_pnpm_lock(files.lock_text), parse_manifest(path, root)
     workspace = settings(files)
     declared = dict(entries(manifest.get("resolutions")))
     if isinstance(own := manifest.get("pnpm"), dict):
@@ -418,6 +440,18 @@ def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
         is_reference = spec.startswith(("$", "catalog:"))
         if key not in made_for or (not is_reference and made_for[key] != spec):
             yield Unanswered(files.root_manifest, key, spec, made_for.get(key))
+    extensions = _mapping(_mapping(manifest.get("pnpm")).get("packageExtensions"))
+    extensions |= _mapping(workspace.get("packageExtensions"))
+    for key, extension in extensions.items():
+        name, _, limit = key[1:].partition("@")
+        for node in lock.nodes.values():
+            if node.name != key[:1] + name or (limit and excludes(limit, node.version)):
+                continue
+            held = {ask.name: lock.nodes.get(ask.to or "") for ask in node.asks}
+            for other, spec in entries(_mapping(extension).get("dependencies")):
+                to = held.get(other)
+                if to is None or excludes(spec, to.version):
+                    yield Unanswered(path, other, spec, to.version if to else None)
     catalogs = {"default": workspace.get("catalog"), **_mapping(workspace.get("catalogs"))}
     for name, held in _mapping(lock.content.get("catalogs")).items():
         now = dict(entries(catalogs.get(name)))

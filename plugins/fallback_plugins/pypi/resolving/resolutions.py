@@ -299,7 +299,7 @@ class CommandResolution:
         # Environments of other tools, and builds, have nothing of the project's.
         others = grouped((it.keys[:-1], it.value) for it in in_other_arrays(document))
         apart = [Wanted(tuple(reading.clean(self.path, lines))) for lines in others.values()]
-        parts = groups.values() or [[]]
+        parts: list[list[str]] = [*groups.values()] or [[]]
         return [
             *(Wanted((*main, *lines), whole.constraints, whole.overrides) for lines in parts),
             *apart,

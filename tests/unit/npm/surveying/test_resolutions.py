@@ -173,6 +173,7 @@ def test_a_lock_is_in_step_with_every_section(
         {"resolutions": {"mid": "1.0.0"}},
         {"resolutions": {"**/top/**/mid": "1.0.0"}},
         {"resolutions": {"top/mid": "1.0.0"}},
+        {"resolutions": {"mid": "npm:leaf@2.0.0"}},
         {},
     ],
     ids=lambda it: json.dumps(it),
@@ -236,6 +237,12 @@ _CATALOG = "\ncatalogs:\n  default:\n    top:\n      specifier: ^1.0.0\n      ve
         ({"pnpm": {"overrides": {"mid": "1.0.0"}}}, "", "", False),
         ({"pnpm": {"overrides": {"mid": "2.0.0"}}}, "", "\noverrides:\n  mid: 2.0.0\n", True),
         ({"resolutions": {"mid": "1.0.0"}}, "", "\noverrides:\n  mid: 2.0.0\n", False),
+        ({"pnpm": {"packageExtensions": {"top": {"dependencies": {"x": "1"}}}}}, "", "", False),
+        ({"pnpm": {"packageExtensions": {"top@1": {"dependencies": {"mid": "2"}}}}}, "", "", True),
+        ({"pnpm": {"packageExtensions": {"top@2": {"dependencies": {"x": "1"}}}}}, "", "", True),
+        ({"pnpm": {"packageExtensions": {"top": {"dependencies": {"mid": "^1"}}}}}, "", "", False),
+        ({}, "packageExtensions:\n  top:\n    dependencies:\n      x: '1'\n", "", False),
+        ({"pnpm": {"patchedDependencies": {"mid@2.0.0": "p/mid.patch"}}}, "", "", True),
         ({}, "overrides:\n  mid: 1.0.0\n", "", False),
         ({"dependencies": {"top": "catalog:"}}, "catalog:\n  top: ^1.0.0\n", _CATALOG, True),
         ({"dependencies": {"top": "catalog:"}}, "catalog:\n  top: ^0.9.0\n", _CATALOG, False),
@@ -311,6 +318,138 @@ def test_what_a_command_installs_is_not_called_unaffected(
     expected = RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED
     assert found.reason is expected
     assert [it.path for it in found.unread] == ([path] if is_affected else [])
+
+
+_NO_LOCK = [
+    ("npm", ".npmrc", "package-lock = false\n"),
+    ("npm", "Dockerfile", "FROM node\nRUN npm install --no-package-lock\n"),
+    ("npm", "Dockerfile", "ENV NPM_CONFIG_PACKAGE_LOCK=false\nRUN npm install\n"),
+    ("npm", "build.sh", "npm config set package-lock false\nnpm i\n"),
+    ("yarn", "Makefile", "all:\n\tyarn install --no-lockfile\n"),
+    ("yarn", ".yarnrc", "--install.no-lockfile true\n"),
+    ("pnpm", ".npmrc", "lockfile=false\n"),
+    ("pnpm", ".github/workflows/ci.yml", "    - run: pnpm i --no-lockfile\n"),
+]
+_NAMES = {"npm": "package-lock.json", "yarn": "yarn.lock", "pnpm": "pnpm-lock.yaml"}
+_SAFE = {
+    "npm": lock({"dependencies": {"other": ">=1"}}, {"other": at("1.0.0")}),
+    "yarn": '# yarn lockfile v1\n\n\n"other@>=1":\n  version "1.0.0"\n',
+    "pnpm": (
+        "lockfileVersion: '9.0'\n\nimporters:\n\n  .:\n    dependencies:\n      other:\n"
+        "        specifier: '>=1'\n        version: 1.0.0\n\npackages:\n\n  other@1.0.0:\n"
+        "    resolution: {integrity: sha512-AA==}\n\nsnapshots:\n\n  other@1.0.0: {}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("client", "path", "text"), _NO_LOCK)
+def test_a_lock_that_an_install_command_ignores_does_not_decide_alone(
+    tmp_path: Path, client: str, path: str, text: str
+) -> None:
+    """other 2.0.0, which the client installs then, requires an affected release."""
+    files = {"package.json": manifest(dependencies={"other": ">=1"}), _NAMES[client]: _SAFE[client]}
+    assert told(tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
+    found = told(tmp_path / "b", {**files, path: text})
+    assert found.reason is RefusalReason.UNKNOWN
+    assert [it.path for it in found.unread] == ["package.json"]
+
+
+@pytest.mark.parametrize("text", ["package-lock=true\n", "# package-lock=false\n"])
+def test_a_lock_that_its_client_reads_decides(tmp_path: Path, text: str) -> None:
+    files = {"package.json": manifest(dependencies={"other": ">=1"})}
+    files |= {_NAMES["npm"]: _SAFE["npm"], ".npmrc": text}
+    assert told(tmp_path, files).reason is RefusalReason.NOT_AFFECTED
+
+
+def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) -> None:
+    known = universe().npm("mid", "1.0.0").npm("mid", "1.1.0", {"leaf": "^1.0.0"})
+    files = {"package.json": manifest(dependencies={"leaf": "1.1.0"})}
+    with world(known, tmp_path) as here:
+        result = here.fix(LEAF, {**here.locked(files), ".npmrc": "package-lock=false\n"})
+        reported = here.written(result)
+    assert reported.ok, reported.output
+    assert {it.path for it in result.changes} == {"package.json", "package-lock.json"}
+    assert versions(result) == {"leaf": "1.2.0"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_affected"),
+    [
+        ("Dockerfile", "FROM node\nRUN npm i -g other@2\n", True),
+        ("Dockerfile", 'RUN ["npm", "install", "--prefix", "x", "other"]\n', True),
+        ("Dockerfile", "RUN npm i -g other@1.0.0\n", False),
+        ("Makefile", "all:\n\tnpx --yes other@2 build\n", True),
+        ("Makefile", "all:\n\tnpm exec --package=other@2 -- build other\n", True),
+        ("run.sh", "yarn dlx other@2 leaf\n", True),
+        ("run.sh", "yarn global add other@2\n", True),
+        ("run.sh", "pnpm --silent dlx -p other@2 x\n", True),
+        ("run.sh", "cd x && pnpm add -g --dir y other && true\n", True),
+        ("run.sh", "bunx other@2\n", True),
+        ("run.sh", "npm i -g 'leaf@<1.2.0'\n", True),
+        ("run.sh", "npm i -g leaf@'>=1.0.0 <1.2.0' > log\n", True),
+        ("run.sh", "npm i -g leaf@${LEAF}\n", True),
+        ("run.sh", "# npm i other@2\n", False),
+        (".github/workflows/ci.yml", "  - name: npm install other\n    run: npm ci\n", False),
+        ("package.json", manifest(scripts={"build": "tsc && npx other@2 x"}), True),
+    ],
+)
+def test_what_a_commands_packages_require_is_resolved(
+    tmp_path: Path, path: str, text: str, *, is_affected: bool
+) -> None:
+    with world(universe(), tmp_path) as here:
+        repo = here.repo({"package.json": manifest(), path: text})
+        found = here.plugin.select(LEAF, repo)
+        if isinstance(found, Selected):
+            with pytest.raises(RecipeError) as refused:
+                here.plugin.apply(found, LEAF, repo)
+            reason, unread = refused.value.reason, refused.value.unread
+        else:
+            reason, unread = found.reason, found.unread
+    assert reason is (RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED)
+    assert [it.path for it in unread] == ([path] if is_affected else [])
+
+
+@pytest.mark.parametrize("text", ["RUN npm i -g nowhere@2\n", "RUN npm i -g $TOOL ./x\n"])
+def test_a_command_that_no_registry_answers_is_a_note(tmp_path: Path, text: str) -> None:
+    files = {**project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}), "Dockerfile": text}
+    with world(universe(), tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert any("npm i -g nowhere@2" in note for note in result.notes) is ("nowhere" in text)
+
+
+def test_a_lock_that_only_a_command_reads_is_read(tmp_path: Path) -> None:
+    """packageManager names pnpm, and the image installs with npm."""
+    files = {
+        **drifted({"leaf": "^1.0.0"}, {"leaf": "1.1.0"}),
+        "package.json": manifest(dependencies={"leaf": "^1.0.0"}, packageManager="pnpm@9.15.9"),
+        "pnpm-lock.yaml": (
+            "lockfileVersion: '9.0'\n\nimporters:\n\n  .:\n    dependencies:\n      leaf:\n"
+            "        specifier: ^1.0.0\n        version: 1.3.0\n\npackages:\n\n  leaf@1.3.0:\n"
+            "    resolution: {integrity: sha512-AA==}\n\nsnapshots:\n\n  leaf@1.3.0: {}\n"
+        ),
+    }
+    assert told(tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
+    repo = repository(tmp_path / "b", {**files, "Dockerfile": "RUN npm ci\n"})
+    assert isinstance(build_ecosystem(FakeClients()).select(LEAF, repo), Selected)
+
+
+@pytest.mark.parametrize("is_safe", [True, False])
+def test_a_folder_without_a_lock_is_read_with_the_project(tmp_path: Path, *, is_safe: bool) -> None:
+    own = {"name": "leaf", "version": "1.2.0" if is_safe else "1.1.0"}
+    files = {
+        "package.json": manifest(dependencies={"leaf": "file:vendor/leaf"}),
+        "vendor/leaf/package.json": json.dumps(own),
+    }
+    with world(universe(), tmp_path) as here:
+        repo = here.repo(files)
+        try:
+            found = here.plugin.select(LEAF, repo)
+            if isinstance(found, Selected):
+                here.plugin.apply(found, LEAF, repo)
+            reason = getattr(found, "reason", None)
+        except RecipeError as refused:
+            reason = refused.reason
+    assert reason is (RefusalReason.NOT_AFFECTED if is_safe else RefusalReason.RECIPE_UNSUPPORTED)
 
 
 @pytest.mark.parametrize(
@@ -473,6 +612,25 @@ def test_without_a_lock_every_section_is_installed(tmp_path: Path, section: str)
     with world(universe(), tmp_path) as here:
         result = here.fix(LEAF, files)
     assert [(move.package, move.before) for move in result.moves] == [("leaf", ("1.0.0",))]
+
+
+@pytest.mark.parametrize("client", ["yarn", "pnpm"])
+def test_locks_of_other_clients_state_origin_and_digest(tmp_path: Path, client: str) -> None:
+    files = {"package.json": manifest(dependencies={"other": ">=1"}), _NAMES[client]: _SAFE[client]}
+    files["yarn.lock"] = (
+        '# yarn lockfile v1\n\n\n"other@>=1":\n  version "1.0.0"\n'
+        '  resolved "https://r.example/other-1.0.0.tgz#00"\n  integrity sha512-AA==\n'
+    )
+    if client == "pnpm":
+        del files["yarn.lock"]
+        files["pnpm-lock.yaml"] = files["pnpm-lock.yaml"].replace(
+            "AA==}", "AA==, tarball: https://r.example/other-1.0.0.tgz}"
+        )
+    repo = repository(tmp_path, files)
+    (site,) = discover(repo)
+    (other,) = NpmProject(site, repo, FakeClients()).command.resolution.packages
+    assert other.origin.startswith("https://r.example/other-1.0.0.tgz")
+    assert other.digest == "sha512-AA=="
 
 
 def test_the_value_says_where_it_comes_from(tmp_path: Path) -> None:

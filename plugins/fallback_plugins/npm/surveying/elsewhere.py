@@ -1,0 +1,155 @@
+"""What installs affected npm packages besides the projects: commands with packages as arguments, and locks
+that only their own client reads in a workspace's member (ADR-0106).
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from fallback_plugins.npm.client import Client, Files
+from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
+from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
+from fallback_plugins.npm.surveying.projects import discover
+from fallback_plugins.npm.surveying.resolutions import CommandResolution
+from fallback_plugins.shared.ladder import unknown
+from fallback_tier.advisory import Advisory, fixed_versions, is_affected
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.execution import ClientRunner
+from fallback_tier.repo import RepoContext
+
+#: A line that installs packages or runs one by name, whatever else is in it.
+_INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
+
+#: How npm says that a registry answered, and has no such release. Any other failure would repeat itself.
+_ANSWERS = re.compile(r"\b(?:E404|ETARGET|ERESOLVE|notarget)\b")
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What is installed besides a repository's projects, for one advisory."""
+
+    repo: RepoContext
+    advisory: Advisory
+    clients: ClientRunner
+
+    @property
+    def affected(self) -> Iterator[tuple[str, RecipeError]]:
+        """Yield (path, why it is unknown) of what installs an affected version, as far as texts say, and of
+        locks that can't be read."""
+        yield from self._named()
+        yield from self._locks()
+
+    def resolved(self, notes: list[str]) -> Iterator[tuple[str, RecipeError]]:
+        """Yield the same of what a command's packages require: each command is resolved as a project that
+        requires them. One that can't be resolved cannot be shown to concern the advisory, and is noted."""
+        named = {path for path, _ in self._named()}
+        left = [it for it in self.open_commands if it.path not in named]
+        for asked, command in enumerate(left, 1):
+            try:
+                found = next(self._resolution(command).resolution.affected(self.advisory), None)
+            except (RecipeError, RepositoryError, ToolError) as error:
+                is_unanswered = not (self.repo.settings.offline or _ANSWERS.search(error.problem))
+                skipped = left[asked:] if is_unanswered else []
+                notes.extend(map(_not_resolved, (command, *skipped)))
+                if is_unanswered:
+                    return
+                continue
+            if found is not None:
+                what = f"installs {found.name} {found.version}, which is affected"
+                yield command.path, self._unknown(command.path, f"`{command.text}`", what)
+
+    @property
+    def open_commands(self) -> tuple[ClientCommand, ...]:
+        """Commands that install or run packages which no project of the repository installs, each once."""
+        texts = [self._text(it) for it in self.repo.tracked_files if it.endswith(MANIFEST)]
+        found = {
+            one.packages: one
+            for one in reversed(Commands.of(self.repo).found)
+            if one.packages and not (one.is_run and self._is_own(one, texts))
+        }
+        return tuple(reversed(found.values()))
+
+    @staticmethod
+    def _is_own(command: ClientCommand, manifests: list[str]) -> bool:
+        """Is it run from what a project installs? npx takes that before it asks a registry."""
+        return all(
+            not spec and any(json.dumps(name) in text for text in manifests)
+            for name, spec in command.packages
+        )
+
+    def _resolution(self, command: ClientCommand) -> CommandResolution:
+        asked = {name: spec or "latest" for name, spec in command.packages}
+        text = json.dumps({"name": "command", "version": "0.0.0", "dependencies": asked})
+        settings = {".npmrc": self._text(".npmrc")} if self.repo.has(".npmrc") else None
+        files = Files(".", {MANIFEST: text}, settings=settings)
+        scopes = Scopes.of(files, self.clients)
+        client = client_for(None, ScopedClients(self.clients, scopes))
+
+        def running() -> Client:
+            for refusal in filter(None, map(scopes.refusal, asked)):
+                raise refusal
+            return client
+
+        offline = self.repo.settings.offline
+        return CommandResolution(files, client, running, self.clients, offline)
+
+    def _named(self) -> Iterator[tuple[str, RecipeError]]:
+        packages = self.advisory.packages(ECOSYSTEM)
+        for path, line in Commands.of(self.repo).lines if packages else ():
+            for package in packages if _INSTALLS.search(line) else ():
+                named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
+                for spec in re.findall(named, line):
+                    if "$" in spec or self._admits_affected_alone(package, spec):
+                        which = "may be" if "$" in spec else "is"
+                        what = f"installs {package}@{spec}, which {which} affected"
+                        yield path, self._unknown(path, "A command", what)
+
+    def _locks(self) -> Iterator[tuple[str, RecipeError]]:
+        for lock in (path for site in discover(self.repo) for path in site.members_locks):
+            folder = str(PurePosixPath(lock).parent)
+            try:
+                manifest = in_folder(folder, MANIFEST)
+                texts = {manifest: self.repo.read_text(manifest)}
+                files = Files(folder, texts, lock, self.repo.read_text(lock))
+                tree = client_for(lock, self.clients).tree(files)
+                held = (it.label for it in tree.affected(self.advisory, ECOSYSTEM))
+                why = next((f"it holds {label}" for label in held), "")
+            except (RecipeError, RepositoryError) as error:
+                why = error.problem.rstrip(".")
+            if why:
+                reason = f"{lock} is read by its own client, which knows no workspace here: {why}."
+                step = "Remove it if nobody installs from it, or update it with its client."
+                yield lock, unknown(lock, reason, next_step=step)
+
+    @staticmethod
+    def _unknown(path: str, subject: str, what: str) -> RecipeError:
+        reason = f"{subject} in {path} {what}."
+        return unknown(path, reason, next_step="Raise the version there, or remove the command.")
+
+    def _admits_affected_alone(self, package: str, spec: str) -> bool:
+        start = floor(split_alias(spec)[1])
+        fixes = fixed_versions(self.advisory, ECOSYSTEM, package)
+        return (
+            start is not None
+            and is_affected(self.advisory, ECOSYSTEM, package, start)
+            and not any(
+                admits(spec, fixed) and not is_affected(self.advisory, ECOSYSTEM, package, fixed)
+                for fixed in fixes
+            )
+        )
+
+    def _text(self, path: str) -> str:
+        """Empty if it can't be read."""
+        try:
+            return self.repo.read_text(path)
+        except RepositoryError:
+            return ""
+
+
+def _not_resolved(command: ClientCommand) -> str:
+    return f"What `{command.text}` in {command.path} installs was not resolved."
