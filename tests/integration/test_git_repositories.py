@@ -3,6 +3,7 @@ their configuration names doesn't run, and none ends otherwise than a plain one.
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from itertools import count
@@ -383,6 +384,27 @@ def test_a_change_that_the_index_hides_is_one(
     with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt") as caught:
         look_at(scenario.repo, clients, Settings())
     assert "--no-skip-worktree" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "place", [".git/info/exclude", ".git/info/attributes", ".git/packed-refs", ".gitattributes",
+              "sub/.gitattributes", ".git/config", ".git/index", "link"],
+)  # fmt: skip
+def test_what_git_would_wait_for_is_refused_at_once(scenario: Scenario, place: str) -> None:
+    write(scenario.repo, {"sub/file.txt": "x\n"})
+    commit_all(scenario.repo)
+    path = scenario.repo / place
+    if place == "link":
+        pipe = scenario.repo / "pipe"
+        os.mkfifo(pipe)
+        (scenario.repo / ".gitattributes").symlink_to(pipe)
+    else:
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    named = ".gitattributes" if place == "link" else place
+    with pytest.raises(RepositoryError, match=re.escape(f"{named} in {scenario.repo}")):
+        look_at(scenario.repo, SubprocessClients(), Settings())
 
 
 def test_grafts_do_not_count(scenario: Scenario) -> None:

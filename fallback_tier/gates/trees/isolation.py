@@ -11,6 +11,7 @@ replace stays as it is committed. Submodules are not checked out.
 import errno
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,23 @@ GIT_TIMEOUT_S = 300.0
 
 #: How much of git's own words an error quotes.
 _QUOTED_CHARS = 2_000
+
+#: Files that git reads in its own folder, and in each folder of a working tree.
+_GIT_FILES = (
+    *(
+        "HEAD",
+        "config",
+        "config.worktree",
+        "index",
+        "packed-refs",
+        "shallow",
+        "commondir",
+        "gitdir",
+    ),
+    *("info/exclude", "info/attributes", "info/sparse-checkout", "info/grafts"),
+    *("objects/info/alternates", "objects/info/commit-graph"),
+)
+_TREE_FILES = (".gitattributes", ".gitignore", ".gitmodules", ".mailmap")
 
 _DUBIOUS = "dubious ownership"
 #: git's remarks come before its answer, on the same pipe.
@@ -67,6 +85,7 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             f"'{shown}' is a path that is not UTF-8, so no record could name it.",
             next_step="Move the repository to a path that is, or clone it there.",
         )
+    _check_readable(path, _GIT_FILES, path / ".git")
     root = Path(_ask_top_level(path, clients))
     if root != path:
         raise RepositoryError(
@@ -85,6 +104,9 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     passed_over = [
         unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"
     ]
+    folders = {unquoted(line).rpartition("/")[0] for line in listed[:MAX_TRACKED_FILES]}
+    for folder in sorted({"", *folders}):
+        _check_readable(root, _TREE_FILES, root / folder)
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
     changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
@@ -103,6 +125,21 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             if line.startswith('"') and (odd := odd_name(name)) is not None
         },
     )
+
+
+def _check_readable(root: Path, names: Sequence[str], folder: Path) -> None:
+    """Raises RepositoryError if one of these is a pipe, a socket or a device: git would wait for it."""
+    for place in (folder, *(folder / name for name in names)):
+        try:
+            mode = place.stat().st_mode
+        except (OSError, ValueError):
+            continue  # git says so, if it has to be there
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise RepositoryError(
+                f"{place.relative_to(root)} in {root} is a pipe, a socket or a device, which git would"
+                " wait for.",
+                next_step="Replace it with a regular file, or remove it.",
+            )
 
 
 def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) -> list[str]:
