@@ -23,7 +23,7 @@ from fallback_plugins.shared.ladder import (
     unknown,
     whole_project_left,
 )
-from fallback_plugins.shared.resolution import Unresolved
+from fallback_plugins.shared.resolution import ResolvedBy, Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -85,7 +85,7 @@ def apply(
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found))
+    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found), *_pinned(found, advisory))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
@@ -225,6 +225,16 @@ def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
         with suppress(RepositoryError):
             if isinstance(project, ManifestProject) and (day := project.command.kept_since):
                 yield f"{project.path} was resolved on {day}, and not again (--offline)."
+
+
+def _pinned(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
+    """Why the pins of a set are its resolution: they don't go together, as its client says."""
+    for project in found:
+        with suppress(RecipeError, RepositoryError):
+            if not isinstance(project, ManifestProject) or not project.unsettled(advisory):
+                continue
+            if (made := project.resolution).by is ResolvedBy.PINS:
+                yield f"The pins of {project.path} are taken as they are: {made.reason}"
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:

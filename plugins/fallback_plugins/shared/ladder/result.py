@@ -200,6 +200,12 @@ def _notes(ecosystem: str, repo: RepoContext, fixes: Sequence[ProjectFix]) -> It
     for fix in fixes:
         for package, old, new in _major_steps(ecosystem, fix):
             yield f"{package} goes from {old} to {new}, a major step: look at what it changed."
+        for move in fix.moves:
+            if move.range_admits:
+                yield (
+                    f"{move.manifest} declared a range of {move.package} that admits safe releases too, and"
+                    " no lock chooses one: now it admits no affected one."
+                )
         yield from fix.notes
 
 

@@ -163,6 +163,7 @@ def test_a_range_that_admits_both_is_raised_and_labelled(
     (move,) = plan.result.moves
     assert (move.before, move.after, move.range_admits) == (("1.0",), "1.1.0", True)
     assert '"range_admits":true' in move.model_dump_json()
+    assert [move.manifest in note and "left" in note for note in plan.result.notes] == [True]
     # A declaration that admits only affected releases is affected, whatever is installed.
     only = planned(registry, tmp_path / "pin", written(kind, "left", "==1.0.0"))
     assert only.result is not None, only.problem
@@ -372,6 +373,15 @@ def test_pins_that_do_not_go_together_are_the_resolution(
     (resolution,) = local.resolutions
     assert resolution.by is ResolvedBy.PINS
     assert [it.key for it in resolution.packages] == ["right 1.1.0+cpu", "asks 1.0", "left 1.1.0"]
+
+
+def test_a_fix_says_why_pins_are_taken_as_they_are(registry: Registry, tmp_path: Path) -> None:
+    files = {"requirements.txt": "cap==1.0\nright==1.1.0\nleft==1.0.0\n"}
+    plan = planned(registry, tmp_path / "repo", files)
+    assert plan.result is not None, plan.problem
+    (resolution,) = plan.resolutions
+    assert resolution.reason
+    assert any(resolution.reason in note for note in plan.result.notes)
 
 
 def test_commands_that_conflict_are_resolved_one_by_one(registry: Registry, tmp_path: Path) -> None:
