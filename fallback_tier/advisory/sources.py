@@ -15,7 +15,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.bundles import by_flaw, merged
 from fallback_tier.advisory.found import CodeFinding, Found, Record, Skipped, mapping, text
 from fallback_tier.advisory.osv import Advisory, advisory_from
-from fallback_tier.errors import AdvisoryError, FallbackError
+from fallback_tier.errors import AdvisoryError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
 
 #: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
@@ -51,8 +51,8 @@ def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
 
     Records of the same flaw become one; where a whole OSV record is in hand, what a report says of the
     same flaw and package is dropped for it. Raises AdvisoryError: a path that can't be read, is over
-    its limit or has none of the forms; a file that is one OSV record and can't be used. What can't be
-    used *inside* a folder or a report is skipped.
+    its limit or has none of the forms; a file that is one OSV record and can't be used. What was withdrawn,
+    or can't be used *inside* a folder or a report, is skipped.
     """
     found = [item for path in paths for item in _read(path)]
     records = [item for item in found if isinstance(item, Record)]
@@ -107,8 +107,11 @@ def _says_nothing(advisory: Advisory) -> Skipped:
 def _read(path: Path) -> Iterator[Found]:
     if path.is_dir():
         yield from _read_folder(path)
-    else:
+        return
+    try:
         yield from _read_document(_bytes(path), str(path))
+    except WithdrawnError as error:
+        yield Skipped.because(str(path), error)
 
 
 def _read_folder(folder: Path) -> Iterator[Found]:

@@ -8,10 +8,11 @@ from fallback_tier.errors import AdvisoryError
 
 
 def advisories_at(paths: Sequence[Path]) -> AdvisorySet:
-    """All that these places hold. Raises AdvisoryError where something was given, and none of it can be
-    used; an empty report is fine."""
+    """All that these places hold. Raises AdvisoryError if something in them can't be used, and nothing else
+    can; an empty report and withdrawn records are fine: nothing is to be fixed."""
     given = load_advisories(list(paths))
-    if given.skipped and not (given.advisories or given.findings):
+    unknown = any(item.unknown for item in given.skipped)
+    if unknown and not (given.advisories or given.findings):
         first = given.skipped[0]
         raise AdvisoryError(
             f"Nothing that --advisory names can be used: {first.source}: {first.reason}",

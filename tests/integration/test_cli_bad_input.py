@@ -68,13 +68,22 @@ def as_error(ended: Ended, *, code: str, exit_code: int = exit_codes.BAD_INPUT) 
         (b'"text"', "is no advisory and no report that we know"),
         (b'{"cve": "CVE-2026-1"}', "is no advisory and no report that we know"),
         (b'{"id": "X-1", "affected": "all"}', "is not an OSV record: affected"),
-        (osv("left", withdrawn="2026-02-01T00:00:00Z"), "was withdrawn on 2026-02-01"),
     ],
 )
 def test_an_advisory_that_is_none(scenario: Scenario, text: str | bytes, reason: str) -> None:
     problem = as_error(scenario.fix(text, as_json=True), code="advisory")
     assert "advisory.json" in problem
     assert reason in problem
+
+
+@pytest.mark.parametrize("command", ["fix", "plan"])
+def test_a_withdrawn_advisory_affects_nothing(scenario: Scenario, command: str) -> None:
+    """The repository holds a version that the record calls affected; nothing changes all the same."""
+    path = scenario.advisory(osv("left", withdrawn="2026-02-01T00:00:00Z"))
+    ended = scenario(command, scenario.repo, "--advisory", path, "--json")
+    assert ended.code == exit_codes.NOT_AFFECTED
+    assert "was withdrawn on 2026-02-01" in ended.out
+    assert "was withdrawn on 2026-02-01" in scenario(command, scenario.repo, "--advisory", path).out
 
 
 def test_an_advisory_for_another_ecosystem(scenario: Scenario) -> None:

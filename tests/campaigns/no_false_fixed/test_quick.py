@@ -19,12 +19,7 @@ _HERE = {"npm", "pip", "uv"}
 RED = frozenset(
     {
         "pip-other-ecosystem-advisory",
-        "pip-withdrawn-advisory-safe-pin",
-        "pip-withdrawn-record",
-        "uv-conflicts-one-safe",
-        "uv-conflicts-two-lines",
         "uv-locked-local-folder",
-        "uv-marker-forks",
     }
 )
 

@@ -96,7 +96,6 @@ def test_the_form_is_told_by_content(tmp_path: Path, document: Any, encoding: st
         ('{"message": "405 Method Not Allowed", "statusCode": 405}', "405 Method Not Allowed"),
         ('{"version": "2.0.0", "runs": []}', "SARIF '2.0.0'"),
         ('{"id": "X", "affected": "all"}', "not an OSV record: affected"),
-        (json.dumps(osv("OSV-1", withdrawn="2026-01-01T00:00:00Z")), "was withdrawn"),
         ('{"id": "X", "affected": []}', "names no affected package"),
     ],
 )

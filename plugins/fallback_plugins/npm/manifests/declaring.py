@@ -1,6 +1,6 @@
 """Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace
@@ -15,22 +15,46 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.shared.tree import Node
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
 
+#: One declaration of a package: manifest, section and key.
+PlaceKey = tuple[str, str, str]
 
-def declare(files: Files, package: str, keys: set[str], version: str) -> Files:
+
+def declare(
+    files: Files,
+    package: str,
+    keys: set[str],
+    version: str,
+    *,
+    but_for: Collection[PlaceKey] = (),
+) -> Files:
     """Every declaration of the package under these keys made to admit the version, operators kept.
 
-    One that admits it stays: a lock says which version it is. Raises RecipeError: a spec that can't be
-    raised, or a peer declaration that doesn't admit it.
+    One that admits it stays: a lock says which version it is. ``but_for``: declarations of other release
+    lines. Raises RecipeError: a spec that can't be raised, or a peer declaration that doesn't admit it.
     """
     for path, text in files.manifests.items():
         for place in declared(parse_manifest(path, text), package):
+            if (path, place.section, place.key) in but_for:
+                continue
             if place.key in keys and not admits(place.spec, version):
                 files = raise_place(files, path, package, place, version)
     return files
+
+
+def of_other_lines(files: Files, tree: DependencyTree, node: Node) -> frozenset[PlaceKey]:
+    """Return the declarations that another installed copy of the package answers, and this one can't."""
+    others = [other.version for other in tree.of(node.name) if other.version != node.version]
+    return frozenset(
+        (path, place.section, place.key)
+        for path, text in files.manifests.items()
+        for place in declared(parse_manifest(path, text), node.name)
+        if not admits(place.spec, node.version)
+        and any(admits(place.spec, version) for version in others)
+    )
 
 
 def raise_place(files: Files, path: str, package: str, place: Declared, version: str) -> Files:

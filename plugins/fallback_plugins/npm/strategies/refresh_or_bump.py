@@ -10,6 +10,7 @@ from fallback_plugins.npm.manifests.declaring import (
     forced,
     holding,
     no_fix,
+    of_other_lines,
     raise_overrides,
 )
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
@@ -90,7 +91,9 @@ class RefreshOrBump(NpmStep):
             target = self.targets.lowest(node, lambda _version: True)
             if target is None:
                 raise no_fix(node)
-            files = declare(files, node.name, {ask.name for ask in own}, target)
+            others = of_other_lines(at.files, at.tree, node)
+            keys = {ask.name for ask in own}
+            files = declare(files, node.name, keys, target, but_for=others)
         files = raise_overrides(client, files, places, target)
         wanted_versions = {**plan.wanted_versions, (node.name, node.version): target}
         return self._with_peers(

@@ -58,7 +58,8 @@ def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _an
 class Releases:
     """Chooses versions by the record, and asks the registry about them, through uv; None: it is not asked.
 
-    What could not be asked is said in ``notes``, once; it never stops a fix. ``only``: the version that
+    What could not be asked is said in ``notes``, once; it never stops a fix. A fault that the registry
+    reports does, if no later release serves. ``only``: the version that
     somebody chose already; no other serves.
     """
 
@@ -125,7 +126,14 @@ class Releases:
                 break
             following = self._next(package, version)
             if following is None:
-                self._note(f"{package} {version} {fault}, and no later release could be found.")
+                problem = f"{package} {version} {fault}, and no later release could be found."
+                if not is_prerelease(ECOSYSTEM, version):
+                    raise RecipeError(
+                        RefusalReason.NO_FIXED_VERSION,
+                        problem,
+                        next_step="Replace the dependency, or take the advisory's workaround.",
+                    )
+                self._note(problem)
                 return first
             self._note(f"{package} {version} {fault}: {following} is looked at in its place.")
             version = following

@@ -4,7 +4,7 @@ No client decides here. A registry is asked for two things only, and only where 
 chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import RefusalReason
@@ -29,6 +29,7 @@ from fallback_plugins.pypi.surveying.survey import (
     places_in,
 )
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.advisory import Advisory, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -51,15 +52,10 @@ class Bump:
     affected: tuple[Place, ...]
     targets: Mapping[Place, str]
 
-    @property
-    def version(self) -> str:
-        """The highest of the versions: one, but for places with different markers."""
-        return max(self.targets.values(), key=lambda version: sort_key(ECOSYSTEM, version))
 
-    def held(self, path: str | None = None) -> tuple[str, ...]:
-        """The affected versions (or ranges) that are asked for, in one file or in all, lowest first."""
-        held = {shown(place) for place in self.affected if path in {None, place.path}}
-        return tuple(sorted(held, key=lambda version: sort_key(ECOSYSTEM, version)))
+def held(places: Iterable[Place]) -> tuple[str, ...]:
+    """Return the versions (or ranges) that places ask for, lowest first."""
+    return tuple(sorted({*map(shown, places)}, key=lambda version: sort_key(ECOSYSTEM, version)))
 
 
 def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
@@ -115,7 +111,8 @@ def plan_bump(
 ) -> Bump | None:
     """What the direct bump of one package would be; None: no place is affected.
 
-    Places that hold under the same marker get the same version. Raises RecipeError: a place can't be
+    Places of one release line get the same version: those under the same marker, unless pins to different
+    versions in one file show that they are never installed together. Raises RecipeError: a place can't be
     raised, or there is no version to raise it to.
     """
     affected = affected_places(advisory, places, package)
@@ -127,15 +124,17 @@ def plan_bump(
             raise unsupported(message)
     acceptable = _not_excluded(places)
     targets: dict[Place, str] = {}
-    for marker in dict.fromkeys(_marker(place) for place in affected):
-        group = [place for place in affected if _marker(place) == marker]
+    lines = {place: _line(place, places) for place in affected}
+    for marker, pin in dict.fromkeys(lines.values()):
+        group = [place for place in affected if lines[place] == (marker, pin)]
         current = max(
             (_current(advisory, place, package) for place in group),
             key=lambda version: sort_key(ECOSYSTEM, version),
         )
         version = choose(package, current, acceptable)
         targets |= dict.fromkeys(group, version)
-        targets |= {place: version for place in places if _is_in_the_way(place, version, marker)}
+        in_the_way = (it for it in places if _is_in_the_way(it, version, marker, pin))
+        targets |= dict.fromkeys(in_the_way, version)
     for place, version in targets.items():
         _edits(place, package, version)
     # What only had to admit the version, and did not, is told with those that held another.
@@ -264,11 +263,29 @@ def _not_excluded(places: Sequence[Place]) -> Callable[[str], bool]:
     return lambda version: all(clause.admits(version) for clause in excluded)
 
 
-def _is_in_the_way(place: Place, version: str, marker: str) -> bool:
+def _line(place: Place, places: Sequence[Place]) -> tuple[str, str | None]:
+    """Return the marker and the pin that decide a place's version: its own pin, or the highest one under
+    the same marker that its range admits; None unless one file has several pins under that marker."""
+    marker = _marker(place)
+    of_files = grouped(
+        (it.path, pin) for it in places if _marker(it) == marker and (pin := _pin(it))
+    )
+    pins = {pin for found in of_files.values() if len(set(found)) > 1 for pin in found}
+    own = [pin for pin in pins if pin == _pin(place) or (place.is_range and place.admits(pin))]
+    return marker, max(own, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+
+
+def _pin(place: Place) -> str | None:
+    return None if place.is_range or place.decided else place.current
+
+
+def _is_in_the_way(place: Place, version: str, marker: str, pin: str | None) -> bool:
     """An unaffected place that does not admit the version, and asks for less."""
     declaration = place.declaration
     if declaration is None or declaration.refusal or _marker(place) not in {"", marker}:
         return False
+    if pin is not None and _pin(place) not in {None, pin}:
+        return False  # another line: the two were never installed together
     if declaration.admits(version):
         return False
     return place.current is None or compare_versions(ECOSYSTEM, place.current, version) < 0

@@ -12,6 +12,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     requirement_strings,
     strings_by_name,
 )
+from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ladder import (
@@ -103,22 +104,28 @@ def excluded_by(path: str, specifier: str, package: str, version: str) -> Recipe
     )
 
 
-def raised(texts: Mapping[str, str], package: str, version: str) -> dict[str, str]:
+def raised(
+    texts: Mapping[str, str], package: str, version: str | Callable[[Declaration], str | None]
+) -> dict[str, str]:
     """The manifests with every declaration of a package that excludes the version raised to it.
 
-    Those that admit it stay: beside a lock that is enough. Raises RecipeError: one can't be raised.
+    Those that admit it stay: beside a lock that is enough. ``version``: one for all, or a function that
+    returns the version of a declaration's release line, None if it stays. Raises RecipeError: one can't be
+    raised.
     """
+    version_of = version if callable(version) else _always(version)
     changed: dict[str, str] = {}
     for path, text in texts.items():
         for string in requirement_strings(path, text, package):
-            if string.declaration.admits(version):
+            target = version_of(string.declaration)
+            if target is None or string.declaration.admits(target):
                 continue
-            edits = None if string.declaration.refusal else edits_for(string.declaration, version)
+            edits = None if string.declaration.refusal else edits_for(string.declaration, target)
             if edits is None:
                 raise RecipeError(
                     RefusalReason.BLOCKED_BY_CONSTRAINT,
                     f"{path} asks for {package} {string.declaration.specifier}, which does not admit"
-                    f" {version} and can't be raised as text.",
+                    f" {target} and can't be raised as text.",
                     next_step="Change that line by hand.",
                 )
             new = apply_edits(string.value, edits)
@@ -126,6 +133,10 @@ def raised(texts: Mapping[str, str], package: str, version: str) -> dict[str, st
         if text != texts[path]:
             changed[path] = text
     return changed
+
+
+def _always(version: str) -> Callable[[Declaration], str]:
+    return lambda _declaration: version
 
 
 def all_raised(texts: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from fallback_plugins.pypi.strategies.direct import (
     Hashes,
     affected_places,
     changes,
+    held,
     places_of,
     plan_bump,
 )
@@ -23,6 +24,7 @@ from fallback_plugins.pypi.surveying.survey import (
     only_affected,
 )
 from fallback_plugins.shared.ladder import ProjectFix, Tried, left_behind
+from fallback_plugins.shared.tree import grouped
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -79,7 +81,7 @@ class TextBump:
                 else:
                     left.append(self._left(package, places, error))
             else:
-                moves += _moves(self.advisory, bump, bump.version) if bump else ()
+                moves += _moves(self.advisory, bump) if bump else ()
         return Outline(moves=tuple(moves), left=tuple(left))
 
     def fix(self, releases: Releases, hashes: Hashes) -> ProjectFix:
@@ -100,7 +102,7 @@ class TextBump:
             except RecipeError as error:
                 left.append(self._left(package, places, error))
             else:
-                moves += _moves(self.advisory, bump, bump.version)
+                moves += _moves(self.advisory, bump)
                 cleared += _cleared(self.advisory, bump)
         return ProjectFix(
             new.made(self.texts),
@@ -113,8 +115,8 @@ class TextBump:
     def _beside_locks(self, package: str, places: tuple[Place, ...]) -> tuple[Place, ...]:
         """A range that admits what a lock beside it holds, or will, leaves the choice to that."""
         try:
-            held = [it for lock in self.beside.items() for it in pinned_versions(*lock, package)]
-            chosen = max(held, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
+            locked = [it for lock in self.beside.items() for it in pinned_versions(*lock, package)]
+            chosen = max(locked, key=lambda version: sort_key(ECOSYSTEM, version), default=None)
             if chosen is None:
                 return places
             if is_affected(self.advisory, ECOSYSTEM, package, chosen):
@@ -134,23 +136,23 @@ class TextBump:
         tried = Tried()
         tried.no(LadderStep.DIRECT_BUMP, error)
         affected = affected_places(self.advisory, places, package)
-        held = [place.current for place in affected if place.current]
+        versions = [place.current for place in affected if place.current]
         where = affected[0].path if affected else self.path
         return left_behind(
-            self.advisory, ECOSYSTEM, package, held, manifest=where, error=error, tried=tried
+            self.advisory, ECOSYSTEM, package, versions, manifest=where, error=error, tried=tried
         )
 
 
-def _moves(advisory: Advisory, bump: Bump, after: str) -> Iterator[Move]:
-    """One per file: what it declared, and what it declares now."""
-    for path in dict.fromkeys(place.path for place in bump.affected):
-        places = [place for place in bump.affected if place.path == path]
+def _moves(advisory: Advisory, bump: Bump, after: str | None = None) -> Iterator[Move]:
+    """One per file and version that its places go to; ``after``: if no version is chosen yet."""
+    lines = grouped(((it.path, after or bump.targets[it]), it) for it in bump.affected)
+    for (path, version), places in lines.items():
         yield Move(
             package=bump.package,
             manifest=path,
             step=LadderStep.DIRECT_BUMP,
-            before=bump.held(path),
-            after=after,
+            before=held(places),
+            after=version,
             range_admits=all(_admits_both(advisory, place, bump.package) for place in places),
         )
 
@@ -165,10 +167,12 @@ def _admits_both(advisory: Advisory, place: Place, package: str) -> bool:
 
 def _cleared(advisory: Advisory, bump: Bump) -> Iterator[ClearedPath]:
     for place in bump.affected:
-        held = place.current
+        current = place.current
         yield ClearedPath(
             manifest=place.path,
-            advisory_ids=advisory.ids_affecting(ECOSYSTEM, bump.package, held) if held else (),
-            path=(place.path, f"{bump.package} {held or 'any version'}"),
+            advisory_ids=advisory.ids_affecting(ECOSYSTEM, bump.package, current)
+            if current
+            else (),
+            path=(place.path, f"{bump.package} {current or 'any version'}"),
             outcome=f"now {bump.package} {bump.targets[place]}",
         )

@@ -62,7 +62,8 @@ class UvLocking:
     def locked(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> State:
-        """The lock with these versions, everything else kept where it can be. Raises RecipeError."""
+        """The lock with these versions, everything else kept if possible. An empty version: each release
+        line of the package as high as its declarations admit. Raises RecipeError."""
         new = self._lowest(state, manifests, wanted)
         unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
         text = spliced(self._old, unchanged, new.text)
@@ -167,7 +168,10 @@ class UvLocking:
 
 
 def _pinned(versions: Mapping[str, str]) -> list[str]:
-    return [f"--upgrade-package={name}=={version}" for name, version in versions.items()]
+    return [
+        f"--upgrade-package={name}=={version}" if version else f"--upgrade-package={name}"
+        for name, version in versions.items()
+    ]
 
 
 def _moved_along(

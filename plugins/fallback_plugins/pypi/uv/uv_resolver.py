@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
 from fallback_plugins.pypi.manifests.pyproject import replace_requirement
-from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.manifests.requirements import Declaration, requirement_in
 from fallback_plugins.pypi.resolving.own_line import of_its_line
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import resolver_failed
@@ -30,6 +30,7 @@ from fallback_plugins.pypi.uv.overrides import with_override
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import Strategy
 from fallback_plugins.shared.tree import DependencyTree
+from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
 
 #: Declared ancestors of one package that are tried: each costs two runs of uv.
@@ -73,6 +74,8 @@ class UvResolver(LockResolver[LockedProject]):
                 named = self.releases.named(package, held)
             except RecipeError:
                 return step(state, package, offered())
+            if is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held):
+                return step(state, package, offered())
             try:
                 return step(state, package, named)
             except RecipeError as error:
@@ -98,6 +101,8 @@ class UvResolver(LockResolver[LockedProject]):
     def _refreshed(self, state: State, package: str, target: str) -> State:
         """A safe version within everybody's range: only the lock changes."""
         manifests = self._manifests(state)
+        if _has_lines(state, package):
+            return self._locking.locked(state, manifests, {package: ""})
         excluded = not_admitting(manifests, package, target)
         if excluded:
             target = self._target_within(state, package, target, excluded)
@@ -106,11 +111,21 @@ class UvResolver(LockResolver[LockedProject]):
 
     def _directly(self, state: State, package: str, target: str) -> State:
         """Every declaration that excludes the version is raised to it; constraints and overrides too."""
-        manifests = self._manifests(state)
-        edited = lock_edit.raised(manifests, package, target)
+        manifests, lines = self._manifests(state), _has_lines(state, package)
+        version_of = partial(self._line_target, state, package) if lines else target
+        edited = lock_edit.raised(manifests, package, version_of)
         if not edited:
             raise unsupported(f"No manifest of {self._path} holds {package} back.")
-        return self._locking.locked(state, {**manifests, **edited}, {package: target})
+        # uv keeps the lines that may stay, and moves those whose declarations exclude what is locked.
+        wanted = {} if lines else {package: target}
+        return self._locking.locked(state, {**manifests, **edited}, wanted)
+
+    def _line_target(self, state: State, package: str, declaration: Declaration) -> str | None:
+        """Return the safe version above the highest affected copy that a declaration admits; None if it
+        admits no affected copy. Raises RecipeError."""
+        held = lock_edit.affected_versions(state.tree, self._advisory)[package]
+        own = [version for version in held if declaration.admits(version)]
+        return self.releases.lowest_safe(package, own[-1]) if own else None
 
     def _by_parents(self, state: State, package: str, target: str) -> State:
         """The declared ancestors raised to the lowest version whose tree has the safe one."""
@@ -215,6 +230,11 @@ class UvResolver(LockResolver[LockedProject]):
         wanted, constraint = f"{name}>={held}", f"{package}>={target}"
         lowest = self._index.lowest_with(wanted, constraint, python)[name]
         return of_its_line(self._index, (name, held, lowest), (package, target), python)
+
+
+def _has_lines(state: State, package: str) -> bool:
+    """Return whether a lock holds several versions of a package: conflicting extras, or marker forks."""
+    return len({node.version for node in state.tree.of(package)}) > 1
 
 
 def _with_room(

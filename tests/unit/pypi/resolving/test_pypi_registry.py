@@ -62,6 +62,10 @@ def registry() -> Iterator[Registry]:
         .pypi("soon", "1.0")
         .pypi("soon", "1.1rc1")
         .pypi("soon", "1.1")
+        .pypi("lines", "1.0")
+        .pypi("lines", "1.1")
+        .pypi("lines", "2.0")
+        .pypi("lines", "2.1")
         .pypi("built", "1.0", sdist_only=True)
         .pypi("stale", "1.0", sdist_only=True, files={"stale.egg-info/requires.txt": STALE})
     )
@@ -116,6 +120,40 @@ def test_final_release_is_chosen_over_the_candidate_that_a_record_names(
     record = advisory("PyPI", "soon", [("0", "1.1rc1")])
     result = fixed(plugin, tmp_path, {"requirements.txt": "soon==1.0\n"}, record)
     assert after(result, "requirements.txt") == "soon==1.1\n"
+
+
+def test_a_fix_that_was_never_published_is_no_target(
+    plugin: EcosystemPlugin, tmp_path: Path
+) -> None:
+    record = advisory("PyPI", "soon", [("0", "1.9")])
+    with pytest.raises(RecipeError, match=r"soon 1\.9 was never published, and no later") as caught:
+        fixed(plugin, tmp_path, {"requirements.txt": "soon==1.0\n"}, record)
+    assert caught.value.reason is RefusalReason.NO_FIXED_VERSION
+
+
+EXTRAS = """[project]
+name = "app"
+version = "1"
+[project.optional-dependencies]
+old = ["lines==OLD"]
+new = ["lines==NEW"]
+"""
+FORKS = "lines==OLD ; python_version < '3.11'\nlines==NEW ; python_version >= '3.11'\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), [("pyproject.toml", EXTRAS), ("requirements.txt", FORKS)]
+)
+@pytest.mark.parametrize("old", ["1.0", "1.1"])
+def test_each_pin_goes_to_the_fix_of_its_own_line(
+    plugin: EcosystemPlugin, tmp_path: Path, path: str, text: str, old: str
+) -> None:
+    record = advisory("PyPI", "lines", [("0", "1.1"), ("2.0", "2.1")])
+    files = {path: text.replace("OLD", old).replace("NEW", "2.0")}
+    result = fixed(plugin, tmp_path, files, record)
+    assert after(result, path) == text.replace("OLD", "1.1").replace("NEW", "2.1")
+    moves = [(move.before, move.after) for move in result.moves]
+    assert moves == [(("1.0",), "1.1"), (("2.0",), "2.1")][old == "1.1" :]
 
 
 def test_many_releases_are_asked_about_together(uv: UvClient, registry: Registry) -> None:
