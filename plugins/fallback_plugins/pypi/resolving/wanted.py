@@ -256,8 +256,18 @@ def check_declares(manifests: Mapping[str, str]) -> None:
 
 def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str]) -> None:
     """Raises RecipeError if a build computes the dependencies of a pyproject.toml, and no file that is read
-    says them. ``beside``: names of the files in its folder."""
-    if "dependencies" not in texts(table_of(document, "project").get("dynamic")):
+    says them, or if something else is where a list of them belongs. ``beside``: names of the files in its
+    folder."""
+    project = table_of(document, "project")
+    lists = {
+        "project.dependencies": project.get("dependencies", []),
+        **table_of(project, "optional-dependencies"),
+        **table_of(document, "dependency-groups"),
+    }
+    for key, value in lists.items():
+        if not isinstance(value, list):
+            raise unresolvable(path, f"{key} that is no list")
+    if "dependencies" not in texts(project.get("dynamic")):
         return
     backend = str(table_of(document, "build-system").get("build-backend", "setuptools"))
     if backend.startswith("setuptools"):

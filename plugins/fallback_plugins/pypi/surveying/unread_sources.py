@@ -227,7 +227,7 @@ def _vendored(
             is_own = folder is None or kind_of(f"{folder}/pyproject.toml")
             pin = declaration_in(f"{package}=={version}", package)
             if package in packages and not is_own and counts(package, pin):
-                yield path, f"{package} {version}"
+                yield path, f"{package} {version} of the folder {folder!r}"
 
 
 def _copies(repo: RepoContext, packages: frozenset[str]) -> Iterator[tuple[str, str, str]]:

@@ -658,3 +658,20 @@ def test_a_build_takes_the_newest_of_a_range(registry: Registry, tmp_path: Path)
     table = '[build-system]\nrequires = ["late", "unheard-of>=1"]\nbuild-backend = "late"\n'
     plan = planned(registry, tmp_path / "repo", {"pyproject.toml": PROJECT + table})
     assert plan.reason is RefusalReason.NOT_AFFECTED
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[project.dependencies]\nleft = "==1.0.0"\n',
+        'dependencies = "left==1.0.0"\n',
+        '[project.optional-dependencies]\nx = "left==1.0.0"\n',
+        '[dependency-groups.dev]\nleft = "==1.0.0"\n',
+    ],
+)
+def test_what_is_no_list_of_requirements_is_unknown(
+    registry: Registry, tmp_path: Path, table: str
+) -> None:
+    plan = planned(registry, tmp_path / "repo", {"pyproject.toml": PROJECT + table})
+    assert plan.reason is RefusalReason.UNKNOWN
+    assert plan.unread == ["pyproject.toml"]
