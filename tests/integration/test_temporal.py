@@ -222,11 +222,11 @@ def test_a_fix_opened_beside_its_cancellation_is_closed(
 async def _opened_beside_its_cancellation(address: str, *, cancelled_first: bool) -> None:
     queue, closed = f"beside-{uuid.uuid4().hex}", list[str]()
     client = await connect(Cluster(address=address, queue=queue))
-    may_end = asyncio.Event()
+    may_end = asyncio.get_running_loop().create_future()
 
     @activity.defn(name=OPEN)
     async def opens(_ticket: Ticket) -> Session:
-        await may_end.wait()
+        await asyncio.wait_for(may_end, PATIENCE_S)
         return Session("the session", queue, Standing(next=Step(1, "attempt")))
 
     @activity.defn(name=CLOSE)
@@ -245,7 +245,7 @@ async def _opened_beside_its_cancellation(address: str, *, cancelled_first: bool
             await _has_event(run, EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
         if cancelled_first:
             await run.cancel()
-        may_end.set()
+        may_end.set_result(None)
         await _has_event(run, EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
         if not cancelled_first:
             await run.cancel()

@@ -95,7 +95,7 @@ def test_real_uv_that_cant_resolve_is_a_typed_refusal(tmp_path: Path) -> None:
     assert pinned_versions("uv.lock", after(result, "uv.lock"), "idna") == ("3.7",)
     assert "3.6.999 was never published" in " ".join(result.notes)
 
-    # There is none above: uv's own words.
-    with pytest.raises(RecipeError, match=r"idna[=>]=3\.999") as caught:
+    # There is none above.
+    with pytest.raises(RecipeError, match=r"3\.999") as caught:
         fix(plugin, advisory("PyPI", "idna", [("0", "3.999")]), repo)
-    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
+    assert caught.value.reason is RefusalReason.NO_FIXED_VERSION
