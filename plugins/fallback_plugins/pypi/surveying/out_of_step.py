@@ -18,6 +18,7 @@ from fallback_plugins.pypi.manifests.kinds import PYPI
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -92,7 +93,10 @@ class LockStep:
                 raise self._refusal(one, f"holds {', '.join(versions)}")
 
     def doubt(self) -> RecipeError | None:
-        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in."""
+        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in.
+        None among tests and examples: there it concerns what is asked for itself, which ``check`` refuses."""
+        if is_aside(self.lock):
+            return None
         for one in self._wanted:
             if one.name not in self.held:
                 return self._refusal(one, "does not hold it, nor what it depends on")

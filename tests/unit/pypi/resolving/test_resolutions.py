@@ -133,6 +133,16 @@ PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 OWN_INDEX = "--index-url https://packages.invalid/simple\n"
 LIBRARY_MODULE = "class Setup:\n    def read(self):\n        self.install_requires = list()\n"
 
+
+def lock_without(asked: str, folder: str) -> Files:
+    """A Poetry project whose lock holds nothing of what it asks for."""
+    return {
+        f"{folder}pyproject.toml": TABLES["Poetry"][1].replace("{}", f'{asked} = "^1.0"'),
+        f"{folder}poetry.lock": 'package = []\n[metadata]\nlock-version = "2.1"\n'
+        'python-versions = "*"\ncontent-hash = "0"\n',
+    }
+
+
 #: Each kind of manifest, with a line of requirements in it.
 KINDS: dict[str, tuple[str, str]] = {
     "requirements": ("requirements.txt", "{}\n"),
@@ -280,6 +290,9 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"tests/data/requirements.txt": "absent>=1\nleft\n"}, RefusalReason.UNKNOWN),
         ({"tests/data/requirements.txt": "computes\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "absent>=1\n"}, RefusalReason.UNKNOWN),
+        (lock_without("right", "tests/fixtures/"), RefusalReason.NOT_AFFECTED),
+        (lock_without("left", "tests/fixtures/"), RefusalReason.UNKNOWN),
+        (lock_without("right", ""), RefusalReason.UNKNOWN),
         # A package's module that is called setup.py, and a script that computes what it passes.
         ({"src/app/setup.py": LIBRARY_MODULE}, RefusalReason.NOT_AFFECTED),
         ({"setup.py": LIBRARY_MODULE + "Setup(install_requires=read())\n"}, RefusalReason.UNKNOWN),
