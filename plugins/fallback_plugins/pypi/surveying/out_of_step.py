@@ -94,7 +94,7 @@ class LockStep:
 
     def doubt(self) -> RecipeError | None:
         """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in.
-        None among tests and examples: there it concerns what is asked for itself, which ``check`` refuses."""
+        None among tests and examples: ``check`` refuses what is asked for itself there."""
         if is_aside(self.lock):
             return None
         for one in self._wanted:
