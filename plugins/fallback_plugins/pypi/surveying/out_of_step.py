@@ -18,7 +18,6 @@ from fallback_plugins.pypi.manifests.kinds import PYPI
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
@@ -31,6 +30,9 @@ _NEVER_LOCKED = frozenset({"distribute", "pip", "pkg-resources", "setuptools", "
 _UV_CHANGES = ("constraint-dependencies", "override-dependencies", "exclude-dependencies")
 
 _MAIN = ("project", "dependencies")
+
+#: Folders of test data, which nobody installs.
+_TEST_DATA = frozenset({"test", "tests", "__tests__", "testdata", "fixture", "fixtures"})
 
 
 class DecidedByLock:
@@ -94,8 +96,8 @@ class LockStep:
 
     def doubt(self) -> RecipeError | None:
         """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in.
-        None among tests and examples: ``check`` refuses what is asked for itself there."""
-        if is_aside(self.lock):
+        None among test data: ``check`` refuses what is asked for itself there."""
+        if not _TEST_DATA.isdisjoint(self.lock.split("/")[:-1]):
             return None
         for one in self._wanted:
             if one.name not in self.held:
