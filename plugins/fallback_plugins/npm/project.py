@@ -73,6 +73,8 @@ class InStep:
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
         """The lock alone; None: it answers the patched manifests. Raises RecipeError, ToolError."""
+        if patched.keys().isdisjoint(self.project.site.manifests):
+            return None  # the lock, even an empty one, was judged by itself
         again = replace(self.project, patched=patched)
         if again.files == self.project.files or not again.command.unanswered:
             return None

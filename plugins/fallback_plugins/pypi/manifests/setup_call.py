@@ -45,6 +45,49 @@ def setup_call(text: str) -> SetupCall:
         return SetupCall(hides_its_name=True)
 
 
+def only_defines(text: str) -> bool:
+    """Return whether a file builds nothing if it runs: a package's module that is called setup.py.
+
+    It only imports, defines and assigns, and imports neither setuptools nor distutils nor a ``setup``.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            *(
+                [it.name for it in node.names]
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                else ()
+            ),
+            *([node.module or ""] if isinstance(node, ast.ImportFrom) else ()),
+        )
+    }
+    defining = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    is_closed = all(
+        isinstance(node, defining)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in _run_by_import(tree)
+    )
+    return is_closed and imported.isdisjoint({"setup", "setuptools", "distutils"})
+
+
+def _run_by_import(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module, without assignments of what is no call, and those for type checkers."""
+    for node in tree.body:
+        for_types = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        assigns = isinstance(node, ast.Assign | ast.AnnAssign)
+        if not for_types and not (assigns and not any(map(_is_call, ast.walk(node)))):
+            yield node
+
+
+def _is_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
+
+
 @lru_cache(maxsize=_SCRIPTS)
 def _call_in(text: str) -> SetupCall:
     """The same, read once. What is raised is not kept: how deep may be read depends on who asks."""

@@ -99,7 +99,10 @@ _VIA = re.compile(r"#[ \t]*via\b")
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]{0,198}[A-Za-z0-9])?)"
-_WHEELS_REQUIRED = re.compile(rf"Wheels are required for `{_NAME}`")
+_WHEELS_REQUIRED = re.compile(
+    rf"Wheels are required for `{_NAME}`|"
+    rf"(?<!\S){_NAME.replace('name', 'other')}[<>=!~]\S* has no wheels with a matching"
+)
 #: What uv says of a release, or a package, that the registry does not have.
 _ABSENT = re.compile(
     rf"(?:no versions? of {_NAME}(?:\[[^\]]*\])?==|"
@@ -210,13 +213,15 @@ class CommandResolution:
             )
         if self._own_index:
             # Never resolved elsewhere: another registry's package of the same name is not the same.
-            return self._unknown(f"{self._own_index} names its own index, which is not asked.")
+            reason = f"{self._own_index} names its own index, which is not asked."
+            return self._unknown(reason, by_files=True)
         try:
             made = self._by_client()
         except UvRefusedError as error:
             found = _pins(self.wanted) if error.found_no_solution else None
             if found is None:
-                return self._unknown(error.problem, error.next_step)
+                by_files = error.found_no_solution
+                return self._unknown(error.problem, error.next_step, by_files=by_files)
             return self._by_pins(found, error)
         except (RecipeError, ToolError) as error:
             return self._unknown(error.problem, error.next_step)
@@ -246,11 +251,12 @@ class CommandResolution:
             except UvRefusedError as error:
                 if not trees and part is parts[-1]:
                     raise
-                unknown.append(self._not_resolved(error.problem, error.next_step))
+                part_of = self._not_resolved(error.problem, error.next_step)
+                unknown.append(self._narrowed(part_of) if error.found_no_solution else part_of)
                 continue
             trees.append(_named_tree(self.path, text))
             tables |= {_key(table): table for table in package_tables("uv.lock", text)}
-            unknown += without
+            unknown += map(self._narrowed, without)
         return self._resolution(ResolvedBy.CLIENT, _joined(self.path, trees), tables, unknown)
 
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
@@ -375,7 +381,8 @@ class CommandResolution:
         return bare.model_copy(update={"packages": packages})
 
     def _narrowed(self, skipped: Unresolved) -> Unresolved:
-        """Among tests and examples, what can't be read concerns what its files name, and nothing else."""
+        """Among tests and examples, what can't be read, or no registry answers, concerns what its files
+        name, and nothing else."""
         if not is_aside(self.path) or skipped.names:
             return skipped
         words = {
@@ -384,10 +391,17 @@ class CommandResolution:
         return skipped.model_copy(update={"names": frozenset(words)})
 
     def _unknown(
-        self, reason: str, next_step: str = "Commit a lock, or requirements that were compiled."
+        self,
+        reason: str,
+        next_step: str = "Commit a lock, or requirements that were compiled.",
+        *,
+        by_files: bool = False,
     ) -> Resolution:
-        """Nothing is known of what the command brings in."""
+        """Nothing is known of what the command brings in. ``by_files``: because of what the files say, not
+        because a registry or a client did not answer."""
         part = self._not_resolved(reason, next_step)
+        if by_files:
+            part = self._narrowed(part)
         return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {}, [part])
 
     def _not_resolved(self, reason: str, next_step: str) -> Unresolved:
@@ -517,7 +531,8 @@ def _locked(
             text = client.lock(lines, *options, stubs=stubs)
         except UvRefusedError as error:
             names = {
-                canonicalize_name(it["name"]) for it in _WHEELS_REQUIRED.finditer(error.output)
+                canonicalize_name(it["name"] or it["other"])
+                for it in _WHEELS_REQUIRED.finditer(one_line(error.output))
             }
             new = sorted(names - found.keys())
             if not new or read + len(new) > MAX_WITHOUT_WHEEL:

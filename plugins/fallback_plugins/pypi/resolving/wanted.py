@@ -45,7 +45,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     requirement_lines,
     unresolvable,
 )
-from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.manifests.setup_call import only_defines, setup_call
 from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
@@ -250,7 +250,8 @@ def check_declares(manifests: Mapping[str, str]) -> None:
     is_read = isinstance(written, list) and len(texts(written)) == len(written)
     if call.hides_its_name and written is None and "**" in script:
         raise unresolvable("setup.py", "keywords that it computes (`**`)")
-    if _INSTALL_REQUIRES.search(script) and not is_read and not _REQUIREMENTS_NAMED.search(script):
+    computes = _INSTALL_REQUIRES.search(script) and not _REQUIREMENTS_NAMED.search(script)
+    if computes and not is_read and not only_defines(script):
         raise unresolvable("setup.py", "dependencies that it computes (`install_requires`)")
 
 

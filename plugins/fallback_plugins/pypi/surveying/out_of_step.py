@@ -31,6 +31,9 @@ _UV_CHANGES = ("constraint-dependencies", "override-dependencies", "exclude-depe
 
 _MAIN = ("project", "dependencies")
 
+#: Folders of test data, which nobody installs.
+_TEST_DATA = frozenset({"test", "tests", "__tests__", "testdata", "fixture", "fixtures"})
+
 
 class DecidedByLock:
     """The part of ``PythonProject`` that is the same for every lock: no client has to run."""
@@ -92,7 +95,10 @@ class LockStep:
                 raise self._refusal(one, f"holds {', '.join(versions)}")
 
     def doubt(self) -> RecipeError | None:
-        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in."""
+        """The refusal to call the lock clean: it lacks what is asked for, with all that this brings in.
+        None among test data: ``check`` refuses what is asked for itself there."""
+        if not _TEST_DATA.isdisjoint(self.lock.split("/")[:-1]):
+            return None
         for one in self._wanted:
             if one.name not in self.held:
                 return self._refusal(one, "does not hold it, nor what it depends on")

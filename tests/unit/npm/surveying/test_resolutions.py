@@ -515,6 +515,15 @@ def test_what_it_resolves_to_can_be_safe(tmp_path: Path) -> None:
         assert here.verbs() == ["install"]
 
 
+def test_empty_locks_among_tests_refuse_nothing(tmp_path: Path) -> None:
+    """A client's test data, in a folder without a manifest: two locks, each judged by itself."""
+    files = drifted({"leaf": "^1.1.0"}, {})
+    files |= {"test/locks/package-lock.json": "", "test/locks/yarn.lock": ""}
+    with world(universe(), tmp_path) as here, pytest.raises(RecipeError) as caught:
+        here.fix(LEAF, files)
+    assert caught.value.reason is RefusalReason.NOT_AFFECTED
+
+
 def test_one_plan_resolves_a_project_once(tmp_path: Path) -> None:
     """Neither another look of the same run, nor a second advisory, resolves the base commit again."""
     records = (LEAF, bad("other", ("0", "1.0.0")).model_copy(update={"id": "OSV-TEST-2"}))

@@ -42,6 +42,9 @@ def registry() -> Iterator[Registry]:
         "alone", "1.0", sdist_only=True, files={"alone.egg-info/SOURCES.txt": "setup.py\n"}
     )
     universe.pypi("told", "1.0", sdist_only=True, files=told)
+    for name, more in (("plain", ""), ("computes", ", install_requires=read()")):
+        script = f'from setuptools import setup\nsetup(name="{name}", version="1.0"{more})\n'
+        universe.pypi(name, "1.0", sdist_only=True, files={"setup.py": script})
     fine = {"fine.egg-info/requires.txt": "left>=1.1\n"}
     universe.pypi("fine", "1.0", sdist_only=True, files=fine)
     universe.pypi("newer", "1.0", ["left>=1.1"])
@@ -126,6 +129,19 @@ def planned(
 
 
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
+
+OWN_INDEX = "--index-url https://packages.invalid/simple\n"
+LIBRARY_MODULE = "class Setup:\n    def read(self):\n        self.install_requires = list()\n"
+
+
+def lock_without(asked: str, folder: str) -> Files:
+    """A Poetry project whose lock holds nothing of what it asks for."""
+    return {
+        f"{folder}pyproject.toml": TABLES["Poetry"][1].replace("{}", f'{asked} = "^1.0"'),
+        f"{folder}poetry.lock": 'package = []\n[metadata]\nlock-version = "2.1"\n'
+        'python-versions = "*"\ncontent-hash = "0"\n',
+    }
+
 
 #: Each kind of manifest, with a line of requirements in it.
 KINDS: dict[str, tuple[str, str]] = {
@@ -265,6 +281,22 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "told==1.0\n"}, "affected"),
         ({"requirements.txt": "fine\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "alone\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "plain\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "computes\n"}, RefusalReason.UNKNOWN),
+        # Test data that no registry answers concerns what it names.
+        ({"tests/fixtures/requirements.txt": OWN_INDEX + "right\n"}, RefusalReason.NOT_AFFECTED),
+        ({"tests/fixtures/requirements.txt": OWN_INDEX + "left\n"}, RefusalReason.UNKNOWN),
+        ({"requirements.txt": OWN_INDEX + "right\n"}, RefusalReason.UNKNOWN),
+        ({"tests/data/requirements.txt": "absent>=1\n"}, RefusalReason.NOT_AFFECTED),
+        ({"tests/data/requirements.txt": "absent>=1\nleft\n"}, RefusalReason.UNKNOWN),
+        ({"tests/data/requirements.txt": "computes\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "absent>=1\n"}, RefusalReason.UNKNOWN),
+        (lock_without("right", "tests/fixtures/"), RefusalReason.NOT_AFFECTED),
+        (lock_without("left", "tests/fixtures/"), RefusalReason.UNKNOWN),
+        (lock_without("right", ""), RefusalReason.UNKNOWN),
+        # A package's module that is called setup.py, and a script that computes what it passes.
+        ({"src/app/setup.py": LIBRARY_MODULE}, RefusalReason.NOT_AFFECTED),
+        ({"setup.py": LIBRARY_MODULE + "Setup(install_requires=read())\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "newer\n"}, "affected"),
         # A constraint of a command's.
         (
