@@ -3,8 +3,6 @@
 Nothing is built: an sdist's metadata is read from its archive. What can't be read is ``unresolved``.
 """
 
-import hashlib
-import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -57,6 +54,7 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import NO_TEXTS
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -67,16 +65,12 @@ from fallback_plugins.shared.resolution import (
     Unresolved,
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
-from fallback_tier.errors import RecipeError, RepositoryError, StateFolderError, ToolError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
-from fallback_tier.files.folders import users_folder
 from fallback_tier.repo import RepoContext
 
 #: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
 MAX_WITHOUT_WHEEL = 10
-
-#: Resolutions that are kept for runs without a registry; one has some 100 kB.
-MAX_KEPT = 200
 
 #: Sets of clients and Pythons of which it is kept what archives said.
 _LEARNT = 8
@@ -234,7 +228,7 @@ class CommandResolution:
             return self._by_pins(found, error)
         except (RecipeError, ToolError) as error:
             return self._unknown(error.problem, error.next_step)
-        self._keep(made)
+        self._cached.keep(made.model_dump_json())
         return made
 
     # --- by uv ----------------------------------------------------------------------------------
@@ -481,39 +475,22 @@ class CommandResolution:
 
     # --- kept for runs without a registry -------------------------------------------------------
 
-    def _place(self) -> Path | None:
-        """Where the resolution of these inputs is kept."""
+    @cached_property
+    def _cached(self) -> KeptResolution:
         lines = self.wanted
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
         asked = [lines.requirements, lines.constraints, lines.overrides]
-        inputs = [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
-        digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
-        try:
-            return users_folder("cache") / "resolutions" / f"{digest}.json"
-        except StateFolderError:
-            return None
+        return KeptResolution(
+            [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
+        )
 
     def _kept(self) -> Resolution | None:
-        place = self._place()
         try:
-            text = place.read_text("utf-8") if place else ""
-            kept = Resolution.model_validate_json(text)
-        except (OSError, ValidationError):
+            kept = Resolution.model_validate_json(self._cached.text)
+        except ValidationError:
             return None
         self.kept_since = kept.made_on
         return kept
-
-    def _keep(self, made: Resolution) -> None:
-        place = self._place()
-        with suppress(OSError):
-            if place is not None:
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                part = place.with_suffix(".part")
-                part.write_text(made.model_dump_json(), encoding="utf-8")
-                part.replace(place)
-                kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-                for old in kept[:-MAX_KEPT]:
-                    old.unlink()
 
 
 def _locked(
