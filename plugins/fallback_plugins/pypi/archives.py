@@ -85,12 +85,20 @@ class MemberTooLargeError(ToolFailedError):
 
 
 def fetched(url: str, digest: str) -> bytes | None:
-    """The archive that the registry's own listing names, held against its hash (``sha256:…``).
+    """The archive that the registry's own listing names, held against its hash (``sha256:…``); None: as
+    ``page``, or it is another archive. Raises as ``page`` does."""
+    content = page(url)
+    known = content is not None and f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
+    return content if known else None
 
-    None: the registry does not give it, or another than that, and will not do so the next time: it answers
+
+def page(url: str) -> bytes | None:
+    """What a registry has at an address.
+
+    None: the registry does not give it, and will not do so the next time: it answers
     with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``: it, and each
     address that it leads to; from TLS nothing leads to plain HTTP). Raises
-    ToolFailedError where it does not answer now, which says nothing of the archive.
+    ToolFailedError where it does not answer now, which says nothing of what it has.
     """
     if not _is_fetched(url):
         return None
@@ -101,9 +109,7 @@ def fetched(url: str, digest: str) -> bytes | None:
         return _is_fetched(hop) and (hop.startswith("https:") or url.startswith("http:"))
 
     try:
-        content = fetch(
-            url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S, allowed=allowed
-        )
+        return fetch(url, max_bytes=MAX_ARCHIVE_BYTES, timeout_s=FETCH_TIMEOUT_S, allowed=allowed)
     except (AddressError, AnswerTooLargeError):
         return None
     except StatusError as error:
@@ -112,7 +118,6 @@ def fetched(url: str, digest: str) -> bytes | None:
         raise _unanswered(url, error) from error
     except OSError as error:
         raise _unanswered(url, error) from error
-    return content if f"sha256:{hashlib.sha256(content).hexdigest()}" == digest else None
 
 
 def _unanswered(url: str, error: OSError) -> ToolFailedError:

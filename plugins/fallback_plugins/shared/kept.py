@@ -1,13 +1,21 @@
-"""What a recipe has resolved is resolved once: a plan's result serves the fix that follows it."""
+"""What a recipe has resolved is resolved once: a plan's result serves the fix that follows it. What a
+client resolved is kept for runs without a registry.
+"""
 
 import hashlib
+import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from functools import cached_property
+from pathlib import Path
 
 from fallback_plugins.shared.bumping import reason_for_a_model
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RepositoryError
+from fallback_tier.errors import RepositoryError, StateFolderError
+from fallback_tier.files.folders import users_folder
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext
 
@@ -17,6 +25,9 @@ MAX_AGE_S = 600.0
 
 #: Results that wait: a plan of many advisories is made again without those that can't be fixed.
 MAX_KEPT = 8
+
+#: Resolutions of all clients that one user keeps; one has 100 to 500 kB.
+MAX_RESOLUTIONS = 300
 
 
 @dataclass
@@ -59,3 +70,45 @@ def _still_fits(result: RecipeResult, repo: RepoContext) -> bool:
         return all(repo.read_text(it.path) == it.before for it in result.changes if it.before)
     except RepositoryError:
         return False
+
+
+@dataclass(frozen=True)
+class KeptResolution:
+    """What a client made of its inputs, in the user's cache. ``inputs``: all that decides it (for JSON)."""
+
+    inputs: object
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the inputs."""
+        return hashlib.sha256(json.dumps(self.inputs).encode()).hexdigest()
+
+    @property
+    def text(self) -> str:
+        """What was kept; empty: nothing that can be read."""
+        with suppress(OSError, StateFolderError, ValueError):
+            return self._place.read_text("utf-8")
+        return ""
+
+    @property
+    def made_on(self) -> date:
+        """The day on which it was kept; today, if it is not."""
+        with suppress(OSError, StateFolderError):
+            return datetime.fromtimestamp(self._place.stat().st_mtime, UTC).date()
+        return datetime.now(UTC).date()
+
+    def keep(self, text: str) -> None:
+        """Keep it, and the newest MAX_RESOLUTIONS of all; one that can't be written is not kept."""
+        with suppress(OSError, StateFolderError):
+            place = self._place
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = place.with_suffix(".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(place)
+            kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
+            for old in kept[:-MAX_RESOLUTIONS]:
+                old.unlink()
+
+    @property
+    def _place(self) -> Path:
+        return users_folder("cache") / "resolutions" / f"{self.digest}.json"

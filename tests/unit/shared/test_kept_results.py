@@ -1,8 +1,13 @@
 """A result is made once and used twice, by whoever asks for the same of the same files."""
 
+import os
+from datetime import date
 from pathlib import Path
 
-from fallback_plugins.shared.kept import MAX_AGE_S, MAX_KEPT, KeptResults
+import pytest
+
+from fallback_plugins.shared import kept
+from fallback_plugins.shared.kept import MAX_AGE_S, MAX_KEPT, KeptResolution, KeptResults
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
 from tests.registry import Universe
@@ -71,3 +76,22 @@ def test_so_many_are_kept(tmp_path: Path) -> None:
         kept.get(Selected(recipe=str(number)), LEAF, repo, make)
     kept.get(Selected(recipe="0"), LEAF, repo, make)
     assert make.made == MAX_KEPT + 2, "the oldest has made room"
+
+
+def test_resolutions_of_all_clients_are_kept_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kept, "MAX_RESOLUTIONS", 2)
+    made = [KeptResolution(["client", number]) for number in range(3)]
+    for number, one in enumerate(made):
+        assert one.text == ""
+        one.keep(f"text {number}")
+        os.utime(next(tmp_path.rglob(f"{one.digest}.json")), (number, number))
+    made[2].keep("newer")
+    assert [one.text for one in made] == ["", "text 1", "newer"]
+    assert made[1].made_on == date(1970, 1, 1)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    made[2].keep("nowhere")
+    assert made[2].text == ""

@@ -2,15 +2,16 @@
 resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
 """
 
-import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from functools import cached_property
+from datetime import date
+from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,12 +34,12 @@ from fallback_plugins.npm.manifests.manifest import (
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import unlisted_bundles
+from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
-from fallback_tier.errors import RecipeError, StateFolderError, ToolError
+from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
-from fallback_tier.files.folders import users_folder
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers if
@@ -70,8 +71,6 @@ _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n
 #: Seconds that a scratch lock serves in one process: a registry changes.
 MAX_AGE_S = 600.0
 
-#: Scratch locks that are kept for runs without a registry; one has some 500 kB.
-MAX_KEPT = 100
 
 #: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
 _made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
@@ -120,7 +119,7 @@ class CommandResolution:
             return self.files
         if self.files.lock is None and not self.requires:
             return self.files
-        kept = _made.get((id(self.clients), self._digest))
+        kept = _made.get((id(self.clients), self._inputs.digest))
         if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
             return kept[2]
         return self._kept() if self.offline else None
@@ -139,8 +138,8 @@ class CommandResolution:
             made = self._by_client(start)
         except (RecipeError, ToolError) as error:
             raise self._unknown(error.problem.rstrip("."), error.next_step) from error
-        _made[id(self.clients), self._digest] = (self.clients, time.monotonic(), made)
-        self._keep(made)
+        _made[id(self.clients), self._inputs.digest] = (self.clients, time.monotonic(), made)
+        self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
         return made
 
     def _by_client(self, start: Files) -> Files:
@@ -183,9 +182,7 @@ class CommandResolution:
     @property
     def made_on(self) -> date:
         """The day on which the client resolved it."""
-        with suppress(OSError, StateFolderError):
-            return datetime.fromtimestamp(self._place.stat().st_mtime, UTC).date()
-        return datetime.now(UTC).date()
+        return self._cached.made_on
 
     @property
     def kept_note(self) -> str:
@@ -229,36 +226,34 @@ class CommandResolution:
     # --- kept for runs without a registry -----------------------------------------------------------
 
     @cached_property
-    def _digest(self) -> str:
+    def _inputs(self) -> KeptResolution:
         tools = ("npm", "node")
         hosts = self.clients.allowed_hosts(tools) if isinstance(self.clients, KnowsHosts) else ()
         texts = {**self.files.texts, **(self.files.settings or {})}
-        inputs = [self.client.name, sorted(hosts), sorted(texts.items())]
-        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+        return KeptResolution([self.client.name, sorted(hosts), sorted(texts.items())])
 
-    @property
-    def _place(self) -> Path:
-        """Raises StateFolderError."""
-        return users_folder("cache") / "resolutions" / f"{self._digest}.json"
+    @cached_property
+    def _cached(self) -> KeptResolution:
+        return KeptResolution([self._inputs.digest, _versions()])
 
     def _kept(self) -> Files | None:
         try:
-            found = json.loads(self._place.read_text("utf-8"))
+            found = json.loads(self._cached.text)
             lock, text = str(found["lock"]), str(found["text"])
-        except (OSError, StateFolderError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None
         return Files(self.files.folder, self.files.manifests, lock, text, self.files.settings)
 
-    def _keep(self, made: Files) -> None:
-        with suppress(OSError, StateFolderError):
-            place = self._place
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = place.with_suffix(".part")
-            part.write_text(json.dumps({"lock": made.lock, "text": made.lock_text}), "utf-8")
-            part.replace(place)
-            kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-            for old in kept[:-MAX_KEPT]:
-                old.unlink()
+
+@cache
+def _versions() -> tuple[str, str]:
+    """Of npm, by the manifest beside its program (empty: it is elsewhere), and of this program, which
+    brings the other clients in versions of its own. Nothing runs."""
+    npm = ""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        program = Path(shutil.which("npm") or "/").resolve()
+        npm = str(json.loads((program.parents[1] / MANIFEST).read_text("utf-8"))["version"])
+    return npm, version("fallback-tier")
 
 
 def _declarations(files: Files) -> Iterator[Declaration]:

@@ -3,27 +3,24 @@
 Nothing is built: an sdist's metadata is read from its archive. What can't be read is ``unresolved``.
 """
 
-import hashlib
-import json
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import ValidationError
 
-from fallback_plugins.pypi.locks.uv_lock import package_tables, read_tree
+from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.locks.uv_lock import STUBS, package_tables, read_tree
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import install_commands
@@ -42,7 +39,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
 )
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, lowest_python
-from fallback_plugins.pypi.resolving.sdist import sdist_requirements
+from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
@@ -57,6 +54,7 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import NO_TEXTS
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -67,22 +65,15 @@ from fallback_plugins.shared.resolution import (
     Unresolved,
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
-from fallback_tier.errors import RecipeError, RepositoryError, StateFolderError, ToolError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
-from fallback_tier.files.folders import users_folder
 from fallback_tier.repo import RepoContext
 
 #: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
 MAX_WITHOUT_WHEEL = 10
 
-#: Resolutions that are kept for runs without a registry; one has some 100 kB.
-MAX_KEPT = 200
-
 #: Sets of clients and Pythons of which it is kept what archives said.
 _LEARNT = 8
-
-#: The name of a stub wheel, its metadata, and what of it is unknown.
-_Stub = tuple[str, str, tuple[Unresolved, ...]]
 
 #: An option for a whole requirements file, and what uv is given for it or a setting of its own.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
@@ -110,9 +101,26 @@ _ABSENT = re.compile(
 )
 
 
-def resolve(client: UvClient, source: str, lines: Wanted, *options: str) -> DependencyTree:
-    """The tree that a set of requirements becomes. Raises RecipeError, ToolError."""
-    text, _ = _locked(client, lines, options)
+class UnknownPartError(RecipeError):
+    """What a part of a tree brings in is unknown."""
+
+
+def resolve(
+    client: UvClient,
+    source: str,
+    lines: Wanted,
+    *options: str,
+    is_trial: bool = False,
+    known: Callable[[], Collection[Unresolved]] = tuple,
+) -> DependencyTree:
+    """The tree that a set of requirements becomes. Raises RecipeError, UnknownPartError if more of
+    it is unknown than ``known`` returns, ToolError. ``is_trial``: only what has wheels is looked for."""
+    text, unknown = _locked(client, lines, options, is_trial=is_trial)
+    open_parts = [it for it in unknown if not it.names and not is_trial]
+    more = [it for it in open_parts if it not in known()]
+    if more:
+        reason, step = more[0].reason, more[0].next_step
+        raise UnknownPartError(RefusalReason.RESOLVER_FAILED, reason, next_step=step)
     return _named_tree(source, text)
 
 
@@ -225,7 +233,7 @@ class CommandResolution:
             return self._by_pins(found, error)
         except (RecipeError, ToolError) as error:
             return self._unknown(error.problem, error.next_step)
-        self._keep(made)
+        self._cached.keep(made.model_dump_json())
         return made
 
     # --- by uv ----------------------------------------------------------------------------------
@@ -316,11 +324,12 @@ class CommandResolution:
     def _by_pins(self, pins: Mapping[str, str], error: UvRefusedError) -> Resolution:
         """The pins, with what they bring in as far as a registry has it."""
         lines = list(self.wanted.requirements)
-        tree = self._flat(pins)
+        tree, unknown = self._flat(pins), list[Unresolved]()
         for _ in range(MAX_WITHOUT_WHEEL):
             over = tuple(f"{name}=={pins[name]}" for name in {name_of(line) for line in lines})
             try:
-                text, _ = _locked(UvClient(self.clients), Wanted(tuple(lines), (), over))
+                asked = Wanted(tuple(lines), (), over)
+                text, unknown = _locked(UvClient(self.clients), asked, self.options)
             except UvRefusedError as again:
                 found = _ABSENT.search(one_line(again.output))
                 absent = canonicalize_name(found["name"] or found["other"]) if found else ""
@@ -333,7 +342,7 @@ class CommandResolution:
             else:
                 tree = _joined(self.path, [tree, _named_tree(self.path, text)])
                 break
-        made = self._resolution(ResolvedBy.PINS, tree, {})
+        made = self._resolution(ResolvedBy.PINS, tree, {}, unknown)
         return made.model_copy(update={"reason": error.problem})
 
     def _flat(self, pins: Mapping[str, str]) -> DependencyTree:
@@ -480,113 +489,148 @@ class CommandResolution:
 
     # --- kept for runs without a registry -------------------------------------------------------
 
-    def _place(self) -> Path | None:
-        """Where the resolution of these inputs is kept."""
+    @cached_property
+    def _cached(self) -> KeptResolution:
         lines = self.wanted
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
         asked = [lines.requirements, lines.constraints, lines.overrides]
-        inputs = [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
-        digest = hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
-        try:
-            return users_folder("cache") / "resolutions" / f"{digest}.json"
-        except StateFolderError:
-            return None
+        return KeptResolution(
+            [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
+        )
 
     def _kept(self) -> Resolution | None:
-        place = self._place()
         try:
-            text = place.read_text("utf-8") if place else ""
-            kept = Resolution.model_validate_json(text)
-        except (OSError, ValidationError):
+            kept = Resolution.model_validate_json(self._cached.text)
+        except ValidationError:
             return None
         self.kept_since = kept.made_on
         return kept
 
-    def _keep(self, made: Resolution) -> None:
-        place = self._place()
-        with suppress(OSError):
-            if place is not None:
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                part = place.with_suffix(".part")
-                part.write_text(made.model_dump_json(), encoding="utf-8")
-                part.replace(place)
-                kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-                for old in kept[:-MAX_KEPT]:
-                    old.unlink()
-
 
 def _locked(
-    client: UvClient, lines: Wanted, options: Sequence[str] = ()
+    client: UvClient, lines: Wanted, options: Sequence[str] = (), *, is_trial: bool = False
 ) -> tuple[str, list[Unresolved]]:
-    """uv's lock, with archives read for what has no wheel, and of which they don't say what it requires.
+    """uv's lock with the releases without a wheel that an installer takes, and what of it is unknown.
 
+    uv has passed them over, so that it is shown a stub of each, and takes those that all constraints admit:
+    their archives are read, and it resolves again. ``is_trial``: take them only if nothing else serves.
     Raises RecipeError, ToolError.
     """
     learnt = _learnt(client.clients, client.python)
-    found = {name: stub for (name, spec), stub in learnt.items() if spec == _spec(lines, name)}
-    read = 0
+    stubs = {} if is_trial else dict(learnt.stubs)
+    dark, left = set[str](), MAX_WITHOUT_WHEEL
     while True:
-        stubs = {stem: text for stem, text, _ in found.values()}
+        shown = {stem: it.stub(learnt.said.get(stem) or ()) for stem, it in stubs.items()}
         try:
-            text = client.lock(lines, *options, stubs=stubs)
+            scratch = client.lock(lines, *options, stubs=shown)
         except UvRefusedError as error:
-            names = {
-                canonicalize_name(it["name"] or it["other"])
-                for it in _WHEELS_REQUIRED.finditer(one_line(error.output))
-            }
-            new = sorted(names - found.keys())
-            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
+            required = _WHEELS_REQUIRED.finditer(one_line(error.output))
+            names = {str(canonicalize_name(it["name"] or it["other"])) for it in required}
+            names |= set() if is_trial else error.passed_over
+            found = {it.stem: it for name in names for it in learnt.required(client, lines, name)}
+            if found.keys() <= stubs.keys():
                 raise
+            stubs |= found
+            continue
+        tables = package_tables("uv.lock", scratch.text)
+        passed = frozenset[str]() if is_trial else scratch.passed_over
+        found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
+        dark |= {name for name in passed if learnt.listed.get(name, ()) is None}
+        held = {f"{_underscored(it['name'])}-{it.get('version')}" for it in tables}
+        taken = [it for stem, it in stubs.items() if stem in held]
+        unread = [it for it in taken if it.stem not in learnt.said]
+        if not found.keys() <= stubs.keys():
+            stubs |= found
+        elif unread and left:
+            for one in unread[:left]:
+                learnt.said[one.stem] = sdist_requirements(one.file)
+            left -= len(unread[:left])
         else:
-            lowest = any("lowest" in option for option in options)
-            new = [] if lowest else sorted(_passed_over(client, lines, text) - found.keys())
-            problems = [it for _, _, problem in found.values() for it in problem]
-            if not new or read + len(new) > MAX_WITHOUT_WHEEL:
-                return text, [*problems, *(_not_looked_into(name) for name in new)]
-        read += len(new)
-        for name in new:
-            spec = _spec(lines, name)
-            found[name] = learnt[name, spec] = _stub(client, name, spec)
+            learnt.stubs |= {} if is_trial else stubs
+            silent = [it for it in taken if learnt.said.get(it.stem, ()) is None]
+            return scratch.text, [
+                *map(_says_nothing, silent),
+                *map(_not_looked_into, unread),
+                *map(_not_listed, sorted(dark)),
+            ]
 
 
-def _passed_over(client: UvClient, lines: Wanted, text: str) -> set[NormalizedName]:
-    """Packages of a lock that have a newer release without a wheel: uv took an older one, since it builds
-    nothing here, and an installer takes the newer one."""
-    held: dict[str, Version] = {}
-    for table in package_tables("uv.lock", text):
-        if "registry" in table_of(table, "source"):
-            name, one = str(table["name"]), Version(str(table["version"]))
-            held[name] = max(one, held.get(name, one))
-    asked = Counter(map(name_of, (*lines.requirements, *lines.constraints)))
-    specs = {name: _spec(lines, name) if asked[name] == 1 else "" for name in held}
-    free = {name: spec for name, spec in specs.items() if not spec.startswith("==")}
-    if not free:
-        return set()
-    alone = Wanted(tuple(name + spec for name, spec in free.items()))
-    try:
-        newest = client.lock(alone, alone=tuple(free))
-    except UvRefusedError:
-        return set()  # a package that not every Python has
-    return {
-        canonicalize_name(table["name"])
-        for table in package_tables("uv.lock", newest)
-        if table["name"] in held and not table.get("wheels")
-        if Version(str(table["version"])) > held[table["name"]]
-    }
+@dataclass
+class _Learnt:
+    """What a registry and its archives said: a set is resolved again with each change of it.
 
+    ``listed``: releases without a wheel by package; None: its page can't be had. ``stubs``: those that uv
+    was shown, and ``said``: what their archives say, by the names of their wheels.
+    """
 
-def _not_looked_into(name: str) -> Unresolved:
-    return Unresolved(
-        subject=name,
-        reason=f"{name} has a newer release without a wheel, which was not looked into.",
-        next_step="Commit a lock or compiled requirements, so that what it brings in is known.",
-    )
+    listed: dict[str, tuple[Sdist, ...] | None] = field(default_factory=dict)
+    stubs: dict[str, Sdist] = field(default_factory=dict)
+    said: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+
+    def required(self, client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
+        """The releases of a package without which uv finds no solution."""
+        if name not in self.listed:
+            with suppress(RecipeError):  # a package that not every Python has
+                alone = client.lock(Wanted((name,)), alone=(name,)).text
+                self._list(client, name, _registries(package_tables("uv.lock", alone)))
+        return self.listed.get(name) or _by_uv(client, lines, name)
+
+    def above(
+        self,
+        client: UvClient,
+        lines: Wanted,
+        tables: Sequence[Mapping[str, Any]],
+        names: Iterable[str],
+        options: Sequence[str],
+    ) -> Iterator[Sdist]:
+        """The releases of these packages that an installer may take in place of those of a lock."""
+        held: dict[str, Version] = {}
+        for table in tables:
+            if "registry" in table_of(table, "source"):
+                name, one = str(table["name"]), Version(str(table["version"]))
+                held[name] = min(one, held.get(name, one))
+        is_lowest = any("lowest" in option for option in options)
+        for name in sorted(names):
+            if name not in self.listed:
+                self._list(client, name, _registries(tables))
+            found = self.listed[name]
+            for it in _by_uv(client, lines, name) if found is None else found:
+                if is_lowest or name not in held or Version(it.version) > held[name]:
+                    yield it
+
+    def _list(self, client: UvClient, name: str, registries: Iterable[str]) -> None:
+        self.listed[name] = None
+        for registry in registries:
+            with suppress(ToolError):
+                found = sdists_of(registry, name, client.python)
+                if found is not None:
+                    self.listed[name] = found
+                    return
 
 
 @lru_cache(maxsize=_LEARNT)
-def _learnt(_clients: ClientRunner, _python: str) -> dict[tuple[str, str], _Stub]:
-    """What archives said, by name and specifier: a set is resolved again with each change of it."""
-    return {}
+def _learnt(_clients: ClientRunner, _python: str) -> _Learnt:
+    return _Learnt()
+
+
+def _registries(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    found = {str(table_of(table, "source").get("registry", "")) for table in tables}
+    return sorted(found - {"", STUBS})
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
+    """The highest release that a set's own lines admit, if it has no wheel: uv may log in to a registry."""
+    try:
+        release = PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
+    except RecipeError:
+        return ()
+    if any(file.name.endswith(".whl") for file in release.files):
+        return ()
+    return (Sdist(name, release.version, next(iter(release.files), None)),)
 
 
 def _spec(lines: Wanted, name: str) -> str:
@@ -596,21 +640,24 @@ def _spec(lines: Wanted, name: str) -> str:
     return ",".join(dict.fromkeys(filter(None, specs)))
 
 
-def _stub(client: UvClient, name: str, spec: str) -> _Stub:
-    """The stub of the highest release that a specifier admits, read from its source archive."""
-    release = PackageIndex(client.clients).highest(name, spec, client.python)
-    archives = [file for file in release.files if not file.name.endswith(".whl")]
-    requirements = sdist_requirements(archives[0]) if archives else None
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {release.version}"]
-    lines += [f"Requires-Dist: {it}" for it in requirements or ()]
-    said = f"{name} {release.version} has no wheel, and its archive does not say what it requires."
-    problem = Unresolved(
-        subject=f"{name} {release.version}",
-        reason=said,
-        next_step="Commit a lock or compiled requirements, so that what it brings in is known.",
-    )
-    stem = f"{name.replace('-', '_')}-{release.version}"
-    return stem, "\n".join([*lines, ""]), () if requirements is not None else (problem,)
+_COMMIT_A_LOCK = "Commit a lock or compiled requirements, so that what it brings in is known."
+
+
+def _says_nothing(one: Sdist) -> Unresolved:
+    label = f"{one.name} {one.version}"
+    said = f"{label} has no wheel, and its archive does not say what it requires."
+    return Unresolved(subject=label, reason=said, next_step=_COMMIT_A_LOCK)
+
+
+def _not_looked_into(one: Sdist) -> Unresolved:
+    reason = f"{one.name} {one.version} has no wheel, and its archive was not looked into."
+    return Unresolved(subject=one.name, reason=reason, next_step=_COMMIT_A_LOCK)
+
+
+def _not_listed(name: str) -> Unresolved:
+    reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
+    names = frozenset({name})
+    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK, names=names)
 
 
 def _is_annotated(text: str) -> bool:

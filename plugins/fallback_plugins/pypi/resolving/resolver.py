@@ -53,12 +53,20 @@ class Locked:
 
 
 class UvRefusedError(RecipeError):
-    """uv could not resolve. ``output``: all that it said; ``refused_hosts``: those that it may not ask."""
+    """uv could not resolve. ``output``: all that it said; ``refused_hosts``: those that it may not ask;
+    ``passed_over``: as ``uv_client.Scratch``."""
 
-    def __init__(self, problem: str, output: str, refused_hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        problem: str,
+        output: str,
+        refused_hosts: Sequence[str] = (),
+        passed_over: frozenset[str] = frozenset(),
+    ) -> None:
         next_step = allow_step(refused_hosts) if refused_hosts else _BY_HAND
         super().__init__(RefusalReason.RESOLVER_FAILED, problem, next_step=next_step)
         self.output = output
+        self.passed_over = passed_over
 
     @property
     def found_no_solution(self) -> bool:

@@ -130,7 +130,7 @@ class PackageIndex:
     ) -> Sequence[Mapping[str, Any]]:
         """The packages of a scratch lock. ``alone``: the one package, without what it requires."""
         client = UvClient(self._clients, python)
-        lock = parse_toml("uv.lock", client.lock(wanted, *options, alone=alone))
+        lock = parse_toml("uv.lock", client.lock(wanted, *options, alone=alone).text)
         packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
         return packages
 

@@ -1,18 +1,30 @@
-"""What a source distribution says that it requires, read from its archive: nothing in it is run.
+"""Releases without a wheel: which of them a registry has, and what their archives say that they require.
+Nothing in an archive is run.
 
 setuptools writes what setup.py computed into ``requires.txt`` when the archive is made. It may differ on
 another machine, so that it can show that something is in the way, never that nothing is.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import urljoin, urlsplit
 
-from packaging.requirements import Requirement
+from packaging.markers import InvalidMarker, Marker
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 
-from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
+from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text, page
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile
+from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile, file_name
 
 #: Of what an archive says that it requires: a few lines, as a rule.
 MAX_REQUIRES_BYTES = 1_000_000
@@ -23,24 +35,111 @@ _REQUIRES = ".egg-info/requires.txt"
 _SETUP = re.compile(r"^[ \t]*(?:from|import) (?:setuptools|distutils)\b", re.MULTILINE)
 _MAY_REQUIRE = re.compile(r"require|\*\*|\bpbr\b|\b(?:exec|eval)\b", re.IGNORECASE)
 
+_ARCHIVE = re.compile(r"(?P<release>.+)\.(?:tar\.(?:gz|bz2|xz|Z)|tgz|zip)", re.IGNORECASE)
+_INTERPRETER = re.compile(r"(?P<kind>[a-z]+)3(?P<minor>\d*)")
 
-def sdist_requirements(file: ReleaseFile) -> tuple[Requirement, ...] | None:
-    """What it requires without extras, on this Python; None: it can't be had, or does not say.
+
+@dataclass(frozen=True)
+class Sdist:
+    """A release without a wheel. ``file``: its archive; None: it is not known."""
+
+    name: str
+    version: str
+    file: ReleaseFile | None
+    requires_python: str = ""
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the name of a wheel of it."""
+        return f"{self.name.replace('-', '_')}-{self.version}"
+
+    def stub(self, said: Sequence[str]) -> str:
+        """The metadata of a wheel of it; ``said``: as ``sdist_requirements``."""
+        lines = ["Metadata-Version: 2.1", f"Name: {self.name}", f"Version: {self.version}", *said]
+        if self.requires_python:
+            lines.append(f"Requires-Python: {self.requires_python}")
+        return "\n".join([*lines, ""])
+
+
+def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
+    """The releases of a package in a simple index that have no wheel for this Python (``3.9``) or a later
+    one, and are not yanked; None: the index does not show its page.
 
     Raises ToolFailedError where the registry does not answer now.
     """
-    content = fetched(file.url, file.hash)
+    address = f"{index.rstrip('/')}/{name}/"
+    content = page(address)
+    if content is None:
+        return None
+    links = _Links()
+    links.feed(content.decode("utf-8", "replace"))
+    found: dict[str, Sdist] = {}
+    built = set()
+    for attributes in links.found:
+        url = urljoin(address, attributes.get("href") or "")
+        file, archive = file_name(url), _ARCHIVE.fullmatch(file_name(url))
+        try:
+            if archive is None:
+                _, version, _, tags = parse_wheel_filename(file)
+                if any(_serves(tag.interpreter, tag.abi, python) for tag in tags):
+                    built.add(str(version))
+                continue
+            own_name, version = parse_sdist_filename(f"{archive['release']}.tar.gz")
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            continue
+        if own_name == name and "data-yanked" not in attributes:
+            parts = urlsplit(url)
+            digest = parts.fragment.replace("=", ":", 1)
+            place = ReleaseFile(file, digest, parts._replace(fragment="").geturl())
+            asked = _specifier(attributes.get("data-requires-python") or "")
+            found.setdefault(str(version), Sdist(name, str(version), place, asked))
+    return tuple(it for version, it in found.items() if version not in built)
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found.append(dict(attrs))
+
+
+def _serves(interpreter: str, abi: str, python: str) -> bool:
+    """Is a wheel with these tags for this Python or a later one?"""
+    tag = _INTERPRETER.fullmatch(interpreter)
+    if tag is None:
+        return False
+    least = int(python.partition(".")[2].partition(".")[0] or 0)
+    return tag["kind"] == "py" or abi == "abi3" or not tag["minor"] or int(tag["minor"]) >= least
+
+
+def _specifier(text: str) -> str:
+    try:
+        return str(SpecifierSet(text))
+    except InvalidSpecifier:
+        return ""
+
+
+def sdist_requirements(file: ReleaseFile | None) -> tuple[str, ...] | None:
+    """What it requires, as lines of metadata (``Requires-Dist``, ``Provides-Extra``) with the conditions
+    of each; None: it can't be had, or does not say, or not so that it can be read.
+
+    Raises ToolFailedError where the registry does not answer now.
+    """
+    content = fetched(file.url, file.hash) if file is not None else None
     if content is None:
         return None
     try:
         text = member_text(content, lambda name: name.endswith(_REQUIRES), MAX_REQUIRES_BYTES)
         if text is None and member_text(content, _lists_sources, MAX_REQUIRES_BYTES) is not None:
             return ()  # setuptools writes the one only if something is required, and the other always
-        if text is None and _requires_nothing(content):
-            return ()
-    except MemberTooLargeError:
+        if text is None:
+            return () if _requires_nothing(content) else None
+        return tuple(_parsed(text))
+    except (MemberTooLargeError, InvalidMarker):
         return None
-    return None if text is None else tuple(_parsed(text))
 
 
 def _lists_sources(name: str) -> bool:
@@ -63,17 +162,23 @@ def _beside(name: str) -> Callable[[str], bool]:
     return lambda member: member.count("/") == 1 and member.endswith(f"/{name}")
 
 
-def _parsed(text: str) -> Iterator[Requirement]:
-    """The lines before the first section, and those of ``[:marker]`` that hold here."""
-    applies = True
+def _parsed(text: str) -> Iterator[str]:
+    """The lines before the first section, and those of each ``[extra:marker]``. Raises InvalidMarker for
+    what is neither, and for an address, which is not fetched."""
+    conditions: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
             extra, _, marker = line[1:-1].partition(":")
-            applies = not extra and _holds(marker)
-        elif line and applies and (asked := requirement_in(line)) is not None:
-            yield asked
-
-
-def _holds(marker: str) -> bool:
-    asked = requirement_in(f"it ; {marker}")
-    return asked is not None and (asked.marker is None or asked.marker.evaluate())
+            conditions = [str(Marker(marker))] if marker.strip() else []
+            if extra.strip():
+                name = canonicalize_name(extra.strip())
+                conditions.append(f"extra == '{name}'")
+                yield f"Provides-Extra: {name}"
+        elif line:
+            asked = requirement_in(line)
+            if asked is None or asked.url is not None:
+                raise InvalidMarker(line)
+            own = [str(asked.marker)] if asked.marker else []
+            asked.marker = None
+            marker = " and ".join(f"({it})" for it in (*own, *conditions))
+            yield f"Requires-Dist: {asked}" + (f" ; {marker}" if marker else "")

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.locks.uv_lock import package_tables
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
     laid_out,
@@ -56,6 +58,18 @@ _MAX_ASKED = 100
 
 #: Scratch locks that are kept: a plan asks for those of the base commit again with each of its rounds.
 _LOCKS = 64
+
+#: Has uv report what its resolver does; how it then says that it looks for a version, that it takes one,
+#: and that a version is only for other Pythons.
+_LOGGED = {"RUST_LOG": "uv_resolver::resolver=debug"}
+_LOG_LINE = re.compile(r"^(?:DEBUG|INFO|TRACE) .*\n?", re.MULTILINE)
+_STEP = re.compile(
+    r"^DEBUG (?:Searching for a compatible version of (?P<sought>[A-Za-z0-9._-]+)[\[{ ](?!@)"
+    r"|Selecting: (?P<taken>[A-Za-z0-9._-]+)=="
+    r"|Forking Python requirement |No compatible version found for: Python$)",
+    re.MULTILINE,
+)
+
 _UNPUBLISHED = re.compile(r"there (?:is|are) no versions? of")
 
 
@@ -66,6 +80,15 @@ class Wanted:
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A scratch uv.lock. ``passed_over``: packages of which uv looked at a release and did not take it, as
+    for its lack of a wheel: nothing is built, and an installer would take it."""
+
+    text: str
+    passed_over: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -127,7 +150,7 @@ class UvClient:
         *options: str,
         alone: Sequence[str] = (),
         stubs: Mapping[str, str] | None = None,
-    ) -> str:
+    ) -> Scratch:
         """Return the scratch uv.lock of a set of requirements; the same question is asked once a run.
 
         ``alone``: lock these packages only, without what they require. ``stubs``: as ``resolver.uv_lock``.
@@ -158,8 +181,10 @@ class UvClient:
             asked = ", ".join((*requirements, *constraints))
             ending = "no answer in time" if result.timed_out else f"it said: {words}"
             problem = f"uv finds no usable {asked[:_MAX_ASKED]}; {ending}."
-            raise UvRefusedError(problem, result.output, result.refused_hosts)
-        return text
+            said = _LOG_LINE.sub("", result.output)
+            passed_over, _ = _steps(result.output)
+            raise UvRefusedError(problem, said, result.refused_hosts, passed_over)
+        return Scratch(text, _passed_over(result.output, text))
 
     def _compile(
         self,
@@ -192,6 +217,25 @@ def _yanked(match: re.Match[str]) -> str:
     return f"is yanked ({match['reason']})" if match["reason"] else "is yanked"
 
 
+def _steps(log: str) -> tuple[frozenset[str], set[str]]:
+    """The packages of which uv looked at a version that it did not take, and those of which it took one."""
+    passed, taken, sought = set[str](), set[str](), ""
+    for step in _STEP.finditer(log):
+        if sought and step["sought"]:
+            passed.add(sought)
+        taken |= {step["taken"]} if step["taken"] else set()
+        sought = step["sought"] or ""
+    return frozenset(passed | {sought} - {""}), taken
+
+
+def _passed_over(log: str, text: str) -> frozenset[str]:
+    """As ``Scratch``; all packages of the lock, if this uv reports its steps in other words."""
+    passed, taken = _steps(log)
+    tables = package_tables("uv.lock", text)
+    held = frozenset(str(it["name"]) for it in tables if "registry" in table_of(it, "source"))
+    return passed if held <= taken else held
+
+
 @lru_cache(maxsize=_LOCKS)
 def _locked(
     clients: ClientRunner,
@@ -204,6 +248,7 @@ def _locked(
         root = laid_out(folder, {"pyproject.toml": manifest})
         links = write_stubs(root, dict(stubs))
         # The settings are in the manifest, which is ours: it has to be read.
-        result = run_uv(clients, root, ["lock", *options, *links], env={"UV_NO_CONFIG": ""})
+        env = {"UV_NO_CONFIG": "", **_LOGGED}
+        result = run_uv(clients, root, ["lock", *options, *links], env)
         text = (root / "uv.lock").read_bytes().decode() if result.ok else None
-        return result, own_words(result.output, folder), text
+        return result, own_words(_LOG_LINE.sub("", result.output), folder), text

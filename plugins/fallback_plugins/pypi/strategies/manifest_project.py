@@ -12,7 +12,7 @@ from functools import cached_property
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolutions import CommandResolution
+from fallback_plugins.pypi.resolving.resolutions import CommandResolution, UnknownPartError
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
@@ -190,8 +190,16 @@ class ManifestProject:
     def _search(self, releases: Releases, patched: Mapping[str, str]) -> Search:
         uv = UvClient(self.clients, self.command.python)
         closed, reading = self.command.is_compiled, self.command.strict(patched)
-        options = self.command.options
-        return Search(uv, self.path, releases, self._hashes, closed, reading, options)
+        return Search(
+            uv,
+            self.path,
+            releases,
+            self._hashes,
+            closed,
+            reading,
+            self.command.options,
+            lambda: self.resolution.unresolved,
+        )
 
     def _untangled(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
@@ -200,6 +208,9 @@ class ManifestProject:
             after = search.resolve(bumped)
         except UvRefusedError:
             pass
+        except UnknownPartError as error:
+            self.unknown.append(error.problem)
+            return None
         except (RecipeError, ToolError):
             return None
         else:

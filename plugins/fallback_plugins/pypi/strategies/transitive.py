@@ -6,7 +6,7 @@ resolution takes the lowest that fits. What it finds is then written into the ma
 more, as pip would: only that second tree counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from packaging.version import Version
@@ -36,6 +36,7 @@ from fallback_plugins.shared.ladder import (
     blocked,
     never_worse,
 )
+from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
@@ -52,7 +53,8 @@ class Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
     There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
-    set names all that it installs (compiled, or pinned by hashes). ``options``: as the resolution's.
+    set names all that it installs (compiled, or pinned by hashes). ``options``: as the resolution's;
+    ``known``: what of that is unknown, and of a fix may be.
     """
 
     uv: UvClient
@@ -62,10 +64,12 @@ class Search:
     closed: bool = False
     reading: Reading = STRICT
     options: tuple[str, ...] = ()
+    known: Callable[[], Collection[Unresolved]] = tuple
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
-        return resolve(self.uv, self.path, wanted(texts, self.reading), *self.options)
+        lines = wanted(texts, self.reading)
+        return resolve(self.uv, self.path, lines, *self.options, known=self.known)
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
@@ -185,7 +189,9 @@ class Search:
             trial = loosened(asked, floors, held, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
-                found = resolve(self.uv, self.path, trial, "--resolution=lowest-direct")
+                found = resolve(
+                    self.uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
+                )
             except RecipeError as error:
                 raise self._named(error, bad) from None
             again = [

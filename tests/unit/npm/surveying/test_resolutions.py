@@ -14,6 +14,7 @@ from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.project import NpmProject
+from fallback_plugins.npm.surveying import resolutions
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.survey import survey
 from fallback_tier.advisory import AdvisorySet
@@ -537,7 +538,7 @@ def test_one_plan_resolves_a_project_once(tmp_path: Path) -> None:
         assert here.verbs().count("install") <= 2  # the base commit, and the raised declaration
 
 
-def test_offline_a_kept_resolution_answers(tmp_path: Path) -> None:
+def test_offline_a_kept_resolution_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made by a run with a registry, for exactly these inputs; others stay unknown."""
     files = drifted({"other": "^1.0.0"}, {})
     with world(universe(), tmp_path) as here:
@@ -551,6 +552,16 @@ def test_offline_a_kept_resolution_answers(tmp_path: Path) -> None:
         assert selection.reason is RefusalReason.NOT_AFFECTED
         assert f"npm resolved it on {datetime.now(UTC):%Y-%m-%d}" in selection.sentence
         assert here.verbs() == []
+        monkeypatch.setattr(resolutions, "_made", {})  # as in another process
+        held, ours = resolutions._versions()
+        for npm, reason in {
+            held: RefusalReason.NOT_AFFECTED,
+            "another": RefusalReason.UNKNOWN,
+        }.items():
+            monkeypatch.setattr(resolutions, "_versions", lambda npm=npm: (npm, ours))
+            selection = here.select(LEAF, files)
+            assert isinstance(selection, NotApplicable)
+            assert selection.reason is reason
     assert told(tmp_path / "b", drifted({"other": "*"}, {})).reason is RefusalReason.UNKNOWN
 
 

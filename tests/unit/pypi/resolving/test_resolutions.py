@@ -12,6 +12,8 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.projects import projects
+from fallback_plugins.pypi.resolving import uv_client
+from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
@@ -25,6 +27,22 @@ LEFT = advisory("PyPI", "left", [("0", "1.1.0")])
 RIGHT = advisory("PyPI", "right", [("0", "1.1.0")])
 
 Files = Mapping[str, str]
+
+
+#: Releases without a wheel, and what their archives say that they require; none: nothing.
+_SDISTS = (
+    ("middle", "2.0", "left<1.1\n"),
+    ("middle", "3.0", "left>=1.1\n"),
+    ("under", "2.0", "left<1.1\n"),
+    ("low", "1.0", "left<1.1\n"),
+    ("early-sdist", "2.0rc1", "left<1.1\n"),
+    ("child", "2.0", "left<1.1\n"),
+    ("marked", "1.0", "right\n\n[:sys_platform == 'win32']\nleft<1.1\n"),
+    ("extra", "1.0", "right\n\n[x]\nleft<1.1\n"),
+    ("odd", "1.0", "right\nleft @@ <1.1\n"),
+    ("moves", "2.0", ""),
+)
+_OF_312 = "of-312; python_version >= '3.12'"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +73,18 @@ def registry() -> Iterator[Registry]:
     universe.pypi("late", "1.0", ["left<1.1"]).pypi("late", "2.0", ["left>=1.1"])
     universe.pypi("above", "1.0", ["newer"])
     universe.pypi("below", "1.0", ["newer<2"])
+    for name, version, text in _SDISTS:
+        files = {f"{name}.egg-info/requires.txt": text} if text else None
+        universe.pypi(name, version, sdist_only=True, files=files)
+    for name in ("middle", "under", "early-sdist"):
+        universe.pypi(name, "1.0", ["left>=1.1"])
+    universe.pypi("under", "3.0", ["left>=1.1"]).pypi("low", "2.0", ["left>=1.1"])
+    universe.pypi("caps", "1.0", ["middle<3", "under<3"]).pypi(
+        "of-312", "1.0", requires_python=">=3.12"
+    )
+    universe.pypi("caps-under", "1.0", ["under<3"]).pypi("asks-312", "1.0", [_OF_312])
+    universe.pypi("parent", "1.0", ["left"]).pypi("parent", "2.0", ["child==2.0"])
+    universe.pypi("moves", "1.0", ["left<1.1"]).pypi("brings-moves", "1.0", ["moves"])
     with serve(universe) as served:
         yield served
 
@@ -325,6 +355,36 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
             RefusalReason.UNKNOWN,
         ),
         ({"requirements.txt": "above\n"}, "affected"),
+        # An older release without a wheel, if what requires it admits no newer one.
+        ({"requirements.txt": "newer>=1,==2.*\n"}, "affected"),
+        ({"requirements.txt": "middle==2.*\n"}, "affected"),
+        ({"requirements.txt": "middle<3\n"}, "affected"),
+        ({"requirements.txt": "middle\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "caps\n"}, "affected"),
+        ({"requirements.txt": "caps-under\n"}, "affected"),
+        ({"requirements.txt": "under\n"}, RefusalReason.NOT_AFFECTED),
+        # … one that a newer release with a wheel requires, which uv therefore leaves.
+        ({"requirements.txt": "parent\n"}, "affected"),
+        # … one beside a package that not every Python has.
+        ({"pyproject.toml": PROJECT + f'dependencies = ["newer", "{_OF_312}"]\n'}, "affected"),
+        ({"pyproject.toml": PROJECT + 'dependencies = ["newer", "asks-312"]\n'}, "affected"),
+        # … one that the client's own choice takes.
+        (
+            {
+                "pyproject.toml": PROJECT
+                + 'dependencies = ["low>=1"]\n[tool.uv]\nresolution = "lowest"\n'
+            },
+            "affected",
+        ),
+        ({"requirements.txt": "--pre\nearly-sdist\n"}, "affected"),
+        ({"requirements.txt": "early-sdist\n"}, RefusalReason.NOT_AFFECTED),
+        # What it requires on another system, or with an extra; a line that can't be read.
+        ({"requirements.txt": "marked\n"}, "affected"),
+        ({"requirements.txt": "extra[x]\n"}, "affected"),
+        ({"requirements.txt": "extra\n"}, RefusalReason.NOT_AFFECTED),
+        ({"requirements.txt": "odd\n"}, RefusalReason.UNKNOWN),
+        # Pins that don't go together.
+        ({"requirements.txt": "cap==1.0\nright==1.1.0\nbuilt==1.0\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "newer<2\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "below\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "built\n"}, RefusalReason.UNKNOWN),
@@ -486,15 +546,14 @@ def test_an_index_of_its_own_is_never_replaced_by_another(
 def test_the_base_commit_is_resolved_once(registry: Registry, tmp_path: Path) -> None:
     plan = planned(registry, tmp_path, {"requirements.txt": "asks\n", "requirements.in": "asks\n"})
     assert plan.reason is RefusalReason.NOT_AFFECTED
-    first, newest = plan.clients.runs  # …, and a look for newer releases without a wheel
-    assert (first[0], newest[0]) == ("lock", "lock")
+    assert [run[0] for run in plan.clients.runs] == ["lock"]
     plugin = build_ecosystem(plan.clients)
     for record in (LEFT, RIGHT, LEFT):
         selection = plugin.select(record, plan.repo)
         assert not isinstance(selection, NotApplicable)
         with pytest.raises(RecipeError):
             plugin.apply(selection, record, plan.repo)
-    assert len(plan.clients.runs) == 2
+    assert len(plan.clients.runs) == 1
 
 
 def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path: Path) -> None:
@@ -707,3 +766,42 @@ def test_what_is_no_list_of_requirements_is_unknown(
     plan = planned(registry, tmp_path / "repo", {"pyproject.toml": PROJECT + table})
     assert plan.reason is RefusalReason.UNKNOWN
     assert plan.unread == ["pyproject.toml"]
+
+
+def test_a_fix_is_not_of_releases_of_which_it_is_unknown_what_they_bring_in(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """``moves`` 2.0 has no wheel, and does not say what it requires."""
+    for number, text in enumerate(("moves==1.0\n", "moves>=1.0,<2\n", "left==1.0.0\nmoves==1.0\n")):
+        plan = planned(registry, tmp_path / str(number), {"requirements.txt": text})
+        assert plan.result is None, text
+        assert plan.reason not in {None, RefusalReason.NOT_AFFECTED}
+    # Next to a fix it is a note.
+    plan = planned(registry, tmp_path / "x", {"requirements.txt": "left==1.0.0\nbrings-moves\n"})
+    assert plan.result is not None, plan.problem
+    assert any("moves 2.0 has no wheel" in note for note in plan.result.notes)
+
+
+def test_more_releases_without_a_wheel_than_are_read_are_unknown(tmp_path: Path) -> None:
+    universe = Universe().pypi("left", "1.1.0")
+    names = [f"p{number}" for number in range(MAX_WITHOUT_WHEEL + 1)]
+    for name in names:
+        files = {f"{name}.egg-info/requires.txt": "left>=1.1\n"}
+        universe.pypi(name, "1.0").pypi(name, "2.0", sdist_only=True, files=files)
+    with serve(universe) as served:
+        files = {"requirements.txt": "\n".join(names[1:]) + "\n"}
+        assert planned(served, tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
+    with serve(universe) as served:
+        files = {"requirements.txt": "\n".join(names) + "\n"}
+        assert planned(served, tmp_path / "b", files).reason is RefusalReason.UNKNOWN
+
+
+def test_a_uv_that_reports_its_steps_in_other_words_is_not_believed(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uv_client, "_LOGGED", {})
+    for name in ("newer", "caps"):
+        plan = planned(registry, tmp_path / name, {"requirements.txt": f"{name}\n"})
+        assert plan.reason not in {None, RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
+    plan = planned(registry, tmp_path / "asks", {"requirements.txt": "asks\n"})
+    assert plan.reason is RefusalReason.NOT_AFFECTED

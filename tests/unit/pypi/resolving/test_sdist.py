@@ -25,8 +25,7 @@ two
 three
 
 [extra:python_version >= '3']
-four
-not a requirement!
+four; os_name == 'nt'
 """
 PLACE = "it-1.0/src/it.egg-info/requires.txt"
 
@@ -62,12 +61,43 @@ def given() -> Iterator[Callable[[bytes], ReleaseFile]]:
 
 
 @pytest.mark.parametrize("content", [tarred(), zipped()], ids=["tar", "zip"])
-def test_what_is_required_here_without_extras(
+def test_what_is_required_with_its_conditions(
     given: Callable[[bytes], ReleaseFile], content: bytes
 ) -> None:
-    found = sdist.sdist_requirements(given(content))
-    assert found is not None
-    assert [str(one) for one in found] == ["one>=1", "three"]
+    assert sdist.sdist_requirements(given(content)) == (
+        "Requires-Dist: one>=1",
+        "Provides-Extra: extra",
+        "Requires-Dist: two ; (extra == 'extra')",
+        'Requires-Dist: three ; (python_version >= "3")',
+        "Provides-Extra: extra",
+        'Requires-Dist: four ; (os_name == "nt") and (python_version >= "3") and (extra == \'extra\')',
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["not a requirement!", "[:not a marker]\none", "one @ https://127.0.0.1/one.zip"]
+)
+def test_a_line_that_can_not_be_read_leaves_all_unknown(
+    given: Callable[[bytes], ReleaseFile], text: str
+) -> None:
+    assert sdist.sdist_requirements(given(tarred(text=f"one\n{text}\n"))) is None
+
+
+def test_releases_without_a_wheel_of_a_page() -> None:
+    universe = Universe()
+    universe.pypi("it", "1.0").pypi("it", "2.0", sdist_only=True, requires_python=">=3.8")
+    universe.pypi("it", "3.0", sdist_only=True, yanked="bad")
+    universe.pypi("it", "4.0", tag="cp38-cp38-win32").pypi("it", "5.0", tag="cp312-abi3-win32")
+    universe.pypi("it", "1.0", sdist_only=True).pypi("it", "4.0", sdist_only=True)
+    with serve(universe) as registry:
+        found = sdist.sdists_of(registry.pypi_url, "it", "3.9") or ()
+        assert [(it.version, it.requires_python) for it in found] == [("2.0", ">=3.8"), ("4.0", "")]
+        again = sdist.sdists_of(registry.pypi_url, "it", "3.8") or ()
+        assert [it.version for it in again] == ["2.0"]
+        assert sdist.sdist_requirements(found[0].file) is None
+        assert "Requires-Python: >=3.8\n" in found[0].stub(())
+        assert sdist.sdists_of(registry.pypi_url, "gone", "3.9") is None
+    assert sdist.sdists_of("http://registry.invalid/simple", "it", "3.9") is None
 
 
 @pytest.mark.parametrize(
