@@ -272,7 +272,7 @@ RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
 NAMED: Mapping[str, tuple[Files, str]] = {
     "a pin with a hash": (
         {"Dockerfile": "FROM x\nRUN pip install 'left==1.0.0 --hash=sha256:0'\n"},
-        "left==1.0.0",
+        "left 1.0.0",
     ),
     "a variable of an image": (
         {"Dockerfile": "FROM x\nARG LEFT_VERSION=1.0.0\nRUN pip install left==${LEFT_VERSION}\n"},

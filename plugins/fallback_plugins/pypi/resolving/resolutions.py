@@ -101,6 +101,12 @@ _ABSENT = re.compile(
 )
 
 
+def _absent(error: UvRefusedError) -> str:
+    """The package of which the registry does not have what is asked for; empty: uv names none."""
+    found = _ABSENT.search(one_line(error.output))
+    return canonicalize_name(found["name"] or found["other"]) if found else ""
+
+
 class UnknownPartError(RecipeError):
     """What a part of a tree brings in is unknown."""
 
@@ -255,7 +261,7 @@ class CommandResolution:
         unknown: list[Unresolved] = []
         for part in parts:
             try:
-                text, without = self._lowest_python_lock(part)
+                text, without = self._without_absent(part)
             except UvRefusedError as error:
                 if not trees and part is parts[-1]:
                     raise
@@ -266,6 +272,23 @@ class CommandResolution:
             tables |= {_key(table): table for table in package_tables("uv.lock", text)}
             unknown += map(self._narrowed, without)
         return self._resolution(ResolvedBy.CLIENT, _joined(self.path, trees), tables, unknown)
+
+    def _without_absent(self, part: Wanted) -> tuple[str, list[Unresolved]]:
+        """Of a command's packages, those that the registry does not have concern themselves alone."""
+        missing: list[Unresolved] = []
+        while True:
+            try:
+                text, unknown = self._lowest_python_lock(part)
+            except UvRefusedError as error:
+                absent = _absent(error)
+                there = tuple(line for line in part.requirements if name_of(line) != absent)
+                if not self._is_of_commands or not there or len(there) == len(part.requirements):
+                    raise
+                part = replace(part, requirements=there)
+                problem = self._not_resolved(error.problem, error.next_step)
+                missing.append(problem.model_copy(update={"names": frozenset({absent})}))
+            else:
+                return text, [*missing, *unknown]
 
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
         """For the lowest Python that is supported; if there is none, for the one that installs."""
@@ -331,8 +354,7 @@ class CommandResolution:
                 asked = Wanted(tuple(lines), (), over)
                 text, unknown = _locked(UvClient(self.clients), asked, self.options)
             except UvRefusedError as again:
-                found = _ABSENT.search(one_line(again.output))
-                absent = canonicalize_name(found["name"] or found["other"]) if found else ""
+                absent = _absent(again)
                 fewer = [line for line in lines if name_of(line) != absent]
                 if len(fewer) == len(lines):
                     break
