@@ -42,6 +42,7 @@
     │   ├── EditError                a search/replace edit that doesn't match exactly once
     │   └── PatchSyntaxError         a diff that isn't strictly what we make
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
+    │   ├── UnknownPartError         a fix brings in a release of unknown requirements (pypi.resolving)
     │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
     ├── PluginError                  a plugin's own exception, in the plugin's name
