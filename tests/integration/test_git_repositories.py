@@ -3,8 +3,10 @@ their configuration names doesn't run, and none ends otherwise than a plain one.
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -448,6 +450,114 @@ def test_an_extension_that_is_not_known_is_named(tmp_path: Path) -> None:
     subprocess.run(["git", "config", "core.repositoryformatversion", "1"], cwd=repo, env=GIT_ENV)
     with pytest.raises(RepositoryError, match="surely-later"):
         look_at(repo, SubprocessClients(), Settings())
+
+
+# --- files that never end -------------------------------------------------------------------------
+
+OPENED_BY_GIT = (
+    ".git/HEAD", ".git/config", ".git/config.worktree", ".git/index", ".git/packed-refs", ".git/shallow",
+    ".git/info/attributes", ".git/info/exclude", ".git/info/sparse-checkout", ".git/refs/heads/x",
+    ".git/objects/info/alternates", ".git/included", ".gitattributes", ".gitignore", ".gitmodules",
+    "folder/.gitattributes", "folder/deep/.gitignore", "sub/.git/HEAD",
+)  # fmt: skip
+
+
+def _socket(place: Path) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        here = Path.cwd()
+        os.chdir(place.parent)  # a socket's path has at most 107 bytes
+        try:
+            listener.bind(place.name)
+        finally:
+            os.chdir(here)
+
+
+def _link_to_pipe(place: Path) -> None:
+    (pipe := place.parents[len(place.parts) - place.parts.index("repo") - 1] / "pipe")
+    os.mkfifo(pipe)
+    place.symlink_to(pipe)
+
+
+def _huge(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+ENDLESS = {
+    "a named pipe": os.mkfifo,
+    "a socket": _socket,
+    "a device": lambda place: place.symlink_to("/dev/zero"),
+    "a link to a named pipe": _link_to_pipe,
+    "larger than": _huge,
+}
+
+
+def _replaced(repo: Path, path: str, make: Callable[[Path], None]) -> Path:
+    """The repository with something else in the place of one of its files."""
+    write(repo, {"folder/deep/a.txt": "a\n"})
+    git(repo, "init", "-q", "sub")
+    write(repo / "sub", {"b.txt": "b\n"})
+    commit_all(repo / "sub")
+    commit_all(repo)
+    git(repo, "config", "include.path", "included")
+    write(repo, {".git/included": "[user]\n\tname = Included\n"})
+    place = repo / path
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    make(place)
+    return place
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("path", OPENED_BY_GIT)
+def test_a_file_that_may_never_end_is_named(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    """git would open it, and wait for ever or fill the memory."""
+    if kind == "larger than" and path == ".git/index":
+        pytest.skip("git maps it and reads its first bytes")
+    monkeypatch.setattr("fallback_tier.gates.trees.isolation.GIT_TIMEOUT_S", 5.0)
+    place = _replaced(scenario.repo, path, ENDLESS[kind])
+    with pytest.raises(RepositoryError) as caught:
+        look_at(scenario.repo, SubprocessClients(), Settings())
+    assert str(place) in str(caught.value)
+    assert kind.removeprefix("a link to ") in str(caught.value)
+    assert "regular file" in caught.value.next_step
+
+
+@pytest.mark.parametrize("path", [".gitattributes", ".git/HEAD", ".git/info/exclude"])
+@pytest.mark.parametrize("verb", ["plan", "fix", "batch", "attempt"])
+def test_no_command_waits_for_a_named_pipe(
+    scenario: Scenario, tmp_path: Path, verb: str, path: str
+) -> None:
+    _replaced(scenario.repo, path, os.mkfifo)
+    lists = []
+    for name in ("left", "right"):
+        lists += ["--advisory", tmp_path / f"{name}.json"]
+        lists[-1].write_text(osv(name))
+    state = ("--state-dir", tmp_path / "state")
+    if verb == "attempt":
+        request = {"advisory": json.loads(osv("left")), "repository": str(scenario.repo)}
+        ended = run("attempt", "--offline", *state, stdin=json.dumps(request))
+    else:
+        words = ["plan"] if verb == "plan" else ["fix", "--offline", *state]
+        ended = run(words[0], scenario.repo, *(lists if verb == "batch" else lists[:2]), *words[1:])
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "is a named pipe" in ended.err + ended.out
+
+
+def test_files_that_no_git_command_opens_may_be_anything(scenario: Scenario) -> None:
+    """A monitor's socket and an editor's pipe are no fault, nor is a list without an end that is empty."""
+    write(scenario.repo, {"untracked/a.txt": "a\n"})
+    commit_all(scenario.repo)
+    for path in (".mailmap", ".git/gitk.cache", ".git/hooks/pipe", "pipe"):
+        (scenario.repo / path).parent.mkdir(exist_ok=True)
+        os.mkfifo(scenario.repo / path)
+    _socket(scenario.repo / ".git" / "fsmonitor--daemon.ipc")
+    exclude = scenario.repo / ".git" / "info" / "exclude"
+    exclude.parent.mkdir()
+    exclude.symlink_to(os.devnull)
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
 
 
 # --- LFS ------------------------------------------------------------------------------------------

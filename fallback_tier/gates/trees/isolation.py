@@ -10,9 +10,10 @@ replace stays as it is committed. Submodules are not checked out.
 
 import errno
 import os
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
@@ -22,12 +23,16 @@ from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gates.trees.names import odd_name, printable, unquoted
 from fallback_tier.limits import MAX_TRACKED_FILES
 from fallback_tier.repo import OddName, RepoContext
+from fallback_tier.sandbox.git import check_git_file, check_git_folder
 
 #: One git command. A checkout of 50,000 files takes 8 s on two cores.
 GIT_TIMEOUT_S = 300.0
 
 #: How much of git's own words an error quotes.
 _QUOTED_CHARS = 2_000
+
+#: git's mode of a submodule.
+_SUBMODULE = "160000"
 
 _DUBIOUS = "dubious ownership"
 #: git's remarks come before its answer, on the same pipe.
@@ -55,7 +60,8 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     """What a fix needs to know of the user's repository; read-only.
 
     Raises RepositoryError: no such folder, not the root of a repository with a working tree, owned
-    by somebody else, without a commit. A dirty tree is a fact, not an error here.
+    by another user, without a commit, or with a named pipe or the like among the files that git opens. A
+    dirty tree is a fact, not an error here.
     """
     if not path.is_dir():
         raise RepositoryError(
@@ -80,11 +86,14 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
         )
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
-    marked = git(clients, root, ["ls-files", "-v"], USERS_CONFIGURATION).splitlines()
-    listed = [line[len("H ") :] for line in marked]
+    lines = git(clients, root, ["ls-files", "-v", "--stage"], USERS_CONFIGURATION).splitlines()
+    entries = [line.partition("\t") for line in lines]
+    listed = [name for _, _, name in entries]
     passed_over = [
-        unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"
+        unquoted(name) for facts, _, name in entries if facts[0].islower() or facts[0] == "S"
     ]
+    submodules = [unquoted(name) for facts, _, name in entries if facts.split()[1] == _SUBMODULE]
+    check_git_reads(root, {*map(posixpath.dirname, map(unquoted, listed))}, submodules)
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
     changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
@@ -103,6 +112,20 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             if line.startswith('"') and (odd := odd_name(name)) is not None
         },
     )
+
+
+def check_git_reads(root: Path, folders: Iterable[str], submodules: Iterable[str] = ()) -> None:
+    """Check what git opens in a working tree for the files of these folders, and in its submodules.
+
+    Raises RepositoryError: reading such a file may never end, as of a named pipe.
+    """
+    above = {parent for folder in folders for parent in (PurePosixPath(folder) / "x").parents}
+    for name in (".gitattributes", ".gitignore"):
+        for folder in sorted(above):
+            check_git_file(root / folder / name)
+    check_git_file(root / ".gitmodules")
+    for submodule in submodules:
+        check_git_folder(root / submodule / ".git")
 
 
 def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) -> list[str]:
@@ -203,7 +226,12 @@ def _ask_top_level(path: Path, clients: ClientRunner) -> str:
 
 def _inspect(clients: ClientRunner, root: Path, args: Sequence[str]) -> CommandResult:
     env = USERS_CONFIGURATION
-    return clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    result = clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if result.exit_code is None:
+        raise git_failed(
+            f"git {args[0]} in {root}", f"it had not ended after {GIT_TIMEOUT_S:.0f} s"
+        )
+    return result
 
 
 def git(
