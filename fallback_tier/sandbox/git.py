@@ -28,7 +28,6 @@ from fallback_tier.files.inputs import check_ends
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
-    "core.autocrlf": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "protocol.allow": "never",
@@ -57,7 +56,7 @@ _ENVIRONMENT = {
 #: the committed ones, and who commits. No value of these is a program, a host or a path of another file.
 _ALLOWED = re.compile(
     r"""core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat
-        |eol|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
+        |eol|autocrlf|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
     |index\.sparse
     |extensions\.(objectformat|compatobjectformat|refstorage|relativeworktrees|submodulepathconfig
         |preciousobjects|noop|noop-v1)

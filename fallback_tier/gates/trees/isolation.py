@@ -9,6 +9,7 @@ replace stays as it is committed. Submodules are not checked out.
 """
 
 import errno
+import hashlib
 import os
 import posixpath
 import re
@@ -21,7 +22,7 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gates.trees.names import odd_name, printable, unquoted
-from fallback_tier.limits import MAX_TRACKED_FILES
+from fallback_tier.limits import MAX_FILE_BYTES, MAX_TRACKED_FILES
 from fallback_tier.repo import OddName, RepoContext
 from fallback_tier.sandbox.git import check_git_file, check_git_folder
 
@@ -30,6 +31,14 @@ GIT_TIMEOUT_S = 300.0
 
 #: How much of git's own words an error quotes.
 _QUOTED_CHARS = 2_000
+
+#: What git-lfs commits for a file without extensions of its format.
+_LFS_POINTER = re.compile(
+    r"version https://\S+/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]+)\n"
+)
+
+#: Paths in one command: the system takes 2 MiB of arguments.
+_PATHS_PER_COMMAND = 2_000
 
 #: git's mode of a submodule.
 _SUBMODULE = "160000"
@@ -45,7 +54,7 @@ USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 class RepositoryFacts(Frozen):
     """A user's repository as found. ``dirty``: tracked files that differ from the base commit; ``hidden``:
-    those of them that `git status` passes over."""
+    those of them that `git status` passes over; ``laid_out_with_crlf``: as ``RepoContext`` has them."""
 
     root: Path
     base_commit: str
@@ -54,6 +63,7 @@ class RepositoryFacts(Frozen):
     dirty: tuple[str, ...]
     hidden: tuple[str, ...] = ()
     odd_names: dict[str, OddName] = Field(default_factory=dict)
+    laid_out_with_crlf: frozenset[str] = frozenset()
 
 
 def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
@@ -87,16 +97,18 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
         )
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
     lines = git(clients, root, ["ls-files", "-v", "--stage"], USERS_CONFIGURATION).splitlines()
-    entries = [line.partition("\t") for line in lines]
-    listed = [name for _, _, name in entries]
+    index = [line.partition("\t") for line in lines]
+    listed = [name for _, _, name in index]
     passed_over = [
-        unquoted(name) for facts, _, name in entries if facts[0].islower() or facts[0] == "S"
+        unquoted(name) for facts, _, name in index if facts[0].islower() or facts[0] == "S"
     ]
-    submodules = [unquoted(name) for facts, _, name in entries if facts.split()[1] == _SUBMODULE]
+    submodules = [unquoted(name) for facts, _, name in index if facts.split()[1] == _SUBMODULE]
     check_git_reads(root, {*map(posixpath.dirname, map(unquoted, listed))}, submodules)
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
-    changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
+    entries = [(line[:2], unquoted(line[len("XY ") :])) for line in dirty.splitlines()]
+    large = _as_pointers_name([path for code, path in entries if code == " M"], root, clients)
+    changed = [path for _, path in entries if path not in large]
     hidden = _changed_in_secret(root, passed_over, clients)
     tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
@@ -106,6 +118,7 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
         tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
         dirty=tuple(map(printable, (*changed, *hidden))),
         hidden=tuple(map(printable, hidden)),
+        laid_out_with_crlf=_laid_out_with_crlf(root, tracked, clients),
         odd_names={
             printable(name): odd
             for name, line in zip(tracked, listed, strict=False)
@@ -143,11 +156,76 @@ def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) 
     return [path for path in there if path not in same]
 
 
+def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -> set[str]:
+    """Return those of the files whose content is what git-lfs's pointer in the index names.
+
+    git has a filter compare them, which doesn't run if only the repository's configuration names it.
+    """
+    same = set()
+    for path, name in _filters(paths, root, clients).items():
+        if name == "lfs" and (file := root / path).is_file():
+            pointer = git(clients, root, ["cat-file", "blob", f":0:{path}"], USERS_CONFIGURATION)
+            match = _LFS_POINTER.fullmatch(pointer)
+            if match is not None and file.stat().st_size == int(match["size"]):
+                with file.open("rb") as content:
+                    if hashlib.file_digest(content, "sha256").hexdigest() == match["oid"]:
+                        same.add(path)
+    return same
+
+
+def _laid_out_with_crlf(
+    root: Path, tracked: Sequence[str], clients: ClientRunner
+) -> frozenset[str]:
+    """Return the files that are committed with LF and have CRLF in the working tree (by `core.autocrlf`,
+    `core.eol`, attributes, or an editor), or in a checkout of ours, which only attributes rule.
+
+    A file that is too large to be read is left out: git would hold it in memory."""
+    large = [path for path in tracked if _size(root / path) > MAX_FILE_BYTES]
+    env = USERS_CONFIGURATION | {"GIT_LITERAL_PATHSPECS": ""}
+    search = [
+        "grep",
+        "--files-with-matches",
+        "-I",
+        "--no-color",
+        "--full-name",
+        "-e",
+        "\r$",
+        "--",
+        ".",
+    ]
+    search += [f":(exclude,literal){path}" for path in large[:_PATHS_PER_COMMAND]]
+    searched = clients.run("git", search, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if searched.exit_code not in {0, 1}:
+        raise git_failed(f"git grep in {root}", in_short(searched.output))
+    paths = [f":(literal){unquoted(line)}" for line in searched.output.splitlines()]
+    parts = [paths[at : at + _PATHS_PER_COMMAND] for at in range(0, len(paths), _PATHS_PER_COMMAND)]
+    rows = [
+        row
+        for part in ([":(attr:eol=crlf)"], *parts)
+        for row in git(clients, root, ["ls-files", "--eol", "--", *part], env).splitlines()
+    ]
+    facts = (row.partition("\t") for row in rows)
+    return frozenset(
+        printable(unquoted(name)) for ends, _, name in facts if ends.startswith("i/lf")
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> frozenset[str]:
     """Return the filters that git's attributes select for these files. Raises ToolError."""
+    return frozenset(_filters(paths, root, clients).values()) - {"unspecified", "unset", "set"}
+
+
+def _filters(paths: Sequence[str], root: Path, clients: ClientRunner) -> dict[str, str]:
     ask = ["check-attr", "-z", "filter", "--", *paths]
-    names = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[2::3]
-    return frozenset(names) - {"unspecified", "unset", "set"}
+    fields = git(clients, root, ask, USERS_CONFIGURATION).split("\0") if paths else []
+    return dict(zip(fields[::3], fields[2::3], strict=False))
 
 
 def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
