@@ -8,6 +8,9 @@ MAX_RETRIES = 3
 #: all gates, and what three ways to the same version broke is for a model to fix.
 MAX_RECIPE_CANDIDATES = 3
 
+#: Resolutions in one folder of a cache; one has some 100 kB, and a lock of 1,500 packages 500 kB.
+MAX_KEPT_RESOLUTIONS = 200
+
 #: Sources that a result of *unknown* lists: more is a pattern, which nobody repairs one by one.
 MAX_UNREAD_LISTED = 20
 

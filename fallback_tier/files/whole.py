@@ -1,8 +1,13 @@
-"""A file is written whole or not at all."""
+"""A file is written whole or not at all; of a cache's small files the last used are kept."""
 
+import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
+
+#: Small results in one folder of a cache: each is some 100 bytes to 100 kB.
+MAX_KEPT_FILES = 2_000
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -16,3 +21,27 @@ def write_whole(path: Path, content: bytes) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+def keep(path: Path, content: bytes, most: int = MAX_KEPT_FILES) -> None:
+    """Write a file of a cache, and remove all but the ``most`` last used files of its folder.
+
+    A running process finds its files again unless ``most`` others were used after them. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
+    last_used = {}
+    for file in path.parent.iterdir():
+        with suppress(FileNotFoundError):  # of another process, which has removed or renamed it
+            last_used[file] = file.stat().st_atime_ns
+    for file in sorted(last_used, key=last_used.__getitem__, reverse=True)[most:]:
+        file.unlink(missing_ok=True)
+
+
+def kept(path: Path) -> bytes | None:
+    """Return what was kept, or None. It counts as a use; the time of writing stays. Raises OSError."""
+    with suppress(FileNotFoundError):
+        content = path.read_bytes()
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+        return content
+    return None

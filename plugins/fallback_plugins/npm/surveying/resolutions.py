@@ -36,7 +36,9 @@ from fallback_plugins.shared.resolution import Declaration, InstallCommand, Reso
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.files import whole
 from fallback_tier.files.folders import users_folder
+from fallback_tier.limits import MAX_KEPT_RESOLUTIONS
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers if
@@ -67,9 +69,6 @@ _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n
 
 #: Seconds that a scratch lock serves in one process: a registry changes.
 MAX_AGE_S = 600.0
-
-#: Scratch locks that are kept for runs without a registry; one has some 500 kB.
-MAX_KEPT = 100
 
 #: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
 _made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
@@ -241,7 +240,7 @@ class CommandResolution:
 
     def _kept(self) -> Files | None:
         try:
-            found = json.loads(self._place.read_text("utf-8"))
+            found = json.loads(whole.kept(self._place) or b"")
             lock, text = str(found["lock"]), str(found["text"])
         except (OSError, StateFolderError, ValueError, KeyError, TypeError):
             return None
@@ -249,14 +248,9 @@ class CommandResolution:
 
     def _keep(self, made: Files) -> None:
         with suppress(OSError, StateFolderError):
-            place = self._place
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = place.with_suffix(".part")
-            part.write_text(json.dumps({"lock": made.lock, "text": made.lock_text}), "utf-8")
-            part.replace(place)
-            kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-            for old in kept[:-MAX_KEPT]:
-                old.unlink()
+            kept = {"lock": made.lock, "text": made.lock_text}
+            self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole.keep(self._place, json.dumps(kept).encode(), MAX_KEPT_RESOLUTIONS)
 
 
 def _declarations(files: Files) -> Iterator[Declaration]:

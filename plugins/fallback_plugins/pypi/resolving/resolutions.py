@@ -64,14 +64,13 @@ from fallback_plugins.shared.resolution import (
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError, RepositoryError, StateFolderError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.files import whole
 from fallback_tier.files.folders import users_folder
+from fallback_tier.limits import MAX_KEPT_RESOLUTIONS
 from fallback_tier.repo import RepoContext
 
 #: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
 MAX_WITHOUT_WHEEL = 10
-
-#: Resolutions that are kept for runs without a registry; one has some 100 kB.
-MAX_KEPT = 200
 
 #: Sets of clients and Pythons of which it is kept what archives said.
 _LEARNT = 8
@@ -448,7 +447,7 @@ class CommandResolution:
     def _kept(self) -> Resolution | None:
         place = self._place()
         try:
-            text = place.read_text("utf-8") if place else ""
+            text = (whole.kept(place) if place else None) or b""
             kept = Resolution.model_validate_json(text)
         except (OSError, ValidationError):
             return None
@@ -460,12 +459,7 @@ class CommandResolution:
         with suppress(OSError):
             if place is not None:
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                part = place.with_suffix(".part")
-                part.write_text(made.model_dump_json(), encoding="utf-8")
-                part.replace(place)
-                kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-                for old in kept[:-MAX_KEPT]:
-                    old.unlink()
+                whole.keep(place, made.model_dump_json().encode(), MAX_KEPT_RESOLUTIONS)
 
 
 def _locked(
