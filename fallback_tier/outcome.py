@@ -96,6 +96,13 @@ class Move(Frozen):
     #: Not written if false.
     range_admits: bool = Field(default=False, exclude_if=lambda it: not it)
 
+    @property
+    def known_by(self) -> str:
+        """A clause on how the affected versions are known; empty if they are installed or pinned."""
+        if not self.range_admits:
+            return ""
+        return "the range admits affected and safe versions, and no lock chooses one"
+
 
 class Left(Frozen):
     """An affected package that no step could fix, and why."""

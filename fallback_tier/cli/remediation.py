@@ -44,10 +44,11 @@ def how(move: Move) -> str:
     return f"{move.step.label}{joined}{safe(', '.join(move.raised))}"
 
 
-def why_not_cheaper(item: Move | Left) -> list[str]:
-    """One line a step that was tried before."""
+def reasons(item: Move | Left) -> list[str]:
+    """Return lines on how affected versions are known, and on each cheaper step that was tried."""
     message = item.sentence if isinstance(item, Left) else None
-    return [
+    known = [item.known_by] if isinstance(item, Move) and item.known_by else []
+    return known + [
         f"no {declined.step.label}: {safe(declined.reason)}"
         for declined in item.declined
         if declined.reason != message
@@ -67,7 +68,7 @@ def show_remediation(console: Console, remediation: Remediation) -> None:
         line(
             console, f"  {safe(move.package)} {change(move)} ({how(move)}) in {safe(move.manifest)}"
         )
-        for reason in why_not_cheaper(move):
+        for reason in reasons(move):
             line(console, f"    [dim]{reason}[/]")
     show_cleared(console, remediation.cleared)
     show_notes(console, remediation.notes)
@@ -106,7 +107,7 @@ def show_left(console: Console, left: Iterable[Left]) -> None:
             f" ({names(item.advisory_ids)}): {item.reason}",
         )
         line(console, f"  {safe(item.sentence)}")
-        for reason in why_not_cheaper(item):
+        for reason in reasons(item):
             line(console, f"    [dim]{reason}[/]")
         show_unread(console, item.unread)
         if item.next_step and not item.unread:

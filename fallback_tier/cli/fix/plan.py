@@ -21,11 +21,11 @@ from fallback_tier.cli.remediation import (
     how,
     line,
     names,
+    reasons,
     safe,
     show_cleared,
     show_left,
     show_notes,
-    why_not_cheaper,
 )
 from fallback_tier.cli.results import print_shown
 from fallback_tier.fix.given import advisories_at
@@ -133,7 +133,7 @@ def _show_moves(planned: RemediationPlan, console: Console) -> None:
     line(console, f"[bold]{_padded(COLUMNS, widths)}[/]")
     for (_fix, move), row in zip(moves, rows, strict=True):
         line(console, _padded(row, widths))
-        for reason in why_not_cheaper(move):
+        for reason in reasons(move):
             line(console, f"  [dim]{reason}[/]")
 
 

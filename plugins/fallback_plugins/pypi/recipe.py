@@ -82,7 +82,7 @@ def apply(
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found))
+    notes = (*_unknown(found), *unread.notes, *doubts, *_how_resolved(found))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
@@ -146,7 +146,7 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
             # Unknown is not clean.
             nothing = _nothing(advisory, unread.reader.repo, found, unread)
             return Outline(left=(whole_project_left("", nothing),), notes=notes)
-    return Outline(moves=moves, left=left, notes=unread.notes)
+    return Outline(moves=moves, left=left, notes=(*unread.notes, *_how_resolved(found)))
 
 
 @dataclass(frozen=True)
@@ -216,12 +216,12 @@ def _open_members(
             yield left.model_copy(update={"advisory_ids": ids, "package": package})
 
 
-def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
-    """When what was kept was resolved."""
+def _how_resolved(found: Sequence[PythonProject]) -> Iterator[str]:
+    """Yield what is to know about the resolutions that were made: a kept one's day, why pins are one."""
     for project in found:
         with suppress(RepositoryError):
-            if isinstance(project, ManifestProject) and (day := project.command.kept_since):
-                yield f"{project.path} was resolved on {day}, and not again (--offline)."
+            if isinstance(project, ManifestProject):
+                yield from project.command.notes
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def _nothing(
             )
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem = " ".join([clean, *_dates(found)])
+    problem = " ".join([clean, *_how_resolved(found)])
     return unread.or_else(
         RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
     )

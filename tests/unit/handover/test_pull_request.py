@@ -53,6 +53,16 @@ def test_a_new_file_is_called_so() -> None:
     assert "Files changed: `src/a.py`, `src/b.py` (new).\n" in body
 
 
+def test_a_reviewer_reads_how_the_versions_are_known() -> None:
+    (move,) = remediation().moves
+    of_range = move.model_copy(update={"range_admits": True})
+    notes = ("a.txt was resolved on 2026-01-02 <img>.",)
+    known = remediation().model_copy(update={"moves": (move, of_range), "notes": notes})
+    body = pull_request_body(by_model(remediation=known))
+    assert body.count("the range admits affected and safe versions, and no lock chooses one") == 1
+    assert "- `a.txt was resolved on 2026-01-02 <img>.`\n" in body
+
+
 def test_a_reviewer_finds_everything() -> None:
     body = pull_request_body(by_model())
     for wanted in (

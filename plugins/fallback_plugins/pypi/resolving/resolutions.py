@@ -120,6 +120,8 @@ class CommandResolution:
     texts: Mapping[str, str]
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
+    #: Why uv can't resolve the pins together, once they were taken as they are.
+    pins_reason: str = ""
     _skipped: list[Unresolved] = field(default_factory=list)
 
     @cached_property
@@ -217,6 +219,17 @@ class CommandResolution:
         self._keep(made)
         return made
 
+    @property
+    def notes(self) -> Iterator[str]:
+        """Yield sentences on how the resolution was made, if it was and is not this day's of uv."""
+        if self.kept_since:
+            yield f"{self.path} was resolved on {self.kept_since}, and not again (--offline)."
+        if self.pins_reason:
+            yield (
+                f"{self.path}: its pins are counted as installed, as uv can't resolve them together."
+                f" {self.pins_reason}"
+            )
+
     # --- by uv ----------------------------------------------------------------------------------
 
     def _by_client(self) -> Resolution:
@@ -313,6 +326,7 @@ class CommandResolution:
             else:
                 tree = _joined(self.path, [tree, _named_tree(self.path, text)])
                 break
+        self.pins_reason = error.problem
         made = self._resolution(ResolvedBy.PINS, tree, {})
         return made.model_copy(update={"reason": error.problem})
 
