@@ -11,11 +11,11 @@ MAX_RECIPE_CANDIDATES = 3
 #: Resolutions in one folder of a cache; one has some 100 kB, and a lock of 1,500 packages 500 kB.
 MAX_KEPT_RESOLUTIONS = 200
 
-#: Sources that a result of *unknown* lists: more is a pattern, which nobody repairs one by one.
+#: Sources that a result of *unknown* lists: more have one cause, which is repaired once.
 MAX_UNREAD_LISTED = 20
 
-#: Seconds without a line on the terminal until one reports what runs: nobody should wonder for 20 s whether
-#: a command hangs.
+#: Seconds without a line on the terminal until one reports what runs: a silence of 20 s looks like a
+#: command that hangs.
 HEARTBEAT_S = 15.0
 
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).

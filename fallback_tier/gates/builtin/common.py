@@ -130,7 +130,7 @@ class PolicyGate:
 
 
 def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
-    """Did nothing of a file change but versions that follow a comparison? Raises ToolError."""
+    """Return whether only versions that follow a comparison changed in a file. Raises ToolError."""
     if change.status != "M" or (after := patched_text(context, change.path)) is None:
         return False
     try:

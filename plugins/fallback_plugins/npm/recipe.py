@@ -78,7 +78,8 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
-    """Has a client to resolve the project, or to fetch an archive, before it is known what it installs?
+    """Return whether a client has to resolve the project, or fetch an archive, to know what it installs.
+
     Raises RecipeError with the reason UNKNOWN if none may, or if none of ours reads its lock and that may
     hold the package."""
     if project.files.root_manifest not in project.files.manifests:
@@ -127,8 +128,8 @@ def _projects(
 def _note_elsewhere(
     advisory: Advisory, repo: RepoContext, clients: ClientRunner, unread: LeftOut
 ) -> None:
-    """Note what installs an affected version beside the projects: an argument of a command, and locks of
-    other clients in the folders of a pnpm workspace's members. Whether anybody runs it is unknown."""
+    """Note what else installs an affected version: an argument of a command, and locks of other clients in
+    the folders of a pnpm workspace's members. Whether these are used is unknown."""
     for path, package, spec in affected_commands(repo, advisory, advisory.packages(ECOSYSTEM)):
         reason = f"A command in {path} installs {package}@{spec}, which is affected."
         step = f"Raise {package}@{spec} there, or remove the command."
@@ -144,12 +145,12 @@ def _note_elsewhere(
             why = error.problem.rstrip(".")
         if why:
             reason = f"{lock} is read by its own client, which knows no pnpm workspace: {why}."
-            step = "Remove it if nobody installs from it, or update it with its client."
+            step = "Remove it if no install command reads it, or update it with its client."
             unread.note(lock, unknown(lock, reason, next_step=step))
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
+    """Return whether an affected version is here. Raises RecipeError if it is here and can't be fixed."""
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False

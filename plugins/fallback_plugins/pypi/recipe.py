@@ -175,7 +175,7 @@ def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:
 
 
 def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
-    """Does a client have to tell, or is an affected version in a resolution for which none has to run?"""
+    """Return whether only a client can tell, or a resolution that needs none holds an affected version."""
     for project in found:
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             if project.awaits_client(advisory):

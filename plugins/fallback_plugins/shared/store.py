@@ -41,7 +41,7 @@ _CONTENT = "installed"
 #: Where a state folder's cache has them.
 FOLDER = "installed"
 
-#: Folder beside that one: the newest resolution of each set of manifests, for the next fix of that day.
+#: Folder next to that one: the newest resolution of each set of manifests, for the next fix of that day.
 _NEWEST = "resolutions"
 
 #: Packages that an error names.

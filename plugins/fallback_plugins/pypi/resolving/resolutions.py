@@ -78,7 +78,7 @@ _LEARNT = 8
 #: The name of a stub wheel, its metadata, and what of it is unknown.
 _Stub = tuple[str, str, tuple[Unresolved, ...]]
 
-#: An option for a whole requirements file, and what uv is given for it or a setting of its own.
+#: An option for a whole requirements file, and the options of uv for it or a setting in ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
 
@@ -140,7 +140,7 @@ class CommandResolution:
 
     @property
     def _own_index(self) -> str | None:
-        """The first file that names an index, or a folder, of its own; uv.toml may."""
+        """The first file that names another index, or a folder of archives; uv.toml may."""
         named = (path for path, text in self.texts.items() if has_own_index(path, text))
         settings = posixpath.join(posixpath.dirname(self.path), "uv.toml")
         beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
@@ -337,7 +337,7 @@ class CommandResolution:
 
     @property
     def is_compiled(self) -> bool:
-        """Does a compiled, or hash-pinned, file say all that is installed, and of each line why?"""
+        """Whether a compiled, or hash-pinned, file says all that is installed, and why."""
         found = [
             text
             for path, text in self._installed.items()
@@ -347,8 +347,8 @@ class CommandResolution:
 
     @property
     def _is_lock(self) -> bool:
-        """Does each line of the compiled files show that no hand added it? One without comments on who
-        requires a line does not."""
+        """Whether each line of the compiled files shows that it was not added by hand, by a hash or by a
+        comment on what requires it."""
         found = [text for text in self._installed.values() if is_closed(text)]
         return self.is_compiled and all(_HASH in text or _VIA.search(text) for text in found)
 
@@ -574,7 +574,7 @@ def _stub(client: UvClient, name: str, spec: str) -> _Stub:
 
 
 def _is_annotated(text: str) -> bool:
-    """Has each requirement a hash, or else each, or none, the comment that compilers write?"""
+    """Return whether each requirement has a hash, or all or none have the comment that compilers write."""
     lines = [
         line for line in logical_lines(text) if line.strip() and not line.strip().startswith("-")
     ]
