@@ -120,9 +120,9 @@ class GateVerdict(Frozen):
     #: Tests that fail here as they always do at the base commit: not the patch's, and one of them may be
     #: the test that shows the flaw.
     failing_before: tuple[str, ...] = ()
-    #: What each project has of the advisory's packages, beside a pass on versions: the lowest level counts.
+    #: What each project has of the advisory's packages, with a pass on versions: the lowest level counts.
     projects: tuple[ProvedProject, ...] = ()
-    #: What a reader should know beside the verdict, in sentences.
+    #: What a reader should know with the verdict, in sentences.
     notes: tuple[str, ...] = ()
     log: str = ""
     duration_ms: int = 0

@@ -91,6 +91,7 @@ def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:
         tracked_files=facts.tracked_files,
         tracked_files_cut=facts.tracked_files_cut,
         odd_names=facts.odd_names,
+        laid_out_with_crlf=facts.laid_out_with_crlf,
         manifests=(),
         fix_id=new_id("fix"),
         gate_transition_id=new_id("gate"),

@@ -8,11 +8,11 @@ MAX_RETRIES = 3
 #: all gates, and what three ways to the same version broke is for a model to fix.
 MAX_RECIPE_CANDIDATES = 3
 
-#: Sources that a result of *unknown* lists: more is a pattern, which nobody repairs one by one.
+#: Sources that a result of *unknown* lists: more have one cause, which is repaired once.
 MAX_UNREAD_LISTED = 20
 
-#: Seconds without a line on the terminal until one reports what runs: nobody should wonder for 20 s whether
-#: a command hangs.
+#: Seconds without a line on the terminal until one reports what runs: a silence of 20 s looks like a
+#: command that hangs.
 HEARTBEAT_S = 15.0
 
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).

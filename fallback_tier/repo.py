@@ -27,7 +27,9 @@ AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
 _Made = TypeVar("_Made")
 
 #: Fields that say which files a context shows.
-_FILES = frozenset({"root", "base_commit", "tracked_files", "odd_names", "layers"})
+_FILES = frozenset(
+    {"root", "base_commit", "tracked_files", "odd_names", "laid_out_with_crlf", "layers"}
+)
 
 
 class Strategy(StrEnum):
@@ -106,6 +108,8 @@ class RepoContext(Frozen):
     settings: Settings = Settings()
     tracked_files_cut: bool = False
     odd_names: dict[str, OddName] = Field(default_factory=dict)
+    #: Files that are committed with LF, and that git, or an editor, lays out with CRLF.
+    laid_out_with_crlf: frozenset[str] = frozenset()
     #: Where the files are if they don't lie in ``root`` alone.
     layers: FileTree | None = None
     #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
@@ -138,7 +142,7 @@ class RepoContext(Frozen):
         return self.model_copy(update={"root": tree.root, "layers": tree})
 
     def read_text(self, path: str) -> str:
-        """A tracked file's text, line ends kept.
+        """Return a tracked file's text with the line ends that are committed.
 
         Raises RepositoryError: not tracked, oddly named, outside the root, a link, no plain file, larger
         than MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, as git tells a binary file.
@@ -220,7 +224,11 @@ class RepoContext(Frozen):
                 f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
                 next_step="Files of this size are not edited.",
             )
-        return place.read_bytes()
+        return self.as_committed(path, place.read_bytes())
+
+    def as_committed(self, path: str, content: bytes) -> bytes:
+        """Return a file's bytes with the line ends that git commits."""
+        return content.replace(b"\r\n", b"\n") if path in self.laid_out_with_crlf else content
 
     @cached_property
     def _made(self) -> dict[object, Any]:

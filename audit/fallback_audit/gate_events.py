@@ -80,8 +80,8 @@ class GateJudged(Frozen):
     package, names, and that no client asked since the gate before (ADR-0096). Since schema version 13.
     ``resolutions``: what was resolved for the fix since the gate before, as evidence: a resumed fix
     installs the same again (ADR-0102). ``projects``: what each project has of the advisory's packages,
-    beside a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
-    beside the verdict. Since schema version 14.
+    with a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
+    with the verdict. Since schema version 14.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"

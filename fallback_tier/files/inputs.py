@@ -31,18 +31,19 @@ def open_named(path: Path) -> BinaryIO:
     """
     if str(path).startswith(_OWN):
         return path.open("rb")
-    _check_kind(path, path.stat())
+    check_ends(path, path.stat())
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = os.fdopen(descriptor, "rb")
     try:
-        _check_kind(path, os.fstat(descriptor))
+        check_ends(path, os.fstat(descriptor))
     except OSError:
         file.close()
         raise
     return file
 
 
-def _check_kind(path: Path, found: os.stat_result) -> None:
+def check_ends(path: Path, found: os.stat_result) -> None:
+    """Raise OSError for a folder, a named pipe, a socket or a device: reading it may never end."""
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     is_null = stat.S_ISCHR(found.st_mode) and found.st_rdev == Path(os.devnull).stat().st_rdev

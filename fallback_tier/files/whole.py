@@ -1,14 +1,22 @@
-"""A file is written whole or not at all."""
+"""A file is written whole or not at all; of a cache's small files the last used are kept."""
 
+import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
+
+#: Small results in one folder of a cache: each is some 100 bytes to 100 kB.
+MAX_KEPT_FILES = 2_000
+
+#: A file that is being written. After an hour its process was killed.
+_PARTIAL, _MAX_WRITING_NS = ".part", 3600 * 10**9
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Readers see what was there or all of this, also where several write it. Not synced: what must survive
     a power cut is the record's (``fallback_audit.files``). Raises OSError; then nothing of it is left."""
-    partial = path.with_name(f".{path.name[:32]}.{secrets.token_hex(4)}.part")
+    partial = path.with_name(f".{path.name[:32]}.{secrets.token_hex(4)}{_PARTIAL}")
     try:
         partial.write_bytes(content)
         partial.replace(path)
@@ -16,3 +24,29 @@ def write_whole(path: Path, content: bytes) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+def keep(path: Path, content: bytes, most: int = MAX_KEPT_FILES) -> None:
+    """Write a file of a cache, and remove all but the ``most`` last used files of its folder.
+
+    A running process finds its files again unless ``most`` others were used after them. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
+    last_used, killed_before = {}, time.time_ns() - _MAX_WRITING_NS
+    for file in path.parent.iterdir():
+        with suppress(FileNotFoundError):  # of another process, which has removed or renamed it
+            used = file.stat().st_atime_ns
+            if file.suffix != _PARTIAL or used < killed_before:
+                last_used[file] = used
+    for file in sorted(last_used, key=last_used.__getitem__, reverse=True)[most:]:
+        file.unlink(missing_ok=True)
+
+
+def kept(path: Path) -> bytes | None:
+    """Return what was kept, or None. It counts as a use; the time of writing stays. Raises OSError."""
+    with suppress(FileNotFoundError):
+        content = path.read_bytes()
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+        return content
+    return None

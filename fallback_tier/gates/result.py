@@ -90,7 +90,7 @@ def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:
 
 
 def notes_of(verdicts: Sequence[GateVerdict]) -> tuple[str, ...]:
-    """What gates noted beside their verdicts, each sentence once."""
+    """Return what gates noted with their verdicts, each sentence once."""
     return tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
 
 

@@ -47,6 +47,8 @@ class Subject:
 def pull_request_body(subject: Subject) -> str:
     """Markdown of at most MAX_BODY_CHARS characters."""
     result = subject.result
+    remediation = result.application.remediation
+    of_recipe = remediation.notes if remediation is not None else ()
     text = _template().render(
         subject=subject,
         result=result,
@@ -56,7 +58,7 @@ def pull_request_body(subject: Subject) -> str:
         headline=headline(result),
         shown=not isinstance(result, Patched),
         projects=[proof_of(project) for project in projects_of(result.verdicts)],
-        notes=notes_of(result.verdicts),
+        notes=tuple(dict.fromkeys((*of_recipe, *notes_of(result.verdicts)))),
         gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
         failures=[(summary, _failure_message(summary)) for summary in result.prior_attempts],
         by_model=result.application.tier is Tier.LLM,

@@ -158,7 +158,7 @@ def forbidden_reason(path: str) -> str | None:
 
 
 def _holds_pins(path: str) -> bool:
-    """May a recipe change versions of requirements there, and nothing else? Never in CI."""
+    """Return whether a recipe may change versions of requirements there, and nothing else. Never in CI."""
     if unsafe_reason(path) is not None:
         return False
     components = components_of(path)

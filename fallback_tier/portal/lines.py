@@ -11,7 +11,7 @@ from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
 #: How a fix can stand.
 OPEN, VERIFIED, PATCHED, REFUSED, ESCALATED = "open", "verified", "patched", "refused", "escalated"
-#: Whether it is affected could not be found out: nobody is asked, and ``unread`` lists what to repair.
+#: Whether it is affected could not be found out: there is no question, and ``unread`` lists what to repair.
 UNKNOWN = "unknown"
 
 

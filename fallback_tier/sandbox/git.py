@@ -7,15 +7,20 @@ that a file which is rewritten meanwhile does no harm. Index, HEAD and a sparse 
 from the real GIT_DIR, objects from the real folder; references never depend on GIT_COMMON_DIR.
 """
 
+import os
 import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.inputs import check_ends
 
 #: These settings outrank the user's and the system's configuration, which an empty ``env`` value gives back
 #: (``SubprocessClients.run``). Filters and credential helpers that the user configures for all repositories
@@ -23,11 +28,11 @@ from fallback_tier.execution import CommandResult
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
-    "core.autocrlf": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "protocol.allow": "never",
     "log.showSignature": "false",
+    "log.mailmap": "false",
     "core.quotePath": "true",
     "submodule.recurse": "false",  # git in a submodule reads that repository's configuration
     "safe.bareRepository": "all",  # a bare repository's configuration doesn't count either
@@ -51,7 +56,7 @@ _ENVIRONMENT = {
 #: the committed ones, and who commits. No value of these is a program, a host or a path of another file.
 _ALLOWED = re.compile(
     r"""core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat
-        |eol|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
+        |eol|autocrlf|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
     |index\.sparse
     |extensions\.(objectformat|compatobjectformat|refstorage|relativeworktrees|submodulepathconfig
         |preciousobjects|noop|noop-v1)
@@ -82,6 +87,16 @@ _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 #: Repositories that are remembered; a process works on a few.
 _MAX_KNOWN = 64
+
+#: The largest file of settings, patterns or references that is given to git: its own limit for attributes.
+MAX_GIT_FILE_BYTES = 100 * 1024 * 1024
+
+#: What git opens of a git folder, and the folders whose files it opens. The index and objects may be large:
+#: git reads what it needs of them.
+_OPENED = ("HEAD", "config", "config.worktree", "packed-refs", "shallow", "index",
+           "objects/info/alternates")  # fmt: skip
+_OPENED_FOLDERS = ("info", "refs", "reftable", "objects")
+_INCLUDES = ("--no-includes", "-z", "--get-regexp", r"^include(if\..*)?\.path$")
 
 #: Runs git with these arguments in this folder, with these variables added.
 RunGit = Callable[[Sequence[str], Path, Mapping[str, str]], CommandResult]
@@ -116,7 +131,8 @@ class GitRepositories:
     ) -> CommandResult:
         """Run a git command on the repository of ``cwd``, or on the one that GIT_DIR in ``env`` names.
 
-        If there is none, or it is another user's, return git's own answer to that question.
+        If there is none, or it is another user's, return git's own answer to that question. Raises
+        RepositoryError: reading a file that git would open may never end.
         """
         cwd = cwd.absolute()  # variables name the folders that git finds
         if _subcommand(args) in _WITHOUT_REPOSITORY:
@@ -133,7 +149,9 @@ class GitRepositories:
     def _find(
         self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
     ) -> _Repository | CommandResult:
-        """The ownership is judged here, by the user's ``safe.directory``: git judges no folder that GIT_DIR
+        """Return the repository, or git's refusal. Raises RepositoryError: reading a file may never end.
+
+        The ownership is judged here, by the user's ``safe.directory``: git judges no folder that GIT_DIR
         names."""
         git_dir = env.get("GIT_DIR", "")
         key = (git_dir, "" if git_dir and "GIT_WORK_TREE" in env else str(cwd))
@@ -141,6 +159,9 @@ class GitRepositories:
         if known is not None and known.states == _states(known.files):
             return known
         variables = {**dict.fromkeys(_USERS, ""), "GIT_DIR": git_dir}
+        for folder in check_git_folder(Path(git_dir) if git_dir else _git_folder_of(cwd)):
+            for name in ("config", "config.worktree"):
+                _check_included(run_git, folder / name)
         located = run_git(_FIND, cwd, variables)
         listed = run_git(_LIST, cwd, variables) if located.ok else located
         if not listed.ok:
@@ -190,6 +211,87 @@ def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository
         files=tuple(files),
         states=_states(files),
     )
+
+
+def check_git_file(path: Path, max_bytes: float = MAX_GIT_FILE_BYTES) -> None:
+    """Raise RepositoryError if git might read this file without an end: it is, or leads to, a named pipe, a
+    socket or a device, or it is larger than ``max_bytes``."""
+    try:
+        found = path.stat()
+    except OSError:
+        return  # git reports what it can't open
+    if stat.S_ISDIR(found.st_mode):
+        return
+    try:
+        check_ends(path, found)
+    except OSError as error:
+        problem = f"{path} is not given to git: {error.strerror}."
+    else:
+        if found.st_size <= max_bytes:
+            return
+        problem = f"{path} is not given to git: it is larger than {max_bytes:,} bytes."
+    raise RepositoryError(
+        problem, next_step="Remove it, or replace it with the regular file that git expects there."
+    )
+
+
+def check_git_folder(place: Path) -> tuple[Path, ...]:
+    """Return the git folders that a ``.git`` leads to: its own, and the one that worktrees share.
+
+    Raises RepositoryError: reading a file that git opens there may never end (``check_git_file``).
+    """
+    seen: dict[Path, None] = {}
+    waiting = [place]
+    while waiting:
+        folder = waiting.pop()
+        for file in (folder, folder / "commondir"):
+            check_git_file(file)
+        if folder not in seen:
+            seen[folder] = None
+            waiting += [folder.parent / link for link in _text(folder).split("gitdir:")[1:2]]
+            waiting += [folder / shared for shared in _text(folder / "commondir").splitlines()[:1]]
+    for name, folder in product(_OPENED, seen):
+        check_git_file(folder / name, inf if name == "index" else MAX_GIT_FILE_BYTES)
+    for name, folder in product(_OPENED_FOLDERS, seen):
+        limit = inf if name == "objects" else MAX_GIT_FILE_BYTES
+        for parent, _, files in os.walk(folder / name):
+            for file_name in files:
+                check_git_file(Path(parent, file_name), limit)
+    return tuple(seen)
+
+
+def _text(path: Path) -> str:
+    """Return a small file's text without its last line end, or nothing if it can't be read."""
+    try:
+        return path.read_text("utf-8", "surrogateescape").replace("\0", "").strip()
+    except OSError:
+        return ""
+
+
+def _git_folder_of(cwd: Path) -> Path:
+    """Return where git finds the repository of a folder, if it is in one."""
+    for folder in (cwd, *cwd.parents):
+        if os.path.lexists(folder / ".git"):
+            return folder / ".git"
+        if os.access(folder / "objects/.", os.F_OK) and os.access(folder / "refs/.", os.F_OK):
+            break
+    return folder
+
+
+def _check_included(run_git: RunGit, config: Path) -> None:
+    """Check the files that a configuration and its included files include. Raises RepositoryError."""
+    waiting, known = [config], set[Path]()
+    while waiting:
+        file = waiting.pop()
+        check_git_file(file)
+        if file in known or "include" not in _text(file).lower():
+            continue
+        known.add(file)
+        # In the repository git would first read all that its configuration includes.
+        listed = run_git(("config", "--file", str(file), *_INCLUDES), Path(file.anchor), {})
+        paths = [setting.partition("\n")[2] for setting in listed.output.split("\0")]
+        home = os.environ.get("HOME", "")
+        waiting += [file.parent / re.sub(r"^~(?=/)", home, path) for path in paths if path]
 
 
 @contextmanager

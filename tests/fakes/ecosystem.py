@@ -211,9 +211,8 @@ class LadderEcosystem(FakeEcosystem):
             raise RecipeError(left[0].reason, left[0].sentence, next_step=left[0].next_step)
         before = after = repo.read_text(self.manifest)
         for move in moves:
-            after = after.replace(
-                f"{move.package} {move.before[0]}\n", f"{move.package} {move.after}\n"
-            )
+            old = rf"^{move.package} {re.escape(move.before[0])}(?=\r?$)"
+            after = re.sub(old, f"{move.package} {move.after}", after, flags=re.MULTILINE)
         changes = [FileChange(path=self.manifest, before=before, after=after)]
         for path in self.touches:
             text = repo.read_text(path)

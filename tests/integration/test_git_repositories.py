@@ -1,11 +1,13 @@
 """`plan`, `fix`, its handover, `attempt` and a service's checkouts in repositories of every kind: whatever
 their configuration names doesn't run, and none ends otherwise than a plain one."""
 
+import hashlib
 import json
 import os
-import re
+import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -318,10 +320,61 @@ def _line_ends(place: Path) -> Path:
     return place
 
 
+def _laid_out_with(place: Path, attributes: str, text: str, **settings: str) -> Path:
+    """A repository whose working tree has other line ends than the commit, which git calls clean."""
+    write(place, {".gitattributes": attributes})
+    _plain(place)
+    for key, value in settings.items():
+        git(place, "config", f"core.{key}", value)
+    (place / "pypi.txt").write_bytes(text.encode())
+    git(place, "add", "pypi.txt")
+    return place
+
+
+CRLF = FILES["pypi.txt"].replace("\n", "\r\n")
+
+
+def _autocrlf(place: Path) -> Path:
+    return _laid_out_with(place, "", CRLF, autocrlf="true", safecrlf="true")
+
+
+def _autocrlf_with_lf(place: Path) -> Path:
+    return _laid_out_with(place, "", FILES["pypi.txt"], autocrlf="true", safecrlf="false")
+
+
+def _autocrlf_input(place: Path) -> Path:
+    return _laid_out_with(place, "", CRLF, autocrlf="input")
+
+
+def _autocrlf_mixed(place: Path) -> Path:
+    return _laid_out_with(place, "", CRLF.replace("\r", "", 1), autocrlf="input")
+
+
+def _text_by_attribute(place: Path) -> Path:
+    return _laid_out_with(place, "*.txt text\n", CRLF)
+
+
+def _text_with_core_eol(place: Path) -> Path:
+    return _laid_out_with(place, "* text=auto\n", CRLF, eol="crlf")
+
+
+def _eol_lf_with_crlf(place: Path) -> Path:
+    return _laid_out_with(place, "*.txt text eol=lf\n", CRLF, autocrlf="true")
+
+
+def _eol_crlf(place: Path) -> Path:
+    return _laid_out_with(place, "*.txt text eol=crlf\n", CRLF)
+
+
+def _eol_crlf_with_lf(place: Path) -> Path:
+    return _laid_out_with(place, "*.txt text eol=crlf\n", FILES["pypi.txt"])
+
+
 KINDS = (_plain, _sha256, _linked, _linked_bare, _linked_with_settings, _cone, _sparse_index, _patterns,
          _linked_sparse, _shallow, _blobless, _treeless, _old_partial, _separate, _working_tree_elsewhere,
          _borrowed, _packed, _submodules, _odd_path, _included_identity, _shared_group, _modes_ignored,
-         _line_ends)  # fmt: skip
+         _line_ends, _autocrlf, _autocrlf_with_lf, _autocrlf_input, _autocrlf_mixed, _text_by_attribute,
+         _text_with_core_eol, _eol_lf_with_crlf, _eol_crlf, _eol_crlf_with_lf)  # fmt: skip
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__.strip("_"))
@@ -384,27 +437,6 @@ def test_a_change_that_the_index_hides_is_one(
     with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt") as caught:
         look_at(scenario.repo, clients, Settings())
     assert "--no-skip-worktree" in caught.value.next_step
-
-
-@pytest.mark.parametrize(
-    "place", [".git/info/exclude", ".git/info/attributes", ".git/packed-refs", ".gitattributes",
-              "sub/.gitattributes", ".git/config", ".git/index", "link"],
-)  # fmt: skip
-def test_what_git_would_wait_for_is_refused_at_once(scenario: Scenario, place: str) -> None:
-    write(scenario.repo, {"sub/file.txt": "x\n"})
-    commit_all(scenario.repo)
-    path = scenario.repo / place
-    if place == "link":
-        pipe = scenario.repo / "pipe"
-        os.mkfifo(pipe)
-        (scenario.repo / ".gitattributes").symlink_to(pipe)
-    else:
-        path.parent.mkdir(exist_ok=True)
-        path.unlink(missing_ok=True)
-        os.mkfifo(path)
-    named = ".gitattributes" if place == "link" else place
-    with pytest.raises(RepositoryError, match=re.escape(f"{named} in {scenario.repo}")):
-        look_at(scenario.repo, SubprocessClients(), Settings())
 
 
 def test_grafts_do_not_count(scenario: Scenario) -> None:
@@ -472,9 +504,175 @@ def test_an_extension_that_is_not_known_is_named(tmp_path: Path) -> None:
         look_at(repo, SubprocessClients(), Settings())
 
 
+@pytest.mark.parametrize("settings", [{"autocrlf": "true"}, {"autocrlf": "input"}, {"eol": "crlf"}])
+@pytest.mark.parametrize("attributes", ["", "*.txt text=auto\n"])
+def test_line_ends_by_a_persons_own_settings_are_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], attributes: str
+) -> None:
+    lines = "".join(f"\t{key} = {value}\n" for key, value in settings.items())
+    (tmp_path / ".gitconfig").write_text(f"[core]\n{lines}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    scenario = Scenario(tmp_path / "scenario")
+    write(scenario.repo, {".gitattributes": attributes})
+    commit_all(scenario.repo)
+    _identify(scenario.repo)
+    (scenario.repo / "pypi.txt").write_bytes(CRLF.encode())
+    own = {**GIT_ENV, "GIT_CONFIG_GLOBAL": str(tmp_path / ".gitconfig")}
+    converted = bool(attributes or "autocrlf" in settings)
+    if converted:
+        subprocess.run(["git", "add", "-A"], cwd=scenario.repo, env=own, check=True)
+    ask = ["git", "status", "--porcelain"]
+    status = subprocess.run(ask, cwd=scenario.repo, env=own, capture_output=True, check=True)
+    assert (status.stdout == b"") == converted
+    if not converted:
+        with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+            look_at(scenario.repo, SubprocessClients(), Settings())
+    else:
+        assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+        assert scenario.fix(advisory("A", "left")) == exit_codes.OK
+        assert scenario.read("pypi.txt") == FIXED
+
+
+def test_line_ends_of_many_and_of_large_files(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More paths than one command takes; a large file, which git would hold in memory, is not searched."""
+    monkeypatch.setattr("fallback_tier.gates.trees.isolation._PATHS_PER_COMMAND", 2)
+    monkeypatch.setattr("fallback_tier.gates.trees.isolation.MAX_FILE_BYTES", 100)
+    git(scenario.repo, "config", "core.autocrlf", "true")
+    names = [f"a {number}.txt" for number in range(5)]
+    write(scenario.repo, {**dict.fromkeys(names, "a\r\n"), "large.txt": "large\r\n" * 50})
+    commit_all(scenario.repo)
+    repo = look_at(scenario.repo, SubprocessClients(), Settings())
+    assert repo.laid_out_with_crlf == {*names}
+    assert repo.read_text(names[0]) == "a\n"
+
+
+def test_a_change_of_more_than_line_ends_is_one(scenario: Scenario) -> None:
+    git(scenario.repo, "config", "core.autocrlf", "true")
+    (scenario.repo / "pypi.txt").write_bytes(b"another 1.0.0\r\n")
+    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+        look_at(scenario.repo, SubprocessClients(), Settings())
+
+
+# --- files that never end -------------------------------------------------------------------------
+
+OPENED_BY_GIT = (
+    ".git/HEAD", ".git/config", ".git/config.worktree", ".git/index", ".git/packed-refs", ".git/shallow",
+    ".git/info/attributes", ".git/info/exclude", ".git/info/sparse-checkout", ".git/refs/heads/x",
+    ".git/objects/info/alternates", ".git/included", ".gitattributes", ".gitignore", ".gitmodules",
+    "folder/.gitattributes", "folder/deep/.gitignore", "sub/.git/HEAD",
+)  # fmt: skip
+
+
+def _socket(place: Path) -> None:
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        here = Path.cwd()
+        os.chdir(place.parent)  # a socket's path has at most 107 bytes
+        try:
+            listener.bind(place.name)
+        finally:
+            os.chdir(here)
+
+
+def _link_to_pipe(place: Path) -> None:
+    (pipe := place.parents[len(place.parts) - place.parts.index("repo") - 1] / "pipe")
+    os.mkfifo(pipe)
+    place.symlink_to(pipe)
+
+
+def _huge(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+ENDLESS = {
+    "a named pipe": os.mkfifo,
+    "a socket": _socket,
+    "a device": lambda place: place.symlink_to("/dev/zero"),
+    "a link to a named pipe": _link_to_pipe,
+    "larger than": _huge,
+}
+
+
+def _replaced(repo: Path, path: str, make: Callable[[Path], None]) -> Path:
+    """The repository with something else in the place of one of its files."""
+    write(repo, {"folder/deep/a.txt": "a\n"})
+    git(repo, "init", "-q", "sub")
+    write(repo / "sub", {"b.txt": "b\n"})
+    commit_all(repo / "sub")
+    commit_all(repo)
+    git(repo, "config", "include.path", "included")
+    write(repo, {".git/included": "[user]\n\tname = Included\n"})
+    place = repo / path
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    make(place)
+    return place
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("path", OPENED_BY_GIT)
+def test_a_file_that_may_never_end_is_named(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    """git would open it, and wait for ever or fill the memory."""
+    if kind == "larger than" and path == ".git/index":
+        pytest.skip("git maps it and reads its first bytes")
+    monkeypatch.setattr("fallback_tier.gates.trees.isolation.GIT_TIMEOUT_S", 5.0)
+    place = _replaced(scenario.repo, path, ENDLESS[kind])
+    with pytest.raises(RepositoryError) as caught:
+        look_at(scenario.repo, SubprocessClients(), Settings())
+    assert str(place) in str(caught.value)
+    assert kind.removeprefix("a link to ") in str(caught.value)
+    assert "regular file" in caught.value.next_step
+
+
+def test_a_pipe_in_the_place_of_a_tracked_file_is_a_change(scenario: Scenario) -> None:
+    (scenario.repo / "pypi.txt").unlink()
+    os.mkfifo(scenario.repo / "pypi.txt")
+    with pytest.raises(RepositoryError, match=r"uncommitted changes: pypi\.txt"):
+        look_at(scenario.repo, SubprocessClients(), Settings())
+
+
+@pytest.mark.parametrize("path", [".gitattributes", ".git/HEAD", ".git/info/exclude"])
+@pytest.mark.parametrize("verb", ["plan", "fix", "batch", "attempt"])
+def test_no_command_waits_for_a_named_pipe(
+    scenario: Scenario, tmp_path: Path, verb: str, path: str
+) -> None:
+    _replaced(scenario.repo, path, os.mkfifo)
+    lists = []
+    for name in ("left", "right"):
+        lists += ["--advisory", tmp_path / f"{name}.json"]
+        lists[-1].write_text(osv(name))
+    state = ("--state-dir", tmp_path / "state")
+    if verb == "attempt":
+        request = {"advisory": json.loads(osv("left")), "repository": str(scenario.repo)}
+        ended = run("attempt", "--offline", *state, stdin=json.dumps(request))
+    else:
+        words = ["plan"] if verb == "plan" else ["fix", "--offline", *state]
+        ended = run(words[0], scenario.repo, *(lists if verb == "batch" else lists[:2]), *words[1:])
+    assert ended.code == exit_codes.BAD_INPUT
+    assert "is a named pipe" in ended.err + ended.out
+
+
+def test_files_that_no_git_command_opens_may_be_anything(scenario: Scenario) -> None:
+    """A monitor's socket and an editor's pipe are no fault, nor is a list without an end that is empty."""
+    for path in (".mailmap", ".git/gitk.cache", ".git/hooks/pipe", "pipe", "untracked/pipe"):
+        (scenario.repo / path).parent.mkdir(exist_ok=True)
+        os.mkfifo(scenario.repo / path)
+    _socket(scenario.repo / ".git" / "fsmonitor--daemon.ipc")
+    exclude = scenario.repo / ".git" / "info" / "exclude"
+    exclude.parent.mkdir()
+    exclude.symlink_to(os.devnull)
+    assert scenario.fix(advisory("A", "left"), commit="") == exit_codes.OK
+
+
 # --- LFS ------------------------------------------------------------------------------------------
 
-POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n".format("0" * 64)
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n".format(
+    hashlib.sha256(b"data\n").hexdigest()
+)
 
 
 @pytest.fixture
@@ -519,7 +717,7 @@ def test_large_files_of_a_user_with_git_lfs(
 def test_large_files_whose_filter_only_the_repository_names(
     tmp_path: Path, lfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `git lfs install --local` does it. What git has seen is clean; else the way out is named."""
+    """As `git lfs install --local` does it: what a pointer names is compared, and no filter runs."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     repo = _lfs_checkout(tmp_path / "repo", lfs)
     for way in ("clean", "smudge"):
@@ -528,6 +726,8 @@ def test_large_files_whose_filter_only_the_repository_names(
     git(repo, "status")  # git looks into it once, and then goes by its times
     assert look_at(repo, SubprocessClients(), Settings()).root == repo
     os.utime(repo / "large.bin", (2, 2))
+    assert look_at(repo, SubprocessClients(), Settings()).root == repo
+    (repo / "large.bin").write_text("atad\n")
     with pytest.raises(RepositoryError, match=r"uncommitted changes: large\.bin") as caught:
         look_at(repo, SubprocessClients(), Settings())
     assert "git config --global filter.lfs.clean" in caught.value.next_step

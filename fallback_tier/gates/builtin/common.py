@@ -3,6 +3,7 @@
 Nothing here trusts the diff's text: the patched tree is asked what really changed.
 """
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from fallback_tier.gates.builtin.patched_file import patched_text
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
     USERS_CONFIGURATION,
+    check_git_reads,
     git_failed,
     in_short,
 )
@@ -128,7 +130,7 @@ class PolicyGate:
 
 
 def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
-    """Did nothing of a file change but versions that follow a comparison? Raises ToolError."""
+    """Return whether only versions that follow a comparison changed in a file. Raises ToolError."""
     if change.status != "M" or (after := patched_text(context, change.path)) is None:
         return False
     try:
@@ -155,6 +157,7 @@ def _is_ignored(path: str, context: GateContext) -> bool:
     """By the user's own rules too: who commits the fix goes by them. Raises ToolFailedError."""
     ask = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
     root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
+    check_git_reads(root, [posixpath.dirname(path)])
     reported = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
     if reported.exit_code not in {0, 1}:
         raise git_failed(f"git check-ignore in {root}", in_short(reported.output))

@@ -5,12 +5,14 @@ from fallback_tier.limits import MAX_FILE_BYTES
 
 
 def patched_text(context: GateContext, path: str) -> str | None:
-    """A changed file as the patch left it; None: no UTF-8 text of at most MAX_FILE_BYTES, or a link."""
+    """Return a changed file as the patch left it, with the line ends that git commits.
+
+    None: a link, or not UTF-8 text of at most MAX_FILE_BYTES."""
     place = context.worktree.tree.find(path)
     if place is None or not place.is_file() or place.stat().st_size > MAX_FILE_BYTES:
         return None
     try:
-        text = place.read_bytes().decode("utf-8")
+        text = context.repo.as_committed(path, place.read_bytes()).decode("utf-8")
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text

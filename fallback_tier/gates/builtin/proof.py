@@ -17,9 +17,9 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, PromptShape, ProofLevel, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
+from fallback_tier.files import whole
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.files.tree import FileTree
-from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import (
     GateContext,
     GateVerdict,
@@ -196,7 +196,7 @@ class ProofGate:
 
         Raises ProofError if that failure shows nothing; SandboxError, ToolError.
         """
-        if not (place := self._place(context)).exists():
+        if (content := whole.kept(self._place(context))) is None:
             ran, place = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
             base = _AtBase(
@@ -206,9 +206,9 @@ class ProofGate:
                 ran=self._ran(output, ran.witnessed),
                 witnessed=ran.witnessed,
             )
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, base.model_dump_json().encode())
-        return _AtBase.model_validate_json(place.read_bytes())
+            whole.keep(place, base.model_dump_json().encode())
+            return base
+        return _AtBase.model_validate_json(content)
 
     def _place(self, context: GateContext) -> Path:
         on = self.plugin.runs_on(context, context.repo, self.proof.command)

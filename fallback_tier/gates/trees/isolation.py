@@ -9,11 +9,12 @@ replace stays as it is committed. Submodules are not checked out.
 """
 
 import errno
+import hashlib
 import os
+import posixpath
 import re
-import stat
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
@@ -21,8 +22,9 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.errors import RepositoryError, ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gates.trees.names import odd_name, printable, unquoted
-from fallback_tier.limits import MAX_TRACKED_FILES
+from fallback_tier.limits import MAX_FILE_BYTES, MAX_TRACKED_FILES
 from fallback_tier.repo import OddName, RepoContext
+from fallback_tier.sandbox.git import check_git_file, check_git_folder
 
 #: One git command. A checkout of 50,000 files takes 8 s on two cores.
 GIT_TIMEOUT_S = 300.0
@@ -30,22 +32,16 @@ GIT_TIMEOUT_S = 300.0
 #: How much of git's own words an error quotes.
 _QUOTED_CHARS = 2_000
 
-#: Files that git reads in its own folder, and in each folder of a working tree.
-_GIT_FILES = (
-    *(
-        "HEAD",
-        "config",
-        "config.worktree",
-        "index",
-        "packed-refs",
-        "shallow",
-        "commondir",
-        "gitdir",
-    ),
-    *("info/exclude", "info/attributes", "info/sparse-checkout", "info/grafts"),
-    *("objects/info/alternates", "objects/info/commit-graph"),
+#: What git-lfs commits for a file without extensions of its format.
+_LFS_POINTER = re.compile(
+    r"version https://\S+/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]+)\n"
 )
-_TREE_FILES = (".gitattributes", ".gitignore", ".gitmodules", ".mailmap")
+
+#: Paths in one command: the system takes 2 MiB of arguments.
+_PATHS_PER_COMMAND = 2_000
+
+#: git's mode of a submodule.
+_SUBMODULE = "160000"
 
 _DUBIOUS = "dubious ownership"
 #: git's remarks come before its answer, on the same pipe.
@@ -58,7 +54,7 @@ USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 class RepositoryFacts(Frozen):
     """A user's repository as found. ``dirty``: tracked files that differ from the base commit; ``hidden``:
-    those of them that `git status` passes over."""
+    those of them that `git status` passes over; ``laid_out_with_crlf``: as ``RepoContext`` has them."""
 
     root: Path
     base_commit: str
@@ -67,13 +63,15 @@ class RepositoryFacts(Frozen):
     dirty: tuple[str, ...]
     hidden: tuple[str, ...] = ()
     odd_names: dict[str, OddName] = Field(default_factory=dict)
+    laid_out_with_crlf: frozenset[str] = frozenset()
 
 
 def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     """What a fix needs to know of the user's repository; read-only.
 
     Raises RepositoryError: no such folder, not the root of a repository with a working tree, owned
-    by somebody else, without a commit. A dirty tree is a fact, not an error here.
+    by another user, without a commit, or with a named pipe or the like among the files that git opens. A
+    dirty tree is a fact, not an error here.
     """
     if not path.is_dir():
         raise RepositoryError(
@@ -85,7 +83,6 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             f"'{shown}' is a path that is not UTF-8, so no record could name it.",
             next_step="Move the repository to a path that is, or clone it there.",
         )
-    _check_readable(path, _GIT_FILES, path / ".git")
     root = Path(_ask_top_level(path, clients))
     if root != path:
         raise RepositoryError(
@@ -99,17 +96,19 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
         )
     # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
-    marked = git(clients, root, ["ls-files", "-v"], USERS_CONFIGURATION).splitlines()
-    listed = [line[len("H ") :] for line in marked]
+    lines = git(clients, root, ["ls-files", "-v", "--stage"], USERS_CONFIGURATION).splitlines()
+    index = [line.partition("\t") for line in lines]
+    listed = [name for _, _, name in index]
     passed_over = [
-        unquoted(line[len("H ") :]) for line in marked if line[0].islower() or line[0] == "S"
+        unquoted(name) for facts, _, name in index if facts[0].islower() or facts[0] == "S"
     ]
-    folders = {unquoted(line).rpartition("/")[0] for line in listed[:MAX_TRACKED_FILES]}
-    for folder in sorted({"", *folders}):
-        _check_readable(root, _TREE_FILES, root / folder)
+    submodules = [unquoted(name) for facts, _, name in index if facts.split()[1] == _SUBMODULE]
+    check_git_reads(root, {*map(posixpath.dirname, map(unquoted, listed))}, submodules)
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
-    changed = [unquoted(entry[len("XY ") :]) for entry in dirty.splitlines()]
+    entries = [(line[:2], unquoted(line[len("XY ") :])) for line in dirty.splitlines()]
+    large = _as_pointers_name([path for code, path in entries if code == " M"], root, clients)
+    changed = [path for _, path in entries if path not in large]
     hidden = _changed_in_secret(root, passed_over, clients)
     tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
@@ -119,6 +118,7 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
         tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
         dirty=tuple(map(printable, (*changed, *hidden))),
         hidden=tuple(map(printable, hidden)),
+        laid_out_with_crlf=_laid_out_with_crlf(root, tracked, clients),
         odd_names={
             printable(name): odd
             for name, line in zip(tracked, listed, strict=False)
@@ -127,19 +127,18 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
     )
 
 
-def _check_readable(root: Path, names: Sequence[str], folder: Path) -> None:
-    """Raises RepositoryError if one of these is a pipe, a socket or a device: git would wait for it."""
-    for place in (folder, *(folder / name for name in names)):
-        try:
-            mode = place.stat().st_mode
-        except (OSError, ValueError):
-            continue  # git says so, if it has to be there
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise RepositoryError(
-                f"{place.relative_to(root)} in {root} is a pipe, a socket or a device, which git would"
-                " wait for.",
-                next_step="Replace it with a regular file, or remove it.",
-            )
+def check_git_reads(root: Path, folders: Iterable[str], submodules: Iterable[str] = ()) -> None:
+    """Check what git opens in a working tree for the files of these folders, and in its submodules.
+
+    Raises RepositoryError: reading such a file may never end, as of a named pipe.
+    """
+    above = {parent for folder in folders for parent in (PurePosixPath(folder) / "x").parents}
+    for name in (".gitattributes", ".gitignore"):
+        for folder in sorted(above):
+            check_git_file(root / folder / name)
+    check_git_file(root / ".gitmodules")
+    for submodule in submodules:
+        check_git_folder(root / submodule / ".git")
 
 
 def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) -> list[str]:
@@ -157,11 +156,76 @@ def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) 
     return [path for path in there if path not in same]
 
 
+def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -> set[str]:
+    """Return those of the files whose content is what git-lfs's pointer in the index names.
+
+    git has a filter compare them, which doesn't run if only the repository's configuration names it.
+    """
+    same = set()
+    for path, name in _filters(paths, root, clients).items():
+        if name == "lfs" and (file := root / path).is_file():
+            pointer = git(clients, root, ["cat-file", "blob", f":0:{path}"], USERS_CONFIGURATION)
+            match = _LFS_POINTER.fullmatch(pointer)
+            if match is not None and file.stat().st_size == int(match["size"]):
+                with file.open("rb") as content:
+                    if hashlib.file_digest(content, "sha256").hexdigest() == match["oid"]:
+                        same.add(path)
+    return same
+
+
+def _laid_out_with_crlf(
+    root: Path, tracked: Sequence[str], clients: ClientRunner
+) -> frozenset[str]:
+    """Return the files that are committed with LF and have CRLF in the working tree (by `core.autocrlf`,
+    `core.eol`, attributes, or an editor), or in a checkout of ours, which only attributes rule.
+
+    A file that is too large to be read is left out: git would hold it in memory."""
+    large = [path for path in tracked if _size(root / path) > MAX_FILE_BYTES]
+    env = USERS_CONFIGURATION | {"GIT_LITERAL_PATHSPECS": ""}
+    search = [
+        "grep",
+        "--files-with-matches",
+        "-I",
+        "--no-color",
+        "--full-name",
+        "-e",
+        "\r$",
+        "--",
+        ".",
+    ]
+    search += [f":(exclude,literal){path}" for path in large[:_PATHS_PER_COMMAND]]
+    searched = clients.run("git", search, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if searched.exit_code not in {0, 1}:
+        raise git_failed(f"git grep in {root}", in_short(searched.output))
+    paths = [f":(literal){unquoted(line)}" for line in searched.output.splitlines()]
+    parts = [paths[at : at + _PATHS_PER_COMMAND] for at in range(0, len(paths), _PATHS_PER_COMMAND)]
+    rows = [
+        row
+        for part in ([":(attr:eol=crlf)"], *parts)
+        for row in git(clients, root, ["ls-files", "--eol", "--", *part], env).splitlines()
+    ]
+    facts = (row.partition("\t") for row in rows)
+    return frozenset(
+        printable(unquoted(name)) for ends, _, name in facts if ends.startswith("i/lf")
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> frozenset[str]:
     """Return the filters that git's attributes select for these files. Raises ToolError."""
+    return frozenset(_filters(paths, root, clients).values()) - {"unspecified", "unset", "set"}
+
+
+def _filters(paths: Sequence[str], root: Path, clients: ClientRunner) -> dict[str, str]:
     ask = ["check-attr", "-z", "filter", "--", *paths]
-    names = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[2::3]
-    return frozenset(names) - {"unspecified", "unset", "set"}
+    fields = git(clients, root, ask, USERS_CONFIGURATION).split("\0") if paths else []
+    return dict(zip(fields[::3], fields[2::3], strict=False))
 
 
 def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
@@ -240,7 +304,12 @@ def _ask_top_level(path: Path, clients: ClientRunner) -> str:
 
 def _inspect(clients: ClientRunner, root: Path, args: Sequence[str]) -> CommandResult:
     env = USERS_CONFIGURATION
-    return clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    result = clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if result.exit_code is None:
+        raise git_failed(
+            f"git {args[0]} in {root}", f"it had not ended after {GIT_TIMEOUT_S:.0f} s"
+        )
+    return result
 
 
 def git(

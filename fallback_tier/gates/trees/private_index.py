@@ -2,15 +2,16 @@
 repository's objects.
 
 The repository's index and files are not touched. Only the files that the patch changes are laid out, with
-the line ends that gitattributes(5) gives them in a working tree: a patch is made from those, so that
-`git apply --cached` and `--index` don't take it where they differ from the committed ones.
+the attributes (gitattributes(5)) by which git converts them: a patch has the line ends that are committed,
+and what else an attribute expands (`ident`) as a working tree has it, so that `git apply --cached` and
+`--index` don't take it.
 """
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.trees.isolation import USERS_CONFIGURATION, git
@@ -56,6 +57,8 @@ def private_index(
         tree.mkdir()
         its = PrivateIndex(tree, git_dir.removesuffix("\n"), application, clients)
         its.git("read-tree", "--no-sparse-checkout", repo.base_commit)
-        listed = its.git("ls-files", "-z", "--", *application.files).split("\0")[:-1]
+        folders = {folder for path in application.files for folder in PurePosixPath(path).parents}
+        attributes = sorted(str(folder / ".gitattributes") for folder in folders)
+        listed = its.git("ls-files", "-z", "--", *application.files, *attributes).split("\0")[:-1]
         its.git("checkout-index", "-u", "--ignore-skip-worktree-bits", "--", *listed)
         yield its

@@ -45,7 +45,7 @@ class Submission(Frozen):
 
 class OrderLine(Frozen):
     """A submitted fix as it stands, without what is large. ``outcome``: verified, patched, refused, unknown
-    or escalated, where it has ended; ``cancelling``: somebody wants its worker to be ended; ``takes``: how
+    or escalated, where it has ended; ``cancelling``: its worker is to be ended; ``takes``: how
     many workers have had it; who last cancelled or resumed it, and when."""
 
     number: Annotated[int, Field(ge=1)]

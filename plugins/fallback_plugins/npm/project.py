@@ -60,7 +60,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class InStep:
-    """A lock beside another one whose fix raised their manifests: it must answer them as well."""
+    """A lock next to another one whose fix raised their manifests: it must answer them as well."""
 
     project: "NpmProject"
 
@@ -195,7 +195,7 @@ class NpmProject:
         return True
 
     def _noted(self, fix: ProjectFix | None, advisory: Advisory) -> ProjectFix | None:
-        """The fix, with a note on each lock beside it that names a package and that no client reads."""
+        """Return the fix, with a note on each lock here that names a package and that no client reads."""
         if fix is None:
             return None
         named = [
@@ -327,8 +327,10 @@ class NpmProject:
         return fix or self._only_declared(advisory)
 
     def _is_affected(self, advisory: Advisory) -> bool:
-        """Does the install command bring in an affected version? A client may run. Raises RecipeError with
-        the reason UNKNOWN, ToolError."""
+        """Return whether the install command brings in an affected version. A client may run.
+
+        Raises RecipeError with the reason UNKNOWN, ToolError.
+        """
         return next(self.command.resolution.affected(advisory), None) is not None
 
     def check_writable(self, advisory: Advisory) -> None:

@@ -81,7 +81,8 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 
 def _is_open(project: NpmProject, advisory: Advisory) -> bool:
-    """Has a client to resolve the project, or to fetch an archive, before it is known what it installs?
+    """Return whether a client has to resolve the project, or fetch an archive, to know what it installs.
+
     Raises RecipeError with the reason UNKNOWN if none may, or if none of ours reads its lock and that may
     hold the package."""
     if project.files.root_manifest not in project.files.manifests:
@@ -130,7 +131,7 @@ def _projects(
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:
-    """Is an affected version here, and not hopeless? Raises RecipeError: here, and hopeless."""
+    """Return whether an affected version is here. Raises RecipeError if it is here and can't be fixed."""
     site, names = project.site, advisory.packages(ECOSYSTEM)
     if not (project.is_trusted(advisory) and site.names_any(project.repo, names)):
         return False

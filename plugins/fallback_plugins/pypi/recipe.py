@@ -23,7 +23,7 @@ from fallback_plugins.shared.ladder import (
     unknown,
     whole_project_left,
 )
-from fallback_plugins.shared.resolution import ResolvedBy, Unresolved
+from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import Advisory, AdvisoryBundle, sort_key
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -85,7 +85,7 @@ def apply(
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*_unknown(found), *unread.notes, *doubts, *_dates(found), *_pinned(found, advisory))
+    notes = (*_unknown(found), *unread.notes, *doubts, *_how_resolved(found))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
@@ -149,7 +149,7 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
             # Unknown is not clean.
             nothing = _nothing(advisory, unread.reader.repo, found, unread)
             return Outline(left=(whole_project_left("", nothing),), notes=notes)
-    return Outline(moves=moves, left=left, notes=unread.notes)
+    return Outline(moves=moves, left=left, notes=(*unread.notes, *_how_resolved(found)))
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:
 
 
 def _may_be_affected(found: Sequence[PythonProject], advisory: Advisory) -> bool:
-    """Does a client have to tell, or is an affected version in a resolution for which none has to run?"""
+    """Return whether only a client can tell, or a resolution that needs none holds an affected version."""
     for project in found:
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             if project.awaits_client(advisory):
@@ -219,22 +219,12 @@ def _open_members(
             yield left.model_copy(update={"advisory_ids": ids, "package": package})
 
 
-def _dates(found: Sequence[PythonProject]) -> Iterator[str]:
-    """When what was kept was resolved."""
+def _how_resolved(found: Sequence[PythonProject]) -> Iterator[str]:
+    """Yield what is to know about the resolutions that were made: a kept one's day, why pins are one."""
     for project in found:
         with suppress(RepositoryError):
-            if isinstance(project, ManifestProject) and (day := project.command.kept_since):
-                yield f"{project.path} was resolved on {day}, and not again (--offline)."
-
-
-def _pinned(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
-    """Why the pins of a set are its resolution: they don't go together, as its client says."""
-    for project in found:
-        with suppress(RecipeError, RepositoryError):
-            if not isinstance(project, ManifestProject) or not project.unsettled(advisory):
-                continue
-            if (made := project.resolution).by is ResolvedBy.PINS:
-                yield f"The pins of {project.path} are taken as they are: {made.reason}"
+            if isinstance(project, ManifestProject):
+                yield from project.command.notes
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
@@ -264,7 +254,7 @@ def _nothing(
             )
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem = " ".join([clean, *_dates(found)])
+    problem = " ".join([clean, *_how_resolved(found)])
     return unread.or_else(
         RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
     )

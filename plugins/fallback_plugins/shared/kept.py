@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from fallback_plugins.shared.bumping import reason_for_a_model
+from fallback_plugins.shared.resolution import MAX_RESOLUTIONS
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError, StateFolderError
+from fallback_tier.files import whole
 from fallback_tier.files.folders import users_folder
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext
@@ -25,9 +27,6 @@ MAX_AGE_S = 600.0
 
 #: Results that wait: a plan of many advisories is made again without those that can't be fixed.
 MAX_KEPT = 8
-
-#: Resolutions of all clients that one user keeps; one has 100 to 500 kB.
-MAX_RESOLUTIONS = 300
 
 
 @dataclass
@@ -87,7 +86,7 @@ class KeptResolution:
     def text(self) -> str:
         """What was kept; empty: nothing that can be read."""
         with suppress(OSError, StateFolderError, ValueError):
-            return self._place.read_text("utf-8")
+            return (whole.kept(self._place) or b"").decode("utf-8")
         return ""
 
     @property
@@ -98,16 +97,11 @@ class KeptResolution:
         return datetime.now(UTC).date()
 
     def keep(self, text: str) -> None:
-        """Keep it, and the newest MAX_RESOLUTIONS of all; one that can't be written is not kept."""
+        """Keep it, and the MAX_RESOLUTIONS last used of all; one that can't be written is not kept."""
         with suppress(OSError, StateFolderError):
             place = self._place
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = place.with_suffix(".part")
-            part.write_text(text, encoding="utf-8")
-            part.replace(place)
-            kept = sorted(place.parent.glob("*.json"), key=lambda it: it.stat().st_mtime)
-            for old in kept[:-MAX_RESOLUTIONS]:
-                old.unlink()
+            whole.keep(place, text.encode(), MAX_RESOLUTIONS)
 
     @property
     def _place(self) -> Path:

@@ -15,6 +15,9 @@ from fallback_audit.frozen import Frozen
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory, is_affected
 
+#: Resolutions of all clients in one folder of a cache, the last used; one has 100 to 500 kB.
+MAX_RESOLUTIONS = 300
+
 
 class ResolvedBy(StrEnum):
     """Where a resolution comes from."""

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fallback_plugins.shared.installed import Installed
-from fallback_plugins.shared.resolution import Resolution, ResolvedBy
+from fallback_plugins.shared.resolution import MAX_RESOLUTIONS, Resolution, ResolvedBy
 from fallback_tier.errors import ToolFailedError
+from fallback_tier.files import whole
 from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.files.folders import boot_id
-from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import GateContext
 
 #: Sets of what a project installs. Eight commits are kept checked out (ADR-0027); each is proved with its
@@ -40,7 +40,7 @@ _CONTENT = "installed"
 #: Where a state folder's cache has them.
 FOLDER = "installed"
 
-#: Folder beside that one: the newest resolution of each set of manifests, for the next fix of that day.
+#: Folder next to that one: the newest resolution of each set of manifests, for the next fix of that day.
 _NEWEST = "resolutions"
 
 #: Packages that an error names.
@@ -181,7 +181,7 @@ class InstalledStore:
 
     def _newest(self, wanted: Wanted) -> Resolution | None:
         with suppress(OSError, ValueError, TypeError, KeyError):
-            kept = json.loads(self._newest_file(wanted).read_text(encoding="utf-8"))
+            kept = json.loads(whole.kept(self._newest_file(wanted)) or b"")
             if kept["fresh"] in {"", self._fresh(wanted)}:
                 return Resolution.model_validate(kept["resolution"])
         return None
@@ -198,9 +198,7 @@ class InstalledStore:
         if fresh is None:
             return
         kept = {"fresh": fresh, "resolution": resolution.model_dump(mode="json")}
-        file = self._newest_file(wanted)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps(kept).encode())
+        whole.keep(self._newest_file(wanted), json.dumps(kept).encode(), MAX_RESOLUTIONS)
 
     def _newest_file(self, wanted: Wanted) -> Path:
         return self._entries.folder.parent / _NEWEST / f"{wanted.asked}.json"

@@ -53,6 +53,12 @@ def test_a_new_file_is_called_so() -> None:
     assert "Files changed: `src/a.py`, `src/b.py` (new).\n" in body
 
 
+def test_a_reviewer_reads_what_the_recipe_noted() -> None:
+    noted = remediation().model_copy(update={"notes": ("a.txt was resolved on 2026-01-02 <img>.",)})
+    body = pull_request_body(by_model(remediation=noted))
+    assert "- `a.txt was resolved on 2026-01-02 <img>.`\n" in body
+
+
 def test_a_reviewer_finds_everything() -> None:
     body = pull_request_body(by_model())
     for wanted in (

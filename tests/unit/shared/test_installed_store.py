@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fallback_plugins.shared import store as store_module
 from fallback_plugins.shared.installed import RECORD, Installed, Level
 from fallback_plugins.shared.resolution import (
     InstallCommand,
@@ -335,6 +336,26 @@ def test_a_patched_tree_is_made_anew_beside_another_base(place: Path) -> None:
         return store.resolved(over).packages[0].version
 
     assert [install("1", "2", {}), install("1", "3", {}), install("4", "5", {})] == ["2", "2", "5"]
+
+
+def test_kept_resolutions_are_bounded_and_a_running_fix_keeps_its_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MAX_RESOLUTIONS", 3)
+    store, released, of_fix = InstalledStore(place), iter("123456789"), dict[str, str]()
+
+    def install(what: str, of_fix: dict[str, str]) -> str:
+        def make(_: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
+            return IN_PART, recorded or resolved(next(released))
+
+        asked = replace(wanted("day", of_fix), what=what)
+        store.installed(asked, make)
+        return store.resolved(asked).packages[0].version
+
+    assert install("running", of_fix) == "1"
+    assert [install(str(number), {}) for number in range(6)] == list("234567")
+    assert len([*(place.parent / "resolutions").iterdir()]) == 3
+    assert install("running", of_fix) == "1"
 
 
 def test_nobody_waits_for_ever(place: Path, make: Making, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ class Step:
 
     @property
     def is_frozen(self) -> bool:
-        """Does the project's lock decide everything?"""
+        """Whether the project's lock decides everything."""
         return not self.lock
 
 

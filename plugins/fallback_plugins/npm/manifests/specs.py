@@ -76,7 +76,7 @@ def split_alias(spec: str) -> tuple[str, str]:
 
 
 def is_package_name(text: str) -> bool:
-    """Is it a name, and no URL, path or option that npm would take for one?"""
+    """Return whether it is a name, not a URL, path or option that npm would take for one."""
     return _NAME.fullmatch(text) is not None
 
 

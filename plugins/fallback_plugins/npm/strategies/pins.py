@@ -113,7 +113,7 @@ def _concerned(
 
 
 def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -> bool:
-    """Does a declaration that nothing installed answers admit affected releases alone, by the advisory?"""
+    """Return whether a declaration that no installed package answers admits only affected releases."""
     targets = Targets(advisory, None)
     return any(
         not _admits_safe(advisory, targets, package, place.spec)
@@ -123,8 +123,8 @@ def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -
 
 
 def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) -> bool:
-    """Does a range admit a release that is not affected: one that it starts from, that the advisory names,
-    that is published, or one above all?"""
+    """Return whether a range admits a release that is not affected: its floor, one that the advisory names,
+    a published one, or one above all."""
     named = (floor(spec), *fixed_versions(advisory, ECOSYSTEM, package), ABOVE_ALL)
     published = (it.version for asked in (package,) for it in targets.releases(asked))
     return any(
@@ -134,8 +134,8 @@ def _admits_safe(advisory: Advisory, targets: Targets, package: str, spec: str) 
 
 
 def _is_answered(installed: DependencyTree, place: Declared) -> bool:
-    """Is anything installed under the name of a declaration? Sources that are no ranges are others' to
-    judge."""
+    """Return whether a package is installed under the name of a declaration, or its source is not a range:
+    such a source is judged elsewhere."""
     return foreign(place.spec) is not None or any(
         ask.name == place.key and ask.to is not None
         for root in installed.roots

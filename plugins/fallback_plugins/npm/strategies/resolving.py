@@ -135,7 +135,7 @@ def let_down(
 
 
 def _is_optional(tree: DependencyTree, node: Node) -> bool:
-    """Do all that require a package require it as optional?"""
+    """Return whether all that require a package require it as optional."""
     dependents = tree.dependents(node.key)
     return bool(dependents) and all(edge.optional for _, edge in dependents)
 

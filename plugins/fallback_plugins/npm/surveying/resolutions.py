@@ -42,14 +42,14 @@ from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
-#: was made for them: npm leaves an optional package out of a lock that another platform made, and peers if
-#: it is told so.
+#: was made for them: npm leaves an optional package out of a lock that another platform made, and peers by
+#: a setting.
 ANSWERED = ("dependencies", "devDependencies")
 
 #: Clients whose locks list each package that a locked one requires; the others leave workspaces out.
 _COMPLETE = frozenset({"npm", "yarn"})
 
-#: Specs of folders beside the project; not every client locks them.
+#: Specs of other folders than the project's; not every client locks them.
 _LOCAL = ("workspace:", "link:", "file:", "portal:")
 
 #: How a lock is brought up to date, by its name; all others are npm's.
@@ -59,7 +59,7 @@ _NPM_COMMAND = "npm install --package-lock-only"
 #: How npm says that peers can't be installed together.
 _PEER_CONFLICT = "ERESOLVE"
 
-#: Of a repository's .npmrc: npm is told to leave peers to the users.
+#: A setting of a repository's .npmrc: npm leaves peers to the users.
 _LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
 
 #: What a manifest must hold to force a version on other packages.
@@ -206,7 +206,7 @@ class CommandResolution:
 
     @property
     def requires(self) -> bool:
-        """Does a manifest require anything? npm installs a project's peers, too."""
+        """Whether a manifest requires anything. npm installs a project's peers, too."""
         for path, text in self.files.manifests.items():
             with suppress(RecipeError):  # what npm can't parse, it does not install
                 manifest = parse_manifest(path, text)
@@ -361,7 +361,7 @@ def unanswered(client: Client, files: Files, tree: DependencyTree) -> Iterator[U
 
 
 def _is_another(place: Declared, node: Node, *, is_member: bool) -> bool:
-    """Is what the lock holds plainly not what is declared: another version, or another package?"""
+    """Return whether the lock holds another version or another package than is declared."""
     if is_member or foreign(place.spec) is not None or is_tag(place.spec):
         return excludes(place.spec, node.version)
     return excludes(place.spec, node.version) or node.name != _package(place.key, place.spec)
@@ -491,7 +491,7 @@ def _declared(client: Client, files: Files, path: str, text: str) -> Iterator[De
 
 
 def _installs_peers(client: Client, files: Files) -> bool:
-    """Does the client that made the lock install what a project demands of its users?"""
+    """Return whether the client that made the lock installs a project's own peers."""
     if client.name == "pnpm":
         made_with = _mapping(parse_pnpm_lock(files.lock_text).content.get("settings"))
         return made_with.get("autoInstallPeers") == "true"

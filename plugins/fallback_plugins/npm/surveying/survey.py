@@ -129,7 +129,7 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
 
 
 def _is_run(repo: RepoContext, locks: Iterable[str], package: str) -> bool:
-    """Is a package installed for more than development? What a lock does not say may be."""
+    """Return whether a package is installed for more than development, or a lock does not say."""
     dev = [
         entry.get("dev") is True
         for lock in locks

@@ -1,6 +1,6 @@
-"""Is a patched tree installed as its base commit is, and if not, is that the patch's doing?
+"""Comparison of how a patched tree and its base commit are installed, and of what the patch causes.
 
-What fails in another setting, or beside more than the base commit has, is a person's question (ADR-0077).
+What fails in another setting, or with more than the base commit has, is a person's question (ADR-0077).
 Requirements files that contradict each other are installed in part, and so are pins without a wheel. Where
 the patch moves a line that could not be had before either, the line as it is now is another one that can't.
 """

@@ -196,7 +196,7 @@ class Environment:
 
     @property
     def is_whole(self) -> bool:
-        """Is it made, of all that is declared, as the project's own client makes it?"""
+        """Whether all that is declared is installed, as the project's own client installs it."""
         if not self._is_made:
             return False
         found = self.install()
@@ -208,7 +208,7 @@ class Environment:
 
     @property
     def _is_made(self) -> bool:
-        """Was it installed already?"""
+        """Whether it was installed already."""
         return self._store.find_for(self.wanted) is not None
 
     def installs(self, path: str) -> bool:

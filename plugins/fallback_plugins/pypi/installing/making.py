@@ -191,7 +191,7 @@ class Making:
 
     @property
     def is_by_lock(self) -> bool:
-        """Does uv.lock pin all that is there?"""
+        """Whether uv.lock pins all that is installed."""
         pins = (pin.partition("==") for pin in self._plan.there())
         return self._manifests.locked and self._manifests.pinned.issuperset(
             release(name, version) for name, _, version in pins
@@ -254,7 +254,7 @@ class Making:
             if words[:2] == ["pip", "install"]:
                 words = [*words, *built]
                 chosen = self._chosen([*words, *free], setting) if self._pins else ()
-            # uv says of each package why it can't be had only where it is to install it.
+            # uv says why a package isn't available only if it is to install it.
             more = ["--dry-run"] if chosen is None else chosen
             done = self._uv(
                 [*words, *more, *free, *_NEVER_BUILT, "--python", python], setting.until

@@ -79,8 +79,8 @@ def kind_of(path: str) -> Kind | None:
 
 
 def kind_in_set(path: str) -> Kind:
-    """Return the kind of a file that a project is made of. One of no kind of its own is there for its
-    commands or script metadata, by its name, or because it is included, or reads, as requirements."""
+    """Return the kind of a file that a project is made of. A file that ``kind_of`` does not know has
+    commands or script metadata, by its name, or is included, or reads, as requirements."""
     if (kind := kind_of(path)) is not None:
         return kind
     name = posixpath.basename(path)

@@ -51,7 +51,7 @@ _NAME = re.compile(r"[ \t]*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)")
 NO_BACKEND = "fallback_tier_builds_nothing"
 
 
-#: Arrays of requirements that a build installs, each time anew (``*``: any key).
+#: Arrays of requirements that each build installs again (``*``: any key).
 _BUILD_ARRAYS = (
     ("build-system", "requires"),
     ("tool", "hatch", "build", "dependencies"),

@@ -75,7 +75,7 @@ MAX_WITHOUT_WHEEL = 10
 #: Sets of clients and Pythons of which it is kept what archives said.
 _LEARNT = 8
 
-#: An option for a whole requirements file, and what uv is given for it or a setting of its own.
+#: An option for a whole requirements file, and the options of uv for it or a setting in ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
 
@@ -143,6 +143,8 @@ class CommandResolution:
     texts: Mapping[str, str]
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
+    #: Why uv can't resolve the pins together, once they were taken as they are.
+    pins_reason: str = ""
     _skipped: list[Unresolved] = field(default_factory=list)
 
     @cached_property
@@ -161,7 +163,7 @@ class CommandResolution:
 
     @property
     def _own_index(self) -> str | None:
-        """The first file that names an index, or a folder, of its own; uv.toml may."""
+        """The first file that names another index, or a folder of archives; uv.toml may."""
         named = (path for path, text in self.texts.items() if has_own_index(path, text))
         settings = posixpath.join(posixpath.dirname(self.path), "uv.toml")
         beside = kind_of(self.path) is Kind.PYPROJECT and self.repo.has(settings)
@@ -241,6 +243,17 @@ class CommandResolution:
             return self._unknown(error.problem, error.next_step)
         self._cached.keep(made.model_dump_json())
         return made
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Yield sentences on how the resolution was made, if it was and is not this day's of uv."""
+        if self.kept_since:
+            yield f"{self.path} was resolved on {self.kept_since}, and not again (--offline)."
+        if self.pins_reason:
+            yield (
+                f"{self.path}: its pins are counted as installed, as uv can't resolve them together."
+                f" {self.pins_reason}"
+            )
 
     # --- by uv ----------------------------------------------------------------------------------
 
@@ -364,6 +377,7 @@ class CommandResolution:
             else:
                 tree = _joined(self.path, [tree, _named_tree(self.path, text)])
                 break
+        self.pins_reason = error.problem
         made = self._resolution(ResolvedBy.PINS, tree, {}, unknown)
         return made.model_copy(update={"reason": error.problem})
 
@@ -374,7 +388,7 @@ class CommandResolution:
 
     @property
     def is_compiled(self) -> bool:
-        """Does a compiled, or hash-pinned, file say all that is installed, and of each line why?"""
+        """Whether a compiled, or hash-pinned, file says all that is installed, and why."""
         found = [
             text
             for path, text in self._installed.items()
@@ -384,8 +398,8 @@ class CommandResolution:
 
     @property
     def _is_lock(self) -> bool:
-        """Does each line of the compiled files show that no hand added it? One without comments on who
-        requires a line does not."""
+        """Whether each line of the compiled files shows that it was not added by hand, by a hash or by a
+        comment on what requires it."""
         found = [text for text in self._installed.values() if is_closed(text)]
         return self.is_compiled and all(_HASH in text or _VIA.search(text) for text in found)
 
@@ -683,7 +697,7 @@ def _not_listed(name: str) -> Unresolved:
 
 
 def _is_annotated(text: str) -> bool:
-    """Has each requirement a hash, or else each, or none, the comment that compilers write?"""
+    """Return whether each requirement has a hash, or all or none have the comment that compilers write."""
     lines = [
         line for line in logical_lines(text) if line.strip() and not line.strip().startswith("-")
     ]

@@ -70,7 +70,7 @@ class UvRefusedError(RecipeError):
 
     @property
     def found_no_solution(self) -> bool:
-        """Did the registry answer, and are the requirements at fault? Otherwise nothing is known."""
+        """Whether the registry answered and the requirements are at fault. Otherwise nothing is known."""
         return _NO_SOLUTION in self.output
 
 

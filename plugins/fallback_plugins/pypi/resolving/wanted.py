@@ -90,7 +90,7 @@ class Reading:
     closed: bool = False
 
     def clean(self, path: str, lines: Iterable[str]) -> list[str]:
-        """Each line written anew. Raises RecipeError."""
+        """Return each line in a normal form. Raises RecipeError."""
         return [line for one in lines for line in self.each(path, one, self._requirement)]
 
     def each(
@@ -283,8 +283,10 @@ def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str
 
 
 def has_own_index(path: str, text: str) -> bool:
-    """Does a manifest say where its packages come from, other than the public registry? Then no other
-    registry's word on them counts."""
+    """Return whether a manifest says that its packages come from elsewhere than the public registry.
+
+    If so, no other registry is asked about them.
+    """
     kind = kind_in_set(path)
     if kind is Kind.REQUIREMENTS:
         public = [*map(is_public, index_lines(text))]
@@ -381,7 +383,7 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
 def _from_script(path: str, text: str) -> list[str]:
     document = parse_toml(path, script_metadata(text))
     if table_of(document, "tool", "uv"):
-        raise unresolvable(path, "settings of uv of its own")
+        raise unresolvable(path, "its own settings of uv")
     return texts(document.get("dependencies"))
 
 

@@ -81,7 +81,7 @@ def affected_places(advisory: Advisory, places: Sequence[Place], package: str) -
 
 
 def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
-    """Does a place hold in every case (no marker, extra or group), and admit no affected version?"""
+    """Return whether a place holds in every case (no marker, extra, group), for safe versions alone."""
     asked = place.asked
     matcher = advisory.matcher(ECOSYSTEM, package)
     if asked is None or asked.marker or not _is_main(place):
@@ -100,7 +100,7 @@ def is_unaffected(advisory: Advisory, place: Place, package: str) -> bool:
 
 
 def _is_main(place: Place) -> bool:
-    """Is the place in what is installed in every case?"""
+    """Return whether the place is in what is installed in every case."""
     main = (("project", "dependencies"), ("tool", "poetry", "dependencies"), ("packages",))
     found = any(place.keys[: len(one)] == one for one in main)
     return found or place.kind is Kind.REQUIREMENTS

@@ -50,7 +50,7 @@ class PythonProject(Protocol):
         ...
 
     def awaits_client(self, advisory: Advisory) -> bool:
-        """Does a client have to run, and may it, to tell whether it is affected?
+        """Return whether a client has to run, and may, to tell whether it is affected.
 
         Raises RecipeError, RepositoryError.
         """

@@ -158,7 +158,7 @@ def _moves(advisory: Advisory, bump: Bump, after: str | None = None) -> Iterator
 
 
 def _admits_both(advisory: Advisory, place: Place, package: str) -> bool:
-    """Does a range admit safe versions as well as affected ones?"""
+    """Return whether a range admits safe versions as well as affected ones."""
     declaration = place.declaration
     if declaration is None or not place.is_range:
         return False

@@ -118,7 +118,7 @@ _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
 
 @dataclass(frozen=True)
 class Sources:
-    """The tracked files by which packages may be installed, apart from manifests with a name of their own.
+    """The tracked files by which packages may be installed, apart from manifests that are known by name.
 
     ``texts``: requirements files by path: those by their names, those that one of them, metadata or a
     command leads to, and those that read as requirements. ``missing``: what can't be read of these, with

@@ -267,7 +267,7 @@ def _in_folders(repo: RepoContext, files: Sources) -> set[str]:
 
 
 def _is_locked(repo: RepoContext, path: str) -> bool:
-    """May a lock's project have the manifest? Then only what the lock holds is raised there."""
+    """Return whether a lock's project may have the manifest: only what the lock holds is raised there."""
     return any(
         repo.has(str(folder / name)) for folder in PurePosixPath(path).parents for name in _LOCKS
     )

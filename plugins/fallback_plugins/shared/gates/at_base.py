@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fallback_plugins.shared.gates import gating
-from fallback_tier.files.whole import write_whole
+from fallback_tier.files import whole
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -39,14 +39,13 @@ def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: obje
 
 
 def kept(place: Path) -> Any:
-    """What was kept there, as JSON gives it; None where nothing was."""
+    """Return what was kept there, as JSON gives it; None if nothing was."""
     try:
-        return json.loads(place.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return json.loads(whole.kept(place) or b"null")
+    except ValueError:
         return None
 
 
 def keep(place: Path, what: object) -> None:
-    """Keep it: a reader sees the old or the new, never half of one."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(place, json.dumps(what).encode())
+    """Keep it, with as many others as a folder has room for: a reader sees the old or the new."""
+    whole.keep(place, json.dumps(what).encode())

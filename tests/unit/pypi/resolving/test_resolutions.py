@@ -462,18 +462,19 @@ def test_pins_that_do_not_go_together_are_the_resolution(
         registry, tmp_path / "local", {"requirements.txt": "right==1.1.0+cpu\nasks==1.0\n"}
     )
     assert local.reason is RefusalReason.NOT_AFFECTED
+    assert "requirements.txt: its pins are counted as installed" in local.problem
     (resolution,) = local.resolutions
     assert resolution.by is ResolvedBy.PINS
     assert [it.key for it in resolution.packages] == ["right 1.1.0+cpu", "asks 1.0", "left 1.1.0"]
 
 
-def test_a_fix_says_why_pins_are_taken_as_they_are(registry: Registry, tmp_path: Path) -> None:
-    files = {"requirements.txt": "cap==1.0\nright==1.1.0\nleft==1.0.0\n"}
-    plan = planned(registry, tmp_path / "repo", files)
+def test_a_fix_says_why_pins_were_not_resolved(registry: Registry, tmp_path: Path) -> None:
+    text = "cap==1.0\nright==1.1.0\nleft==1.0.0\n"
+    plan = planned(registry, tmp_path, {"requirements.txt": text})
     assert plan.result is not None, plan.problem
-    (resolution,) = plan.resolutions
-    assert resolution.reason
-    assert any(resolution.reason in note for note in plan.result.notes)
+    (note,) = (note for note in plan.result.notes if "pins are counted as installed" in note)
+    assert note.startswith("requirements.txt: ")
+    assert "uv finds no usable" in note
 
 
 def test_commands_that_conflict_are_resolved_one_by_one(registry: Registry, tmp_path: Path) -> None:
@@ -567,6 +568,11 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     assert kept.reason is RefusalReason.NOT_AFFECTED
     assert "requirements.txt was resolved on 20" in kept.problem
     assert kept.clients.runs == []
+    ranged = {"requirements.txt": "right>=1.0\n"}
+    assert planned(registry, tmp_path / "e", ranged, RIGHT).result is not None
+    fixed = planned(registry, tmp_path / "f", ranged, RIGHT, offline=True)
+    assert fixed.result is not None, fixed.problem
+    assert any("requirements.txt was resolved on 20" in note for note in fixed.result.notes)
     # Another text, another key.
     changed = {"requirements.txt": files["requirements.txt"] + "# another text\n"}
     other = planned(registry, tmp_path / "d", changed, offline=True)
