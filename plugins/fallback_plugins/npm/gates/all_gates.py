@@ -22,9 +22,12 @@ from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
-from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import is_planned, may_stay
+from fallback_plugins.shared.gates.project_gates import (
+    NotVulnerable,
+    ResolvingGate,
+    is_planned,
+    may_stay,
+)
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import Level, NotInstalled

@@ -13,9 +13,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report, read_lines
-from fallback_plugins.shared.gates.suite_run import numbered
+from fallback_plugins.shared.gates.suite_run import Names, numbered, shortened
 from fallback_tier.files.whole import write_whole
 
 #: What may stand before a runner's name and hands on all that stands behind it.

@@ -12,7 +12,7 @@ from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
-from fallback_plugins.shared.gates.commands import run_as_given
+from fallback_plugins.shared.gates.gating import run_as_given
 from fallback_plugins.shared.gates.reports import Report, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.versions import interpreters

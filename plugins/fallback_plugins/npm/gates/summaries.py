@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
 from fallback_plugins.npm.gates.tap_logs import tap_names, tap_report, tests_of_tap_16
-from fallback_plugins.shared.gates.figures import FIGURE
-from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import Summary, numbered
+from fallback_plugins.shared.gates.suite_run import FIGURE, Names, Summary, numbered, shortened
 
 #: What stands for the middle of a log that was too long (``BoundedOutput``).
 _LEFT_OUT = re.compile(r"^\[\.\.\. \d+ bytes left out \.\.\.\]$", MULTILINE)

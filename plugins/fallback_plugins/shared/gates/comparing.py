@@ -11,7 +11,7 @@ from typing import Any
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.at_base import keep, kept, place_of, run_at_base
+from fallback_plugins.shared.gates.base_runs import keep, kept, place_of, run_at_base
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext, GateVerdict
