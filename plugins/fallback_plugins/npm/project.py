@@ -11,6 +11,7 @@ from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
@@ -30,12 +31,7 @@ from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.origins import (
-    LockEntry,
-    contradiction,
-    local_copies,
-    unlisted_bundles,
-)
+from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.installing.test_tools import test_tools
-from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
+from fallback_plugins.npm.manifests.layout import (
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+    is_manifest,
+)
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
 from fallback_plugins.npm.surveying.projects import Site, discover, matching
 from fallback_tier.errors import RecipeError, RepositoryError

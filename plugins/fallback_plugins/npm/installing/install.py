@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.clients.by_lock import YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scratch import NEST, check_places
 from fallback_plugins.npm.installing.commands import Commands
@@ -18,7 +17,7 @@ from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import gather
 from fallback_plugins.npm.installing.steps import Step, steps
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.manifests.layout import LOCKS
+from fallback_plugins.npm.manifests.layout import LOCKS, YARN_LOCK
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import RecipeError

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.pnpm_settings import FILE, carried_text, settings
@@ -22,7 +21,7 @@ from fallback_plugins.npm.installing.inputs import LERNA, Inputs
 from fallback_plugins.npm.locks.addresses import registry_prefixes
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, PNPM_LOCK, YARN_LOCK, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.shared.installed import Level, left_out_reason
 from fallback_tier.errors import RecipeError

@@ -8,8 +8,11 @@ MANIFEST = "package.json"
 #: npm reads the first of these that exists.
 LOCKS = ("npm-shrinkwrap.json", "package-lock.json")
 
+YARN_LOCK = "yarn.lock"
+PNPM_LOCK = "pnpm-lock.yaml"
+
 #: Locks of other clients; one of them beside a manifest decides what is installed.
-FOREIGN_LOCKS = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
+FOREIGN_LOCKS = (YARN_LOCK, PNPM_LOCK, "bun.lock", "bun.lockb")
 BINARY_LOCKS = frozenset({"bun.lockb"})
 
 _INSTALLED = "node_modules"

@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.layout import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
 from fallback_plugins.npm.refusals import unsupported

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
 from fallback_plugins.npm.manifests.layout import (
@@ -11,6 +10,8 @@ from fallback_plugins.npm.manifests.layout import (
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
     is_manifest,
     may_name,
 )

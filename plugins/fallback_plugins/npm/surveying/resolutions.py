@@ -16,13 +16,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
+from fallback_plugins.npm.clients.by_lock import only_read
 from fallback_plugins.npm.clients.pnpm_settings import settings
-from fallback_plugins.npm.clients.yarn_project import key_of
-from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
+from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
+from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
+from fallback_plugins.npm.manifests.layout import (
+    ECOSYSTEM,
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+    may_name,
+)
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
     PEER_SECTION,
@@ -33,7 +39,6 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.npm.surveying.origins import unlisted_bundles
 from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
@@ -276,25 +281,11 @@ def _declarations(files: Files) -> Iterator[Declaration]:
 
 def _origins(files: Files) -> dict[str, tuple[str, str]]:
     """Address and digest of each package, as its lock states them, by key."""
-    name = PurePosixPath(files.lock or "").name
-    if name in LOCKS:
-        found = entries_of(parse_lock(files.lock_text, files.lock or ""))
-        return {key: (address_of(it), str(it.get("integrity", ""))) for key, it in found}
-    if name == YARN_LOCK and not is_berry(files.lock_text):
-        return {
-            key_of(it): (it.resolved, it.fields.get("integrity", ""))
-            for it in parse_yarn_lock(files.lock_text).blocks
-        }
-    if name != PNPM_LOCK:
-        return {}
-    lock = parse_pnpm_lock(files.lock_text)
-    facts = {
-        key: lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) for key in lock.nodes
-    }
-    archives = {key: _mapping(_mapping(it).get("resolution")) for key, it in facts.items()}
+    entries = lock_entries(files.lock, files.lock_text) if files.lock else ()
+    is_by_range = files.lock is not None and PurePosixPath(files.lock).name == YARN_LOCK
     return {
-        key: (str(it.get("tarball") or it.get("repo") or ""), str(it.get("integrity", "")))
-        for key, it in archives.items()
+        f"{it.name}@{it.version}" if is_by_range else it.key: (it.address, it.digest)
+        for it in entries
     }
 
 

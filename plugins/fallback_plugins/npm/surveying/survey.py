@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.locks.entries import contradiction
 from fallback_plugins.npm.locks.lockfile import (
     entries_of,
     identity,
@@ -21,7 +22,7 @@ from fallback_plugins.npm.manifests.layout import (
 from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_manifest
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
-from fallback_plugins.npm.surveying.origins import contradiction, local_copies, running_bundle
+from fallback_plugins.npm.surveying.origins import local_copies, running_bundle
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import ANSWERED
