@@ -1,7 +1,7 @@
 """One npm project of a repository, resolved (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import PurePosixPath
@@ -18,7 +18,8 @@ from fallback_plugins.npm.manifests.layout import (
     ECOSYSTEM,
     MANIFEST,
     in_folder,
-    may_name,
+    names_any,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
@@ -49,7 +50,7 @@ from fallback_plugins.shared.ladder import (
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -197,7 +198,7 @@ class NpmProject:
         named = [
             f"{path} is not what {self.path}'s client reads, and is left as it is: remove it."
             for path in self.site.unused
-            if self._names_any(self._text(path), advisory.packages(ECOSYSTEM))
+            if names_any(readable_text(self.repo, path), advisory.packages(ECOSYSTEM))
         ]
         kept = filter(None, [self.command.kept_note])
         return replace(fix, notes=(*fix.notes, *kept, *named))
@@ -248,8 +249,8 @@ class NpmProject:
                     "Replace it with a fixed release.",
                 )
         for lock in locks:
-            text = self._text(lock)
-            found = contradiction(lock, text, packages) if self._names_any(text, packages) else None
+            text = readable_text(self.repo, lock)
+            found = contradiction(lock, text, packages) if names_any(text, packages) else None
             if found is not None:
                 raise found
 
@@ -257,17 +258,6 @@ class NpmProject:
     def _locks(self) -> tuple[str, ...]:
         found = (path for path in (self.site.lock, *self.site.others) if path is not None)
         return tuple(path for path in found if PurePosixPath(path).name not in BINARY_LOCKS)
-
-    def _text(self, path: str) -> str:
-        """Empty if it can't be read, which is said of the file itself."""
-        try:
-            return self.repo.read_text(path)
-        except RepositoryError:
-            return ""
-
-    @staticmethod
-    def _names_any(text: str, packages: Iterable[str]) -> bool:
-        return any(may_name(text, package) for package in packages)
 
     def hides_a_copy(self, advisory: Advisory) -> bool:
         """Return whether archives may hold a copy that the lock does not list; only they state its version.
@@ -284,7 +274,7 @@ class NpmProject:
 
     def _unlisted_bundles(self) -> Iterator[LockEntry]:
         for lock in self._locks:
-            yield from unlisted_bundles(lock, self._text(lock))
+            yield from unlisted_bundles(lock, readable_text(self.repo, lock))
 
     def _bundles(self, entry: LockEntry, package: str) -> str:
         return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"

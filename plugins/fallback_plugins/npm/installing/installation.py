@@ -6,7 +6,7 @@ is kept, and lies below the tree as a layer that nobody writes to; what runs in 
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import cached_property, lru_cache
@@ -125,14 +125,35 @@ class Installation:
         place = self._found() if self.inputs.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)
 
-    def build(self) -> CommandResult:
-        """Run the build script; the output's paths are relative."""
+    def in_it(self, *argv: str) -> tuple[str, ...]:
+        """A command for ``run``, in the project's folder instead of the tree's root."""
+        return gating.command_in(self.folder, argv)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        """Run a command in the sandbox, in the tree's root; the output's paths are relative. Raises
+        SandboxError."""
         result = self.context.sandbox.run(
-            gating.command_in(self.folder, ["npm", "run", "build"]),
+            argv,
             worktree=self.tree,
             timeout_s=self.context.timeout_s,
+            env=env,
+            readable=readable,
         )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
+
+    def in_tree(self, tree: RepoContext, context: GateContext | None = None) -> "Installation":
+        """The same project of another tree; ``context``: by its limits."""
+        return Installation(context or self.context, tree, self.folder)
+
+    @property
+    def at_base(self) -> "Installation":
+        """The base commit's, even if it is the same as this. Raises RepositoryError, RecipeError."""
+        return self.in_tree(self.context.repo)
 
     def _entry(self) -> Path:
         if self._place is None:
@@ -195,7 +216,7 @@ class Installation:
         if self._repo is base or not base.has(self.manifest):
             return self
         with suppress(RecipeError, RepositoryError):
-            other = Installation(self.context, base, self.folder)
+            other = self.at_base
             if other.inputs.identity != self.inputs.identity:
                 return other
         return self

@@ -18,7 +18,7 @@ from fallback_plugins.npm.locks.lockfile import (
     entries_of,
     parse_lock,
 )
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -132,7 +132,7 @@ def _unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCo
             yield from _in_name(repo, path, packages)
             if folders & (_BUILT | _VENDORED) and read < MAX_BUNDLES:
                 read += 1
-                text = _text(repo, path)
+                text = readable_text(repo, path)
                 named = (one for one in packages if f"{MODULES}{one}/" in text)
                 yield from (LocalCopy(path, one, None) for one in named)
 
@@ -141,12 +141,12 @@ def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
     """Return the file that an action in a folder runs, if it is a committed bundle that may contain the
     package: its users run that file, whatever is installed."""
     for action in ("action.yml", "action.yaml"):
-        for match in _RUNS.finditer(_text(repo, in_folder(folder, action))):
+        for match in _RUNS.finditer(readable_text(repo, in_folder(folder, action))):
             path = normpath(PurePosixPath(folder, match["path"]))
             if not repo.has(path):
                 continue
-            text = _text(repo, path)
-            if f"{MODULES}{package}/" in text or f"\n{package}\n" in _text(
+            text = readable_text(repo, path)
+            if f"{MODULES}{package}/" in text or f"\n{package}\n" in readable_text(
                 repo, normpath(PurePosixPath(path).parent / "licenses.txt")
             ):
                 return path
@@ -163,18 +163,10 @@ def _in_name(repo: RepoContext, path: str, packages: Collection[str]) -> Iterato
         return
     for package in packages:
         if package.rpartition("/")[2].removesuffix(".js") == match["stem"].removesuffix(".js"):
-            banner = _BANNER.search(_text(repo, path)[:_BANNER_CHARS])
+            banner = _BANNER.search(readable_text(repo, path)[:_BANNER_CHARS])
             version = match["version"] or (banner["version"] if banner else None)
             if version is not None:
                 yield LocalCopy(path, package, version)
-
-
-def _text(repo: RepoContext, path: str) -> str:
-    """Empty if there is none, or if it can't be read."""
-    try:
-        return repo.read_text(path) if repo.has(path) else ""
-    except RepositoryError:
-        return ""
 
 
 def _in_archive(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:

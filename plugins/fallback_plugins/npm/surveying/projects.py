@@ -17,7 +17,8 @@ from fallback_plugins.npm.manifests.layout import (
     MANIFEST,
     in_folder,
     is_manifest,
-    may_name,
+    names_any,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.surveying.commands import Commands
@@ -98,7 +99,7 @@ class Site:
             )
         # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
         settings = {
-            path: _readable(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
+            path: readable_text(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
             for path in self.settings
         }
         if self.lock is None:
@@ -139,7 +140,7 @@ def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
         text: str | None = repo.read_text(path)
     except RepositoryError:
         text = repo.glimpse(path)
-    return text is None or any(may_name(text, name) for name in packages)
+    return text is None or names_any(text, packages)
 
 
 def members_of_root(repo: RepoContext) -> frozenset[str]:
@@ -193,7 +194,7 @@ def _members_locks(
         for name in (*LOCKS, "yarn.lock", "pnpm-lock.yaml"):
             path, client = in_folder(member, name), _client_of(name)
             is_apart = (client == "pnpm") != is_pnpms or (
-                is_pnpms and _OWN_LOCKS.search(_readable(repo, in_folder(folder, _NPMRC)))
+                is_pnpms and _OWN_LOCKS.search(readable_text(repo, in_folder(folder, _NPMRC)))
             )
             named = manager(root)
             is_run = client in Commands.of(repo).installers(member)
@@ -231,7 +232,7 @@ def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:
     """Empty if it can't be read, which is said of the manifest itself."""
     path = in_folder(folder, MANIFEST)
     try:
-        return parse_manifest(path, _readable(repo, path) or "{}")
+        return parse_manifest(path, readable_text(repo, path) or "{}")
     except RecipeError:
         return {}
 
@@ -258,7 +259,7 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
 
 
 def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
-    if '"workspaces"' not in _readable(repo, in_folder(folder, MANIFEST)):
+    if '"workspaces"' not in readable_text(repo, in_folder(folder, MANIFEST)):
         return []
     reported = _manifest(repo, folder).get("workspaces")
     reported = reported.get("packages") if isinstance(reported, dict) else reported
@@ -267,18 +268,10 @@ def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
     )
 
 
-def _readable(repo: RepoContext, path: str) -> str:
-    """Empty where there is none, and where it can't be read: whoever needs it says so."""
-    try:
-        return repo.read_text(path) if repo.has(path) else ""
-    except RepositoryError:
-        return ""
-
-
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
     path = in_folder(folder, _PNPM_WORKSPACE)
     found, inside = [], False
-    for line in _readable(repo, path).splitlines():
+    for line in readable_text(repo, path).splitlines():
         if line[:1].strip() and not line.startswith("-"):
             inside = line.startswith("packages:")
         elif inside and (item := _LIST_ITEM.match(line)):

@@ -13,7 +13,7 @@ from fallback_plugins.npm.manifests.layout import (
     PNPM_LOCK,
     YARN_LOCK,
     is_manifest,
-    may_name,
+    names_any,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.refusals import unsupported
@@ -30,7 +30,7 @@ _LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
     """Collects what is left out by someone who looks for these packages."""
-    return LeftOut(Reader(repo, packages, _kind, _names, _parse))
+    return LeftOut(Reader(repo, packages, _kind, names_any, _parse))
 
 
 def files_of(site: Site) -> tuple[str, ...]:
@@ -44,10 +44,6 @@ def files_of(site: Site) -> tuple[str, ...]:
 
 def _kind(path: str) -> str | None:
     return PurePosixPath(path).name if is_manifest(path) else None
-
-
-def _names(text: str, packages: Sequence[str]) -> bool:
-    return any(may_name(text, package) for package in packages)
 
 
 def _parse(path: str, text: str) -> None:

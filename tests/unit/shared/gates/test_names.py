@@ -2,7 +2,7 @@
 
 import pytest
 
-from fallback_plugins.npm.gates.reporting import read_jest
+from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.gates.tap_logs import MAX_LEVELS
 from fallback_plugins.shared.gates import suite_run as names
