@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
+from fallback_plugins.npm.locks.yarn_berry import is_berry
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,

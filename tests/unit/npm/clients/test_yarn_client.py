@@ -13,8 +13,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.provision import ClientStore
-from fallback_plugins.npm.clients.yarn import YARN, YarnClient
-from fallback_plugins.npm.clients.yarn_project import yarn_project
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient, yarn_project
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult
