@@ -54,7 +54,7 @@ def read_npm(repo: RepoContext) -> None:
 
 def installed(repo: RepoContext, folder: str) -> None:
     inputs = Inputs.of(repo, folder)
-    asked(inputs.for_npm, inputs.for_tests, inputs.without_private, inputs.with_bootstrapped)
+    asked(inputs.for_npm, inputs.for_tests)
     asked(lambda: inputs.declares)
 
 

@@ -5,7 +5,6 @@ resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -25,7 +24,7 @@ from fallback_plugins.npm.locks.yarn_lock import (
     yarn_tree,
 )
 from fallback_plugins.npm.manifests.jsontext import set_value
-from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import LATER_YARN, entries, parse_manifest, texts_of
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
@@ -113,16 +112,16 @@ class YarnClient:
     ) -> Files:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
-        project = yarn_project(files, lock)
-        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
+        texts, own = yarn_project(files, lock)
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, own))
         draft = Draft(lock)
         draft.forget(packages)
         wanted = self._as_wanted(lock, draft, wanted_versions)
-        new = [*project.asks, *(ask for block in wanted.values() for ask in asked_by(block))]
+        new = [*own, *(ask for block in wanted.values() for ask in asked_by(block))]
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        made = self._run({**project.texts, _LOCK: draft.text})
+        made = self._run({**texts, _LOCK: draft.text})
         return files.with_lock(lock.following(made).text)
 
     def _as_wanted(
@@ -177,26 +176,22 @@ def _told(output: str) -> list[str]:
 #: Where the members stand that ask for what unseen ones must ask for.
 _MEMBERS = ".members"
 
-_BERRY = re.compile(r"yarn@(?:[2-9]|\d\d)")
 
-
-@dataclass(frozen=True)
-class YarnProject:
-    """Texts of a scratch project by relative path, and what the known manifests ask for."""
-
-    texts: Mapping[str, str]
-    asks: tuple[str, ...]
-
-
-def yarn_project(files: Files, lock: YarnLock) -> YarnProject:
-    """Raises RecipeError: a manifest can't be parsed, or it wants yarn 2 or later.
+def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the texts of a scratch project by relative path, and what the known manifests ask for. Raises
+    RecipeError: a manifest can't be parsed, or it wants yarn 2 or later.
 
     Where nobody known asks for a part of the lock, members that do stand in, or yarn would drop it. Where
     the lock has a package from a folder, a manifest made of its block stands there.
     """
-    manifests = _manifests(files)
+    manifests = {path: parse_manifest(path, text) for path, text in files.manifests.items()}
     root = manifests[files.root_manifest]
-    _refuse_berry(root)
+    wanted = root.get("packageManager")
+    if isinstance(wanted, str) and LATER_YARN.match(wanted):
+        raise unsupported(
+            f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
+            "Update it with the project's own yarn: `yarn up -R <package>`.",
+        )
     prefix = "" if files.folder == "." else f"{files.folder}/"
     known = files.folders | dict(files.manifests)
     texts = {path.removeprefix(prefix): text for path, text in known.items()}
@@ -205,10 +200,10 @@ def yarn_project(files: Files, lock: YarnLock) -> YarnProject:
     unseen = [ask for ask in unseen_asks(lock, manifests.values()) if lock.by_pattern[ask].resolved]
     if members := _stand_ins(unseen):
         texts |= {f"{_MEMBERS}/{n}/package.json": json.dumps(m) for n, m in enumerate(members)}
-        workspaces = [*_workspaces(root), f"{_MEMBERS}/*"]
+        workspaces = [*texts_of(root, "workspaces"), f"{_MEMBERS}/*"]
         texts["package.json"] = json.dumps({**root, "private": True, "workspaces": workspaces})
     asks = tuple(pattern for manifest in manifests.values() for pattern in asked(manifest))
-    return YarnProject(texts, asks)
+    return texts, asks
 
 
 def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
@@ -217,19 +212,6 @@ def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[st
     forced = (f"{resolution_target(k)}@{spec}" for k, spec in entries(root.get("resolutions")))
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
     return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
-
-
-def _manifests(files: Files) -> dict[str, Mapping[str, Any]]:
-    return {path: parse_manifest(path, text) for path, text in files.manifests.items()}
-
-
-def _refuse_berry(root: Mapping[str, Any]) -> None:
-    wanted = root.get("packageManager")
-    if isinstance(wanted, str) and _BERRY.match(wanted):
-        raise unsupported(
-            f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            "Update it with the project's own yarn: `yarn up -R <package>`.",
-        )
 
 
 def _folders(lock: YarnLock) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -263,9 +245,3 @@ def _stand_ins(patterns: Iterable[str]) -> list[dict[str, Any]]:
         {"name": f"member-{number}", "version": "0.0.0", "dependencies": asks}
         for number, asks in enumerate(members)
     ]
-
-
-def _workspaces(root: Mapping[str, Any]) -> list[str]:
-    declared = root.get("workspaces")
-    listed = declared.get("packages") if isinstance(declared, dict) else declared
-    return [place for place in listed if isinstance(place, str)] if isinstance(listed, list) else []

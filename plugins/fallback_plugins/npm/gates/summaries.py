@@ -250,15 +250,6 @@ def _vows(text: str) -> Summary | None:
 #: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
 _BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
-    _node,
-    _tap,
-    _tap_16,
-    _jest,
-    _vitest,
-    _mocha,
-    _ava,
-    _jasmine,
-    _qunit,
-    _qunit_extras,
-    _vows,
+    *(_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine),
+    *(_qunit, _qunit_extras, _vows),
 )

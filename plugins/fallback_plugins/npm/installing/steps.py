@@ -84,7 +84,9 @@ def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
 
 def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
     """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
-    npm = _Npm(inputs.with_bootstrapped(), commands, locked=True)
+    npm = _Npm(
+        replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm(), commands, locked=True
+    )
     yield from npm.steps(f"npm install with the packages of {LERNA}", Level.EVERYTHING, "install")
 
 

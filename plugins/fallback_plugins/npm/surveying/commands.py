@@ -46,27 +46,9 @@ _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test
 #: Options whose value is the next word.
 _VALUED = frozenset(
     {
-        "--prefix",
-        "-C",
-        "--dir",
-        "--cwd",
-        "--filter",
-        "-F",
-        "-w",
-        "--workspace",
-        "--registry",
-        "--tag",
-        "--userconfig",
-        "--cache",
-        "--loglevel",
-        "--modules-folder",
-        "--store-dir",
-        "--mutex",
-        "--network-timeout",
-        "--omit",
-        "--include",
-        "-c",
-        "--call",
+        *("--prefix", "-C", "--dir", "--cwd", "--filter", "-F", "-w", "--workspace", "--registry"),
+        *("--tag", "--userconfig", "--cache", "--loglevel", "--modules-folder", "--store-dir"),
+        *("--mutex", "--network-timeout", "--omit", "--include", "-c", "--call"),
     }
 )
 _PACKAGE = ("--package", "-p")

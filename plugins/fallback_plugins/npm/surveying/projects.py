@@ -20,7 +20,7 @@ from fallback_plugins.npm.manifests.layout import (
     names_any,
     readable_text,
 )
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import LATER_YARN, parse_manifest, texts_of
 from fallback_plugins.npm.surveying.commands import Commands
 from fallback_plugins.npm.surveying.origins import local_folders
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -35,8 +35,6 @@ _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true
 
 #: pnpm: each member of a workspace has its own lock.
 _OWN_LOCKS = re.compile(r"^\s*shared-workspace-lockfile\s*=\s*false", re.MULTILINE)
-
-_LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
 
 #: Whose lock a file is.
 _CLIENTS = {
@@ -222,7 +220,7 @@ def usual_lock(files: Files) -> str:
         text = files.manifests.get(files.root_manifest, "{}")
         manifest = parse_manifest(files.root_manifest, text)
     client = manager(manifest)
-    if client == "yarn" and not _LATER_YARN.match(str(manifest.get("packageManager", ""))):
+    if client == "yarn" and not LATER_YARN.match(str(manifest.get("packageManager", ""))):
         return "yarn.lock"
     has_workspace = any(path.endswith(_PNPM_WORKSPACE) for path in files.settings or ())
     return "pnpm-lock.yaml" if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
@@ -261,11 +259,7 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
 def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
     if '"workspaces"' not in readable_text(repo, in_folder(folder, MANIFEST)):
         return []
-    reported = _manifest(repo, folder).get("workspaces")
-    reported = reported.get("packages") if isinstance(reported, dict) else reported
-    return (
-        [glob for glob in reported if isinstance(glob, str)] if isinstance(reported, list) else []
-    )
+    return texts_of(_manifest(repo, folder), "workspaces")
 
 
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
