@@ -25,8 +25,15 @@ from fallback_plugins.npm.manifests.layout import (
 from fallback_plugins.npm.manifests.manifest import SECTIONS, entries, parse_manifest
 from fallback_plugins.npm.usage import is_source, mentions, requires
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.comparing import Check, Finding, judge_check
-from fallback_plugins.shared.gates.loading import Loading, Rewriting, judge_loading, limits
+from fallback_plugins.shared.gates.comparing import (
+    Check,
+    Finding,
+    Loading,
+    Rewriting,
+    judge_check,
+    judge_loading,
+    limits,
+)
 from fallback_plugins.shared.gates.project_gates import ProjectGate
 from fallback_plugins.shared.installed import LEFT_OUT, Installed, NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -199,17 +206,12 @@ def declares_typescript(repo: RepoContext, folder: str) -> bool:
         for path in repo.manifests
         if PurePosixPath(path).name == MANIFEST and PurePosixPath(path).is_relative_to(folder)
     )
-    return any(_asks_for_it(repo, path) for path in {in_folder(folder, MANIFEST), *manifests})
-
-
-def _asks_for_it(repo: RepoContext, path: str) -> bool:
-    """No, where it can't be read: a fixture's may be as broken as it likes."""
-    try:
-        facts = parse_manifest(path, repo.read_text(path))
-    except (RecipeError, RepositoryError):
-        return False
-    sections = (facts.get(section) for section in SECTIONS)
-    return any(isinstance(section, dict) and "typescript" in section for section in sections)
+    for path in {in_folder(folder, MANIFEST), *manifests}:
+        with suppress(RecipeError, RepositoryError):  # a fixture's may be as broken as it likes
+            facts = parse_manifest(path, repo.read_text(path))
+            if any("typescript" in dict(entries(facts.get(section))) for section in SECTIONS):
+                return True
+    return False
 
 
 def findings(output: str) -> list[Finding]:

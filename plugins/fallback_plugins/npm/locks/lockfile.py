@@ -57,19 +57,12 @@ def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> 
     Entries without a version (links) are not installed packages. Raises RecipeError where the text
     is not a lockfile that can be read; ``source`` names it.
     """
-    return all_versions(lock_text, source).get(package, {})
-
-
-def all_versions(lock_text: str, source: str = _UNNAMED) -> dict[str, dict[str, str]]:
-    """As ``installed_versions``, for every package of the lock: ``{name: {path: version}}``."""
-    lock = parse_lock(lock_text, source)
-    found: dict[str, dict[str, str]] = {}
-    for path, entry in entries_of(lock):
+    places: dict[str, str] = {}
+    for path, entry in entries_of(parse_lock(lock_text, source)):
         name, version = identity(path, entry)
-        places = found.setdefault(name, {})
-        if version is not None and places.get(path) != version:
+        if name == package and version is not None and places.get(path) != version:
             places[path if path not in places else f"dependencies:{path}"] = version
-    return found
+    return places
 
 
 def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:

@@ -39,9 +39,14 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import unknown
-from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.resolution import (
+    Declaration,
+    InstallCommand,
+    KeptResolution,
+    Resolution,
+    ResolvedBy,
+)
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
