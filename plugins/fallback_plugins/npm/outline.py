@@ -73,7 +73,7 @@ def _first_steps_kept(
     command = replace(project.command, offline=True)
     if command.locked is not project.files:
         notes.append(command.kept_note)
-        tree = command.running().tree(command.locked)
+        tree = command.client.tree(command.locked)
         yield from _first_steps(project, advisory, targets, tree)
 
 

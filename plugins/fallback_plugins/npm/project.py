@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
@@ -23,10 +23,7 @@ from fallback_plugins.npm.manifests.layout import (
 )
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
-    entries,
-    parse_manifest,
 )
-from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -117,9 +114,12 @@ class NpmProject:
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
+        return client_for(self._lock, self.clients)
+
+    @property
+    def _lock(self) -> str:
         ignored = next(iter(self.site.ignored), None)
-        lock = self.site.lock or ignored or usual_lock(self.files)
-        return client_for(lock, self.clients)
+        return self.site.lock or ignored or usual_lock(self.files)
 
     @property
     def _client(self) -> Client:
@@ -138,21 +138,8 @@ class NpmProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What its install command installs. Raises as ``files`` and ``client`` do."""
-        running = cache(self._asking_client)
         offline = self.repo.settings.offline
-        return CommandResolution(self.files, self.client, running, self.clients, offline)
-
-    def _asking_client(self) -> Client:
-        """The client for the whole project. Raises RecipeError: it requires a package of a scope whose
-        registry may not be asked, and no other has the same package."""
-        for path, text in self.files.manifests.items():
-            manifest = parse_manifest(path, text)
-            for section in MEMBER_SECTIONS:
-                for name, spec in entries(manifest.get(section)):
-                    package = split_alias(spec)[0].removeprefix("npm:").removesuffix("@") or name
-                    if (refusal := self.scopes.refusal(package)) is not None:
-                        raise refusal
-        return self._client
+        return CommandResolution(self.files, self._lock, self.clients, offline)
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.client import Client, Files
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
@@ -91,16 +90,7 @@ class Elsewhere:
             {".npmrc": readable_text(self.repo, ".npmrc")} if self.repo.has(".npmrc") else None
         )
         files = Files(".", {MANIFEST: text}, settings=settings)
-        scopes = Scopes.of(files, self.clients)
-        client = client_for(None, ScopedClients(self.clients, scopes))
-
-        def running() -> Client:
-            for refusal in filter(None, map(scopes.refusal, asked)):
-                raise refusal
-            return client
-
-        offline = self.repo.settings.offline
-        return CommandResolution(files, client, running, self.clients, offline)
+        return CommandResolution(files, None, self.clients, self.repo.settings.offline)
 
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)
