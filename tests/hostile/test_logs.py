@@ -18,7 +18,7 @@ from types import FrameType
 
 import pytest
 
-from fallback_plugins.npm.gates.reporting import read_jest
+from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.building import unbuilt

@@ -16,7 +16,7 @@ from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_plugins.npm.gates.all_gates import ResolvesGate, TestsGate
-from fallback_plugins.npm.gates.npm_gate import beside_base
+from fallback_plugins.npm.gates.checks import beside_base
 from fallback_plugins.npm.installing import installation
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.installation import Installation
@@ -319,7 +319,7 @@ def test_a_release_published_between_the_two_installs_is_in_neither(
 ) -> None:
     universe, made = moving
     released(universe, made)
-    assert beside_base(made.patched, made.base, lambda: verdict) == verdict
+    assert beside_base(made.patched, lambda: verdict) == verdict
     both = [versions(made.patched), versions(made.base)]
     assert both[0] == both[1] | {"left": both[0]["left"]}
     assert both[0]["left"] != both[1]["left"]
@@ -395,7 +395,7 @@ def test_a_test_that_had_other_tools_left_out_is_not_known_to_fail_there_too(
         for name in ("gone", "left")
     )
     made = project({"package.json": old}, {"package.json": new})
-    verdict = beside_base(made.patched, made.base, lambda: FAILING)
+    verdict = beside_base(made.patched, lambda: FAILING)
     assert verdict.status is GateStatus.UNDECIDED
     last = " and 1 more" if others == 5 else ", gone"
     assert f"left out: {', '.join(tools[1:])}{last})" in verdict.detail

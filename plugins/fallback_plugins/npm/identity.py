@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.clients.scratch import scratch_project
-from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, may_name
+from fallback_plugins.npm.manifests.layout import MANIFEST, is_manifest, names_any
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.npm.surveying.projects import members_of_root
@@ -121,7 +121,7 @@ def _read(repo: RepoContext, path: str, names: Collection[str]) -> Mapping[str, 
     """Empty where the text names none of them: most are not parsed."""
     try:
         text = repo.read_text(path)
-        if any(may_name(text, name) for name in names):
+        if names_any(text, names):
             return parse_manifest(path, text)
     except (RecipeError, RepositoryError):
         pass

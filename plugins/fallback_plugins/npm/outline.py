@@ -41,7 +41,8 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
                 fix = raise_pins(project.files, advisory, targets)
                 found = [*fix.moves, *fix.left] if fix else []
             else:
-                found = list(_first_steps(project, advisory, targets))
+                tree = project.client.tree(project.files, names)
+                found = list(_first_steps(project, advisory, targets, tree))
             if not found and project.files.root_manifest in project.files.manifests:
                 found = list(_first_steps_kept(project, advisory, targets, kept))
             if not found:
@@ -72,19 +73,16 @@ def _first_steps_kept(
     command = replace(project.command, offline=True)
     if command.locked is not project.files:
         notes.append(command.kept_note)
-        tree = command.running().tree(command.locked)
-        for node in tree.affected(advisory, ECOSYSTEM):
-            yield _first_step(project, advisory, targets, tree, node)
+        tree = command.client.tree(command.locked)
+        yield from _first_steps(project, advisory, targets, tree)
 
 
 def _first_steps(
-    project: NpmProject, advisory: Advisory, targets: Targets
+    project: NpmProject, advisory: Advisory, targets: Targets, tree: DependencyTree
 ) -> Iterator[Move | Left]:
-    tree = project.client.tree(project.files, advisory.packages(ECOSYSTEM))
     seen = set()
     for node in tree.affected(advisory, ECOSYSTEM):
-        asks = tree.dependents(node.key)
-        key = (node.name, node.version, tuple(ask.spec for _, ask in asks))
+        key = (node.name, node.version, tuple(ask.spec for _, ask in tree.dependents(node.key)))
         if key not in seen:
             seen.add(key)
             yield _first_step(project, advisory, targets, tree, node)

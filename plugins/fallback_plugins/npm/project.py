@@ -1,9 +1,9 @@
 """One npm project of a repository, resolved (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
@@ -11,31 +11,25 @@ from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
     ECOSYSTEM,
     MANIFEST,
     in_folder,
-    may_name,
+    names_any,
+    readable_text,
 )
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
-    entries,
-    parse_manifest,
 )
-from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
-from fallback_plugins.npm.surveying.origins import (
-    LockEntry,
-    contradiction,
-    local_copies,
-    unlisted_bundles,
-)
+from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
@@ -53,7 +47,7 @@ from fallback_plugins.shared.ladder import (
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
-from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
@@ -120,9 +114,12 @@ class NpmProject:
     @property
     def client(self) -> Client:
         """The client that resolves it. Raises RecipeError where there is none."""
+        return client_for(self._lock, self.clients)
+
+    @property
+    def _lock(self) -> str:
         ignored = next(iter(self.site.ignored), None)
-        lock = self.site.lock or ignored or usual_lock(self.files)
-        return client_for(lock, self.clients)
+        return self.site.lock or ignored or usual_lock(self.files)
 
     @property
     def _client(self) -> Client:
@@ -141,21 +138,8 @@ class NpmProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What its install command installs. Raises as ``files`` and ``client`` do."""
-        running = cache(self._asking_client)
         offline = self.repo.settings.offline
-        return CommandResolution(self.files, self.client, running, self.clients, offline)
-
-    def _asking_client(self) -> Client:
-        """The client for the whole project. Raises RecipeError: it requires a package of a scope whose
-        registry may not be asked, and no other has the same package."""
-        for path, text in self.files.manifests.items():
-            manifest = parse_manifest(path, text)
-            for section in MEMBER_SECTIONS:
-                for name, spec in entries(manifest.get(section)):
-                    package = split_alias(spec)[0].removeprefix("npm:").removesuffix("@") or name
-                    if (refusal := self.scopes.refusal(package)) is not None:
-                        raise refusal
-        return self._client
+        return CommandResolution(self.files, self._lock, self.clients, offline)
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
@@ -201,7 +185,7 @@ class NpmProject:
         named = [
             f"{path} is not what {self.path}'s client reads, and is left as it is: remove it."
             for path in self.site.unused
-            if self._names_any(self._text(path), advisory.packages(ECOSYSTEM))
+            if names_any(readable_text(self.repo, path), advisory.packages(ECOSYSTEM))
         ]
         kept = filter(None, [self.command.kept_note])
         return replace(fix, notes=(*fix.notes, *kept, *named))
@@ -252,8 +236,8 @@ class NpmProject:
                     "Replace it with a fixed release.",
                 )
         for lock in locks:
-            text = self._text(lock)
-            found = contradiction(lock, text, packages) if self._names_any(text, packages) else None
+            text = readable_text(self.repo, lock)
+            found = contradiction(lock, text, packages) if names_any(text, packages) else None
             if found is not None:
                 raise found
 
@@ -261,17 +245,6 @@ class NpmProject:
     def _locks(self) -> tuple[str, ...]:
         found = (path for path in (self.site.lock, *self.site.others) if path is not None)
         return tuple(path for path in found if PurePosixPath(path).name not in BINARY_LOCKS)
-
-    def _text(self, path: str) -> str:
-        """Empty if it can't be read, which is said of the file itself."""
-        try:
-            return self.repo.read_text(path)
-        except RepositoryError:
-            return ""
-
-    @staticmethod
-    def _names_any(text: str, packages: Iterable[str]) -> bool:
-        return any(may_name(text, package) for package in packages)
 
     def hides_a_copy(self, advisory: Advisory) -> bool:
         """Return whether archives may hold a copy that the lock does not list; only they state its version.
@@ -288,7 +261,7 @@ class NpmProject:
 
     def _unlisted_bundles(self) -> Iterator[LockEntry]:
         for lock in self._locks:
-            yield from unlisted_bundles(lock, self._text(lock))
+            yield from unlisted_bundles(lock, readable_text(self.repo, lock))
 
     def _bundles(self, entry: LockEntry, package: str) -> str:
         return f"{entry.name} {entry.version} bundles {package}, and {self.path} does not list that copy"

@@ -3,17 +3,24 @@
 A resolution is the source of truth on versions. What no resolution covers is unknown, not absent.
 """
 
+import json
 from collections.abc import Iterator
-from datetime import date
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.errors import StateFolderError
+from fallback_tier.files import whole
+from fallback_tier.files.folders import users_folder
 
 #: Resolutions of all clients in one folder of a cache, the last used; one has 100 to 500 kB.
 MAX_RESOLUTIONS = 300
@@ -194,3 +201,40 @@ def _package(node: Node) -> ResolvedPackage:
         bundled=node.bundled,
         requires=requires,
     )
+
+
+@dataclass(frozen=True)
+class KeptResolution:
+    """What a client made of its inputs, in the user's cache. ``inputs``: all that decides it (for JSON)."""
+
+    inputs: object
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the inputs."""
+        return sha256(json.dumps(self.inputs).encode()).hexdigest()
+
+    @property
+    def text(self) -> str:
+        """What was kept; empty: nothing that can be read."""
+        with suppress(OSError, StateFolderError, ValueError):
+            return (whole.kept(self._place) or b"").decode("utf-8")
+        return ""
+
+    @property
+    def made_on(self) -> date:
+        """The day on which it was kept; today, if it is not."""
+        with suppress(OSError, StateFolderError):
+            return datetime.fromtimestamp(self._place.stat().st_mtime, UTC).date()
+        return datetime.now(UTC).date()
+
+    def keep(self, text: str) -> None:
+        """Keep it, and the MAX_RESOLUTIONS last used of all; one that can't be written is not kept."""
+        with suppress(OSError, StateFolderError):
+            place = self._place
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole.keep(place, text.encode(), MAX_RESOLUTIONS)
+
+    @property
+    def _place(self) -> Path:
+        return users_folder("cache") / "resolutions" / f"{self.digest}.json"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.shared import kept
-from fallback_plugins.shared.kept import MAX_AGE_S, MAX_KEPT, KeptResolution, KeptResults
+from fallback_plugins.shared import resolution
+from fallback_plugins.shared.ecosystem import MAX_AGE_S, MAX_KEPT, KeptResults
+from fallback_plugins.shared.resolution import KeptResolution
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
 from tests.registry import Universe
@@ -82,7 +83,7 @@ def test_resolutions_of_all_clients_are_kept_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kept, "MAX_RESOLUTIONS", 2)
+    monkeypatch.setattr(resolution, "MAX_RESOLUTIONS", 2)
     made = [KeptResolution(["client", number]) for number in range(3)]
     for number, one in enumerate(made):
         assert one.text == ""

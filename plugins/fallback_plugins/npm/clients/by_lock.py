@@ -5,16 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.locks.yarn_berry import bun_tree
-from fallback_plugins.npm.locks.yarn_lock import berry_refusal, is_berry
+from fallback_plugins.npm.locks.yarn_berry import bun_tree, is_berry
+from fallback_plugins.npm.locks.yarn_lock import berry_refusal
+from fallback_plugins.npm.manifests.layout import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
-
-YARN_LOCK = "yarn.lock"
-PNPM_LOCK = "pnpm-lock.yaml"
 
 
 @dataclass(frozen=True)

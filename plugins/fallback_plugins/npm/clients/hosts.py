@@ -3,28 +3,21 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from fallback_plugins.npm.clients.scratch import scratch_project
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST
+from fallback_plugins.npm.locks.entries import lock_entries
+from fallback_plugins.npm.manifests.layout import FOREIGN_LOCKS, LOCKS, MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
 from fallback_tier.hosts import Hosts, host_in
 
 #: Seconds for one question.
 _ASK_S = 60.0
 
-#: Entries of yarn.lock and pnpm-lock.yaml that say where an archive is.
-_IN_YARN = re.compile(
-    r'^"?(?P<name>@?[^@"\s]+)@.*:\n  version "(?P<version>[^"]+)"\n  resolved "(?P<url>[^"]+)"',
-    re.MULTILINE,
-)
-_IN_PNPM = re.compile(
-    r"^  '?/?(?P<name>@?[^@'\s:]+)[@/](?P<version>[^:'(\s]+)[^\n]*:\n"
-    r"    resolution: \{[^}\n]*\btarball: '?(?P<url>[^,}'\s]+)",
-    re.MULTILINE,
-)
 _VERSION = re.compile(r"\d[0-9A-Za-z.+-]*")
 
 #: ``npm pack NAME@VERSION``.
@@ -102,28 +95,8 @@ def _releases(words: Sequence[str], cwd: Path) -> Iterator[tuple[str, str, str]]
         if match := _PACKED.fullmatch(word):
             yield match["name"], match["version"], ""
     for path in cwd.glob("*"):
-        if path.name in LOCKS:
-            yield from _in_npms(path)
-        elif path.name in {"yarn.lock", "pnpm-lock.yaml"}:
-            pattern = _IN_YARN if path.name == "yarn.lock" else _IN_PNPM
-            for match in pattern.finditer(path.read_text("utf-8", "replace")):
-                yield match["name"], match["version"], match["url"]
-
-
-def _in_npms(lock: Path) -> Iterator[tuple[str, str, str]]:
-    try:
-        document = json.loads(lock.read_text("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return
-    waiting = [document] if isinstance(document, dict) else []
-    while waiting:
-        table = waiting.pop()
-        for key in ("packages", "dependencies"):
-            entries = table.get(key)
-            for place, entry in entries.items() if isinstance(entries, dict) else ():
-                if not isinstance(entry, dict):
-                    continue
-                name = str(entry.get("name") or place.rpartition("node_modules/")[2])
-                if isinstance(url := entry.get("resolved"), str):
-                    yield name, str(entry.get("version", "")), url
-                waiting.append(entry)
+        with suppress(RecipeError):  # its client says what is wrong with it
+            if path.name in {*LOCKS, *FOREIGN_LOCKS}:
+                for entry in lock_entries(path.name, path.read_text("utf-8", "replace")):
+                    if entry.address:
+                        yield entry.name, entry.version, entry.address

@@ -7,9 +7,8 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.npm_run import DEFAULT_LOCK, NpmRunner
-from fallback_plugins.npm.locks.lockfile import lockfile_version
+from fallback_plugins.npm.locks.lockfile import deprecated, lock_tree, lockfile_version
 from fallback_plugins.npm.locks.lockshape import Specs, as_found, without
-from fallback_plugins.npm.locks.locktree import deprecated, lock_tree
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, in_folder
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,

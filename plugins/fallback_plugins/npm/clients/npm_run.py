@@ -8,8 +8,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
-from fallback_plugins.npm.locks.lockfile import lockfile_version
-from fallback_plugins.npm.locks.locktree import modern
+from fallback_plugins.npm.locks.lockfile import lockfile_version, modern
 from fallback_plugins.npm.refusals import unresolved
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult

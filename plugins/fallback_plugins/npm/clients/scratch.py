@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, split_pattern
+from fallback_plugins.npm.locks.yarn_berry import is_berry
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, split_pattern
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.specs import foreign
 from fallback_plugins.npm.refusals import unsupported
@@ -72,10 +73,10 @@ def check_paths(files: Files) -> None:
 def check_named(path: str, facts: Any) -> None:
     """Raises RecipeError if a file (``path``) names a place outside of the project, or a package by a name
     that climbs out of its folder: yarn and pnpm write what they install to the folder of that name."""
-    for message in _strings(facts):
-        if _leads_out(message):
-            raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
-    _check(path, [(name, name) for name in _keys(facts) if _CLIMBS.search(name)], most=0)
+    keys, texts = _keys_and_texts(facts)
+    for message in filter(_leads_out, texts):
+        raise _unsupported(f"{path} names {message!r}, which is outside of the repository")
+    _check(path, [(name, name) for name in keys if _CLIMBS.search(name)], most=0)
 
 
 def check_lock_names(lock: str, text: str) -> None:
@@ -85,7 +86,7 @@ def check_lock_names(lock: str, text: str) -> None:
     name = PurePosixPath(lock).name
     names: Iterable[str] = ()
     if name == "pnpm-lock.yaml":
-        names = _keys(parse_yaml(text))
+        names = _keys_and_texts(parse_yaml(text))[0]
     elif name == "yarn.lock" and not is_berry(text):
         blocks = parse_yarn_lock(text).blocks
         patterns = (split_pattern(key)[0] for block in blocks for key in block.patterns)
@@ -125,9 +126,9 @@ def check_addresses(specs: Iterable[str]) -> None:
 
 def names_address(files: Files) -> bool:
     """Does a manifest name a URL as the place of a package? Raises RecipeError."""
-    manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
-    reported = (one for it in manifests for one in _strings([it.get(key) for key in _NAMING]))
-    return any(foreign(one.strip().lower()) == "a URL" for one in reported)
+    manifests = [parse_manifest(path, text) for path, text in files.manifests.items()]
+    _, texts = _keys_and_texts([it.get(key) for it in manifests for key in _NAMING])
+    return any(foreign(one.strip().lower()) == "a URL" for one in texts)
 
 
 def is_outside(path: str) -> bool:
@@ -150,26 +151,17 @@ def _write(project: Path, path: str, text: str) -> None:
     place.write_bytes(text.encode())  # text mode would change line ends
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, at any depth."""
-    waiting = [value]
+def _keys_and_texts(value: Any) -> tuple[list[str], list[str]]:
+    """Every key, and every text, in a JSON value, at any depth."""
+    keys, texts, waiting = list[str](), list[str](), [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):
-            yield one
+            texts.append(one)
         elif isinstance(one, dict | list):
+            keys.extend(map(str, one if isinstance(one, dict) else ()))
             waiting.extend(one.values() if isinstance(one, dict) else one)
-
-
-def _keys(value: Any) -> Iterator[str]:
-    """Every key in a JSON value, at any depth."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield from map(str, one)
-        if isinstance(one, dict | list):
-            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return keys, texts
 
 
 def _leads_out(message: str) -> bool:

@@ -5,30 +5,27 @@ resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
-from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
-from fallback_plugins.npm.clients.yarn_project import (
-    resolution_target,
-    unanswered,
-    yarn_project,
-    yarn_tree,
-)
-from fallback_plugins.npm.locks.yarn_berry import berry_tree
+from fallback_plugins.npm.clients.yarn_draft import Draft, asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import (
     Block,
     YarnLock,
-    is_berry,
     parse_yarn_lock,
+    resolution_target,
     split_pattern,
+    yarn_tree,
 )
 from fallback_plugins.npm.manifests.jsontext import set_value
-from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.npm.manifests.manifest import LATER_YARN, entries, parse_manifest, texts_of
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
 
@@ -82,9 +79,7 @@ class YarnClient:
     def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
         """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests. Later yarns'
         locks are read, too; what else this client does refuses them."""
-        if is_berry(files.lock_text):
-            return berry_tree(files)
-        return yarn_tree(files, parse_yarn_lock(files.lock_text))
+        return yarn_tree(files)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """As ``Client.resolve``. Each dependent's range is looked at by itself: yarn can give two of them
@@ -117,16 +112,16 @@ class YarnClient:
     ) -> Files:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
-        project = yarn_project(files, lock)
-        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
+        texts, own = yarn_project(files, lock)
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, own))
         draft = Draft(lock)
         draft.forget(packages)
         wanted = self._as_wanted(lock, draft, wanted_versions)
-        new = [*project.asks, *(ask for block in wanted.values() for ask in asked_by(block))]
+        new = [*own, *(ask for block in wanted.values() for ask in asked_by(block))]
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        made = self._run({**project.texts, _LOCK: draft.text})
+        made = self._run({**texts, _LOCK: draft.text})
         return files.with_lock(lock.following(made).text)
 
     def _as_wanted(
@@ -176,3 +171,77 @@ def _told(output: str) -> list[str]:
     lines = output.splitlines()
     errors = [it for it in lines if it.startswith(("error ", "error: "))]
     return [it.partition(" ")[2] for it in errors] or lines
+
+
+#: Where the members stand that ask for what unseen ones must ask for.
+_MEMBERS = ".members"
+
+
+def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the texts of a scratch project by relative path, and what the known manifests ask for. Raises
+    RecipeError: a manifest can't be parsed, or it wants yarn 2 or later.
+
+    Where nobody known asks for a part of the lock, members that do stand in, or yarn would drop it. Where
+    the lock has a package from a folder, a manifest made of its block stands there.
+    """
+    manifests = {path: parse_manifest(path, text) for path, text in files.manifests.items()}
+    root = manifests[files.root_manifest]
+    wanted = root.get("packageManager")
+    if isinstance(wanted, str) and LATER_YARN.match(wanted):
+        raise unsupported(
+            f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
+            "Update it with the project's own yarn: `yarn up -R <package>`.",
+        )
+    prefix = "" if files.folder == "." else f"{files.folder}/"
+    known = files.folders | dict(files.manifests)
+    texts = {path.removeprefix(prefix): text for path, text in known.items()}
+    for path, manifest in _folders(lock):
+        texts.setdefault(path, json.dumps(manifest))
+    unseen = [ask for ask in unseen_asks(lock, manifests.values()) if lock.by_pattern[ask].resolved]
+    if members := _stand_ins(unseen):
+        texts |= {f"{_MEMBERS}/{n}/package.json": json.dumps(m) for n, m in enumerate(members)}
+        workspaces = [*texts_of(root, "workspaces"), f"{_MEMBERS}/*"]
+        texts["package.json"] = json.dumps({**root, "private": True, "workspaces": workspaces})
+    asks = tuple(pattern for manifest in manifests.values() for pattern in asked(manifest))
+    return texts, asks
+
+
+def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
+    """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
+    root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
+    forced = (f"{resolution_target(k)}@{spec}" for k, spec in entries(root.get("resolutions")))
+    known = (pattern for block in lock.blocks for pattern in asked_by(block))
+    return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
+
+
+def _folders(lock: YarnLock) -> Iterator[tuple[str, dict[str, Any]]]:
+    for block in lock.blocks:
+        for pattern in block.patterns if block.from_folder else ():
+            name, spec = split_pattern(pattern)
+            place = PurePosixPath(spec.partition(":")[2])
+            if place.is_absolute() or ".." in place.parts or block.fields.get("uid") == "":
+                continue  # outside, or yarn found no manifest there
+            yield (
+                str(place / "package.json"),
+                {
+                    "name": name,
+                    "version": block.version,
+                    "dependencies": dict(block.dependencies),
+                    "optionalDependencies": dict(block.optional),
+                },
+            )
+
+
+def _stand_ins(patterns: Iterable[str]) -> list[dict[str, Any]]:
+    """As few members as it takes: one asks for each package at most once."""
+    members: list[dict[str, str]] = []
+    for pattern in patterns:
+        name, spec = split_pattern(pattern)
+        free = next((asks for asks in members if name not in asks), None)
+        if free is None:
+            members.append(free := {})
+        free[name] = spec
+    return [
+        {"name": f"member-{number}", "version": "0.0.0", "dependencies": asks}
+        for number, asks in enumerate(members)
+    ]

@@ -7,10 +7,15 @@ from pathlib import PurePosixPath
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, ProofLevel
-from fallback_plugins.npm.gates.checks import BuildGate, TypecheckGate
-from fallback_plugins.npm.gates.imports import ImportsGate
-from fallback_plugins.npm.gates.npm_gate import NpmGate, beside_base, touched
-from fallback_plugins.npm.gates.testing import run_tests
+from fallback_plugins.npm.gates.checks import (
+    BuildGate,
+    ImportsGate,
+    NpmGate,
+    TypecheckGate,
+    beside_base,
+    touched,
+)
+from fallback_plugins.npm.gates.running import run_tests
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.installing.modules_layer import MODULES, Package
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
@@ -22,9 +27,12 @@ from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
-from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import is_planned, may_stay
+from fallback_plugins.shared.gates.project_gates import (
+    NotVulnerable,
+    ResolvingGate,
+    is_planned,
+    may_stay,
+)
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import Level, NotInstalled
@@ -365,19 +373,19 @@ class TestsGate(NpmGate):
         if not project.has_tests:
             return gating.skipped(self.name, f"{project.manifest} has no test script")
 
-        def run(limits: GateContext, tree: RepoContext) -> SuiteRun | NotInstalled:
-            target = Installation(limits, tree, folder)
-            found = target.install()
-            if found.absent is not None:
-                return found.absent
-            if target.has_build:
-                target.build()  # tests may be of what it makes
-            message = f"installed {found.in_words}" if found.declined else ""
-            return run_tests(limits, target, tree, message)
-
         def within(limits: GateContext) -> Run:
-            return lambda tree: run(limits, tree)
+            def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+                target = project.in_tree(tree, limits)
+                found = target.install()
+                if found.absent is not None:
+                    return found.absent
+                if target.has_build:
+                    target.run(target.in_it("npm", "run", "build"))  # tests may be of what it makes
+                return run_tests(
+                    target, tree, f"installed {found.in_words}" if found.declined else ""
+                )
 
-        base = Installation(context, context.repo, folder)
-        ran = (self.name, context, folder, within(context), base.contents)
-        return beside_base(project, base, lambda: judge_tests(*ran, within=within))
+            return run
+
+        ran = (self.name, context, folder, within(context), project.at_base.contents)
+        return beside_base(project, lambda: judge_tests(*ran, within=within))

@@ -1,25 +1,186 @@
-"""Runs a command of somebody's in the root of a tree, with what is installed there."""
+"""Running commands in what is installed of a project, and its own tests, made to report each test.
+
+A runner is asked to report beside what it prints, where a test script plainly calls one. Other scripts are
+left as they are, and their logs tell.
+"""
 
 import json
+import re
 import secrets
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
 
-from fallback_plugins.npm.gates.reporting import Reporting, laid_out, reporting
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
-from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.reports import Report, report_in
-from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.gating import run_as_given
+from fallback_plugins.shared.gates.reports import Report, ReportFile, read_lines, report_in
+from fallback_plugins.shared.gates.suite_run import (
+    Names,
+    SuiteRun,
+    numbered,
+    shortened,
+    steady_lines,
+)
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
+from fallback_tier.files.whole import write_whole
 from fallback_tier.gate_ports import GateContext, TargetRun, Witnessed
 from fallback_tier.repo import RepoContext
+
+#: What may stand before a runner's name and hands on all that stands behind it.
+_WRAPPERS = frozenset({"cross-env", "npx", "nyc", "c8", "node", "env"})
+_RUNNERS = frozenset({"jest", "vitest", "mocha", "_mocha"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+#: Beyond one plain call: pipes, lists, substitutions, arguments that are not the runner's.
+_NOT_PLAIN = re.compile(r"[|;<>`$()&\n]| -- ")
+
+_NODE_TEST = re.compile(r"\bnode\b[^&|;]* --test(?![\w-])")
+_REPORTER = "--test-reporter"
+
+_REPORTERS = "fallback_plugins.npm.gates"
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """What is added to ``npm test``, and how the file is read that comes of it."""
+
+    arguments: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: A folder that the runner reads a reporter from.
+    readable: Sequence[Path] = ()
+    read: Callable[[str | None], Report | None] = read_lines
+
+
+def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting | None:
+    """How ``scripts["test"]`` is made to report in the file ``place``; None where nobody knows how."""
+    runner = plain_runner(scripts.get("test", ""))
+    if runner is not None:
+        return _of_runner(runner, place, cache)
+    message = " && ".join(scripts.values())
+    if not _NODE_TEST.search(message) or _REPORTER in message:
+        return None
+    source = b64encode(_source("node.mjs").encode()).decode()
+    quoted = place.replace("\\", "\\\\").replace('"', '\\"')
+    options = [f"{_REPORTER}=tap", f"{_REPORTER}-destination=stdout"]
+    options += [f"{_REPORTER}=data:text/javascript;base64,{source}"]
+    options += [f'"{_REPORTER}-destination={quoted}"']
+    return Reporting(env={"NODE_OPTIONS": " ".join(options)})
+
+
+def reporting_part(script: str, place: str, cache: Path) -> tuple[str, Reporting] | None:
+    """A command of a script of several that plainly calls a runner, and how it is made to report when it
+    runs by itself; None where there is none."""
+    for part in map(str.strip, script.split("&&")):
+        if (runner := plain_runner(part)) is not None:
+            asked = _of_runner(runner, place, cache)
+            return f"{part} {shlex.join(asked.arguments)}", asked
+    return None
+
+
+def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
+    if runner == "jest":
+        return Reporting(["--json", f"--outputFile={place}", "--bail=0"], read=read_jest)
+    if runner == "vitest":
+        options = ["--reporter=default", "--reporter=json", f"--outputFile.json={place}"]
+        return Reporting([*options, "--bail=0"], read=read_jest)
+    reporter = laid_out(cache, "mocha.cjs")
+    env = {"FALLBACK_TIER_REPORT": place}
+    return Reporting(["--reporter", str(reporter)], env, [reporter.parent])
+
+
+def plain_runner(script: str) -> str | None:
+    """The runner that the last command of a script plainly calls: what is added to the script is its."""
+    last = script.rpartition("&&")[2]
+    if _NOT_PLAIN.search(last):
+        return None
+    try:
+        words = shlex.split(last)
+    except ValueError:
+        return None
+    for word in words:
+        name = PurePosixPath(word).name.removesuffix(".js").removesuffix(".mjs")
+        if name in _RUNNERS:
+            return name
+        if not (name in _WRAPPERS or word.startswith("-") or _ASSIGNMENT.match(word)):
+            return None
+    return None
+
+
+class _JestReport(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class _Assertion(_JestReport):
+    ancestor_titles: list[str]
+    title: str
+    status: str
+
+
+class _File(_JestReport):
+    name: str
+    status: str
+    assertion_results: list[_Assertion]
+
+
+class _Jest(_JestReport):
+    num_passed_tests: int
+    num_failed_tests: int
+    test_results: list[_File]
+
+
+def read_jest(text: str | None) -> Report | None:
+    """jest's JSON, which vitest's has taken over; None for anything else, or more than a real one has."""
+    try:
+        found = _Jest.model_validate_json(text or "")
+    except ValidationError:
+        return None
+    reported: list[tuple[str, str]] = []
+    full = Names()
+    for file in found.test_results:
+        path, tests = shortened(file.name), file.assertion_results
+        names = numbered(full.full(path, _titles(one)) for one in tests)
+        reported += [(name, _was(one.status)) for name, one in zip(names, tests, strict=True)]
+        if file.status == "failed" and not any(one.status == "failed" for one in tests):
+            reported.append((path, "uncollected"))
+    if full.are_lost:
+        return None
+    failed = found.num_failed_tests
+    return Report.of(reported, (found.num_passed_tests + failed, failed))
+
+
+def _titles(test: _Assertion) -> str:
+    return " > ".join([*test.ancestor_titles, test.title])
+
+
+def _was(status: str) -> str:
+    return status if status in ("passed", "failed") else "skipped"
+
+
+def _source(name: str) -> str:
+    return files(_REPORTERS).joinpath("reporters", name).read_text("utf-8")
+
+
+def laid_out(cache: Path, name: str) -> Path:
+    """A reporter's file where a sandbox can be shown it: an installed package may lie anywhere."""
+    text = _source(name)
+    digest = sha256(text.encode()).hexdigest()[:16]
+    place = cache / "reporters" / digest / name
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, text.encode())
+    return place
+
 
 #: Where clients put the programs of what they install.
 _PROGRAMS = "node_modules/.bin"
@@ -148,3 +309,58 @@ def _with_tests(witnessed: Witnessed, result: CommandResult, report: Report | No
         return witnessed
     passed = tuple(sorted(report.passed))
     return witnessed.model_copy(update={"passed": passed, "failed": report.failed})
+
+
+_PLAINLY = Reporting(read=lambda _: None)
+
+
+def run_tests(target: Installation, tree: RepoContext, installed: str = "") -> SuiteRun:
+    """Run ``npm test``.
+
+    A runner that fails and reports nothing may not know what was asked of it: then it runs once more, as
+    the project calls it. Where a script of several commands fails, its runner alone runs once more, to say
+    which tests that was about: the end is still the script's, and what its other commands print must be as
+    at the base commit. Raises SandboxError.
+    """
+    manifest = parse_manifest(target.manifest, tree.read_text(target.manifest))
+    scripts = dict(entries(manifest.get("scripts")))
+    with report_in(tree.tree) as file:
+        suite = _Suite(target, file)
+        asked = reporting(scripts, file.path, target.context.cache)
+        result, report = suite.npm_test(asked or _PLAINLY)
+        others: set[str] = set()
+        unreported = report is None and not (result.ok or result.timed_out)
+        if unreported and asked is not None:
+            result, report = suite.npm_test(_PLAINLY)
+        elif unreported:
+            alone, report = suite.part(scripts.get("test", ""))
+            others = steady_lines(result.output) - steady_lines(alone)
+    run = SuiteRun.read(result, summary(result.output), report, installed)
+    return replace(run, others=sha256("\n".join(sorted(others)).encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class _Suite:
+    target: Installation
+    file: ReportFile
+
+    def npm_test(self, asked: Reporting) -> tuple[CommandResult, Report | None]:
+        """The script, with what makes it report."""
+        more = ["--", *asked.arguments] if asked.arguments else []
+        return self._run(["npm", "test", *more], asked)
+
+    def part(self, script: str) -> tuple[str, Report | None]:
+        """What the runner in a script of several commands prints and reports when it runs by itself."""
+        found = reporting_part(script, self.file.path, self.target.context.cache)
+        if found is None:
+            return "", None
+        command, asked = found
+        words = ["npm", "exec", "--no", "--offline", "--call", command]
+        result, report = self._run(words, asked)
+        return result.output, report
+
+    def _run(self, command: list[str], asked: Reporting) -> tuple[CommandResult, Report | None]:
+        result = self.target.run(self.target.in_it(*command), asked.env, asked.readable)
+        # Where a report lies is another place each time, and no part of what was run.
+        result = result.model_copy(update={"argv": ("npm", "test")})
+        return result, asked.read(self.file.read())

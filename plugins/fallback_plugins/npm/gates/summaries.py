@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from re import MULTILINE, Pattern
 
 from fallback_plugins.npm.gates.tap_logs import tap_names, tap_report, tests_of_tap_16
-from fallback_plugins.shared.gates.figures import FIGURE
-from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import Summary, numbered
+from fallback_plugins.shared.gates.suite_run import FIGURE, Names, Summary, numbered, shortened
 
 #: What stands for the middle of a log that was too long (``BoundedOutput``).
 _LEFT_OUT = re.compile(r"^\[\.\.\. \d+ bytes left out \.\.\.\]$", MULTILINE)
@@ -252,15 +250,6 @@ def _vows(text: str) -> Summary | None:
 #: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
 _BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
-    _node,
-    _tap,
-    _tap_16,
-    _jest,
-    _vitest,
-    _mocha,
-    _ava,
-    _jasmine,
-    _qunit,
-    _qunit_extras,
-    _vows,
+    *(_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine),
+    *(_qunit, _qunit_extras, _vows),
 )

@@ -3,9 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
-from fallback_plugins.shared.gates.names import Names, shortened
 from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import numbered
+from fallback_plugins.shared.gates.suite_run import Names, numbered, shortened
 
 #: Tests in each other. No real log has more: of one that does nothing is told by name.
 MAX_LEVELS = 50

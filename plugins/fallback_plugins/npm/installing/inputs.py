@@ -1,16 +1,30 @@
-"""What an npm project is installed from: copies of texts, and none that can name a program."""
+"""What an npm project is installed from: copies of texts, and none that can name a program; and which of
+its development dependencies its tests are run by.
+"""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
-from fallback_plugins.npm.installing.test_tools import test_tools
-from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.layout import (
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+    is_manifest,
+)
+from fallback_plugins.npm.manifests.manifest import (
+    MEMBER_SECTIONS,
+    SECTIONS,
+    entries,
+    parse_manifest,
+    texts_of,
+)
 from fallback_plugins.npm.surveying.projects import Site, discover, matching
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -58,8 +72,12 @@ class Inputs:
         return (
             len(self.own) > 1
             or bool(self.bootstrapped)
-            or any(self._asks_for_something(path) for path in self.own)
+            or any(manifest.get(section) for manifest in self._manifests for section in SECTIONS)
         )
+
+    @property
+    def _manifests(self) -> Iterator[Mapping[str, Any]]:
+        return (parse_manifest(path, self.files.manifests[path]) for path in self.own)
 
     @property
     def lock_name(self) -> str:
@@ -92,10 +110,6 @@ class Inputs:
             found[path] = json.dumps({**facts, "workspaces": list(self.members)})
         return self._with(found)
 
-    def with_bootstrapped(self) -> "Inputs":
-        """The same project with lerna's packages as members of a workspace."""
-        return replace(self, own=(*self.own, *self.bootstrapped)).for_npm()
-
     @property
     def members(self) -> tuple[str, ...]:
         """Folders of the workspace's members, below the root."""
@@ -105,32 +119,24 @@ class Inputs:
     @property
     def private_members(self) -> tuple[str, ...]:
         """Those that are never published (sites, examples), where others are."""
-        found = [
-            member
-            for member, path in zip(self.members, self.own[1:], strict=True)
-            if parse_manifest(path, self.files.manifests[path]).get("private") is True
-        ]
+        members = zip(self.members, [*self._manifests][1:], strict=True)
+        found = [member for member, manifest in members if manifest.get("private") is True]
         return tuple(found) if len(found) < len(self.members) else ()
-
-    def without_private(self) -> "Inputs":
-        """The same project without members that are never published."""
-        private = self.private_members
-        members = zip(self.members, self.own[1:], strict=True)
-        kept = [path for member, path in members if member not in private]
-        return replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
 
     def for_tests(self) -> tuple["Inputs", dict[str, list[str]]]:
         """What it runs with and what its tests are run by; and the names of what is left out then."""
         private = self.private_members
-        fewer = self.without_private()
+        members = zip(self.members, self.own[1:], strict=True)
+        kept = [path for member, path in members if member not in private]
+        fewer = replace(self, own=(*self.own[:1], *kept)).for_npm() if private else self
         fewer, left_out = fewer._without_other_tools()
         reported = {"private members": list(private), "other devDependencies": left_out}
         return fewer, {what: names for what, names in reported.items() if names}
 
     def _without_other_tools(self) -> tuple["Inputs", list[str]]:
         found, left_out = {}, []
-        for path in self.own:
-            facts = dict(parse_manifest(path, self.files.manifests[path]))
+        for path, manifest in zip(self.own, self._manifests, strict=True):
+            facts = dict(manifest)
             tools = test_tools(facts)
             asked = facts.get(_DEV)
             if isinstance(asked, dict):
@@ -142,10 +148,6 @@ class Inputs:
     def _with(self, manifests: Mapping[str, str]) -> "Inputs":
         both = {**self.files.manifests, **manifests}
         return replace(self, files=replace(self.files, manifests=both))
-
-    def _asks_for_something(self, path: str) -> bool:
-        facts = parse_manifest(path, self.files.manifests[path])
-        return any(facts.get(section) for section in SECTIONS)
 
 
 def write(texts: Mapping[str, str], place: Path) -> None:
@@ -166,10 +168,9 @@ def _bootstrapped(repo: RepoContext, site: Site) -> tuple[str, ...]:
     if len(site.manifests) > 1 or not repo.has(path):
         return ()
     try:
-        globs = parse_manifest(path, repo.read_text(path)).get("packages")
+        found = texts_of(parse_manifest(path, repo.read_text(path)), "packages")
     except (RecipeError, RepositoryError):
         return ()  # as for lerna itself, which does not run here
-    found = [glob for glob in globs if isinstance(glob, str)] if isinstance(globs, list) else []
     return tuple(in_folder(member, MANIFEST) for member in matching(repo, site.folder, found))
 
 
@@ -198,3 +199,50 @@ def _patches(repo: RepoContext, inputs: Inputs) -> dict[str, str]:
             with suppress(RepositoryError):  # the client says what it lacks
                 found[path] = repo.read_text(path)
     return found
+
+
+#: A package with one of these words in its name runs tests, measures them, or is for use in them.
+_WORDS = frozenset(
+    {
+        *("ava", "jasmine", "jest", "karma", "mocha", "qunit", "tap", "tape", "uvu", "vitest"),
+        *("c8", "chai", "expect", "istanbul", "nyc", "sinon", "testing"),
+    }
+)
+
+#: Further packages without which a runner can't read what it is to run.
+_NAMES = frozenset(
+    {
+        *(
+            "babel-core",
+            "babel-register",
+            "esbuild",
+            "esm",
+            "ts-node",
+            "tslib",
+            "tsx",
+            "typescript",
+        ),
+        *("cross-env", "npm-run-all", "run-s", "nock", "proxyquire", "should", "supertest"),
+    }
+)
+_SCOPES = ("@babel/", "@swc/", "@types/node")
+
+_PART = re.compile(r"[^a-z0-9]+")
+_SCRIPT = re.compile(r"(?:pre|post)?test(?::.*)?")
+
+
+def test_tools(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names in ``devDependencies``: known runners and what goes with them, and what a test script names."""
+    asked = manifest.get("devDependencies")
+    if not isinstance(asked, dict):
+        return frozenset()
+    scripts = entries(manifest.get("scripts"))
+    messages = (text for name, text in scripts if _SCRIPT.fullmatch(name))
+    words = {word for text in messages for word in re.split(r"[\s;&|=]+", text)}
+    return frozenset(name for name in asked if _is_known(name) or name in words)
+
+
+def _is_known(name: str) -> bool:
+    return (
+        bool(_WORDS.intersection(_PART.split(name))) or name in _NAMES or name.startswith(_SCOPES)
+    )

@@ -1,27 +1,35 @@
 """One npm project of one tree: what it declares, installing it, running its commands.
 
-Whatever downloads runs outside the sandbox, over copies of texts, with every script off. What was installed
-is kept, and lies below the tree as a layer that nobody writes to; what runs in the tree runs inside.
+Installing is a ladder (ADR-0039): the first way that works counts, and each that did not is named with its
+client's own reason. Whatever downloads runs outside the sandbox, over copies of texts, with every script
+off. What was installed is kept, and lies below the tree as a layer that nobody writes to; what runs in the
+tree runs inside.
 """
 
+import json
 import platform
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
+from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.scopes import scoped
+from fallback_plugins.npm.clients.scratch import NEST, check_places
 from fallback_plugins.npm.clients.yarn import YARN
-from fallback_plugins.npm.installing import install
 from fallback_plugins.npm.installing.commands import BERRY, Commands
-from fallback_plugins.npm.installing.inputs import Inputs
-from fallback_plugins.npm.installing.install import Earlier
-from fallback_plugins.npm.installing.modules_layer import Package, layered, packages_in
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
+from fallback_plugins.npm.installing.inputs import Inputs, write
+from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
+from fallback_plugins.npm.installing.steps import Step, steps
+from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, YARN_LOCK, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
@@ -38,6 +46,31 @@ from fallback_tier.execution import CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
+
+#: What a step's reason repeats of its client's words.
+_MAX_WORDS = 300
+
+#: Lines in which yarn and pnpm say what is wrong.
+_ERROR = re.compile(
+    r"^(?:error:? |(?!WARN).*\bERR_PNPM|➤ YN(?!0000|0007|0013)\d{4}:(?! │ [+-])|\[ERR)|Error:"
+)
+
+#: A user and a password in an address of a lock: what is recorded has none.
+_CREDENTIALS = re.compile(r"(https?://)[^/@\s\"']+@")
+
+#: npm's refusal of a lock ends with how it is used.
+_USAGE = "; Clean install a project; Usage"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a client chose before, which is kept wherever the texts admit it. ``lock``: the lock that it
+    wrote at ``path``, made from the project's own, ``before``. All may be empty."""
+
+    path: str = ""
+    lock: str = ""
+    before: str = ""
+
 
 #: What `npm init` writes: no test, and a failure.
 _PLACEHOLDER = "no test specified"
@@ -125,14 +158,35 @@ class Installation:
         place = self._found() if self.inputs.declares else None
         return self._repo.tree if place is None else layered(self._repo.tree, place)
 
-    def build(self) -> CommandResult:
-        """Run the build script; the output's paths are relative."""
+    def in_it(self, *argv: str) -> tuple[str, ...]:
+        """A command for ``run``, in the project's folder instead of the tree's root."""
+        return gating.command_in(self.folder, argv)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> CommandResult:
+        """Run a command in the sandbox, in the tree's root; the output's paths are relative. Raises
+        SandboxError."""
         result = self.context.sandbox.run(
-            gating.command_in(self.folder, ["npm", "run", "build"]),
+            argv,
             worktree=self.tree,
             timeout_s=self.context.timeout_s,
+            env=env,
+            readable=readable,
         )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
+
+    def in_tree(self, tree: RepoContext, context: GateContext | None = None) -> "Installation":
+        """The same project of another tree; ``context``: by its limits."""
+        return Installation(context or self.context, tree, self.folder)
+
+    @property
+    def at_base(self) -> "Installation":
+        """The base commit's, even if it is the same as this. Raises RepositoryError, RecipeError."""
+        return self.in_tree(self.context.repo)
 
     def _entry(self) -> Path:
         if self._place is None:
@@ -146,19 +200,7 @@ class Installation:
         return self._place
 
     def _make(self, entry: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
-        context, base = self.context, self.base
-
-        def earlier() -> Earlier:
-            first, chosen = self, recorded
-            if chosen is None and base is not self and base.inputs.declares:
-                first, chosen = base, base.resolution
-            if chosen is None:
-                return Earlier()
-            return Earlier(chosen.lock_path, chosen.lock, first.inputs.files.lock_text)
-
-        clients, store = scoped(self.inputs.files, context.clients), ClientStore(context.clients)
-        commands = Commands(clients, store, context.cache, context.timeout_s)
-        found, chosen = install.install(context, commands, self.inputs, entry, earlier)
+        found, chosen = self._install(entry, recorded)
         by_lock = chosen is None
         resolution = Resolution(
             ecosystem=ECOSYSTEM,
@@ -168,7 +210,7 @@ class Installation:
                 label=f"{self.inputs.client} for {self.manifest}",
             ),
             by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
-            client=version_of("npm", context.clients),
+            client=version_of("npm", self.context.clients),
             reason="" if found.absent is None else _plain(found.in_words),
             made_on=None if by_lock else date.fromisoformat(today()),
             lock="" if chosen is None else chosen.lock,
@@ -181,6 +223,69 @@ class Installation:
             ),
         )
         return found, resolution
+
+    def _install(
+        self, entry: Path, recorded: Resolution | None
+    ) -> tuple[Installed, Earlier | None]:
+        """Install into ``entry``. Return also what the client chose; None if the project's lock decides.
+
+        Raises ToolFailedError where no registry answers, or as ``resolution`` does; ToolMissingError.
+        """
+        context, inputs = self.context, self.inputs
+        try:
+            check_places(inputs.files, inputs.patches)
+        except RecipeError as error:  # a client would read what lies there
+            return Installed(Level.METADATA, (("all of it", error.problem),)), Earlier()
+        clients, store = scoped(inputs.files, context.clients), ClientStore(context.clients)
+        commands = Commands(clients, store, context.cache, context.timeout_s)
+        declined: list[tuple[str, str]] = []
+        for step in steps(inputs, commands):
+            if not isinstance(step, Step):
+                declined.append(step)
+                continue
+            if step.where and step.where not in declined[-1][1]:
+                continue
+            texts = dict(step.texts)
+            if not step.is_frozen and (kept := _kept(step, self._earlier(recorded))):
+                texts[step.lock] = kept
+            why, lock = self._try(commands, step, texts, entry)
+            if why is None:
+                by_lock = inputs.files.lock in step.texts
+                missing = (*declined, *step.left_out)
+                found = Installed(step.level, missing, step=step.name, by_lock=by_lock)
+                return found, None if step.is_frozen else Earlier(step.lock, lock)
+            declined.append((step.name, why))
+        return Installed(Level.METADATA, tuple(declined)), Earlier()
+
+    def _earlier(self, recorded: Resolution | None) -> Earlier:
+        first, base = self, self.base
+        if recorded is None and base is not self and base.inputs.declares:
+            first, recorded = base, base.resolution
+        if recorded is None:
+            return Earlier()
+        return Earlier(recorded.lock_path, recorded.lock, first.inputs.files.lock_text)
+
+    def _try(
+        self, commands: Commands, step: Step, texts: dict[str, str], entry: Path
+    ) -> tuple[str | None, str]:
+        """Why a step did not work, None: it did; and the lock that the client left."""
+        with gating.scratch(self.context) as scratch:
+            # What the texts name by a relative path is still in the scratch folder.
+            project = scratch.joinpath(*("in" for _ in range(NEST)))
+            write(texts, project)
+            result = step.run(project / self.inputs.files.folder)
+            elsewhere = result.refused_hosts or _asked_elsewhere(result, commands, project)
+            if result.timed_out or not elsewhere:
+                gating.check_reachable(step.name.partition(" ")[0], result)
+            if result.ok:
+                lock = ""
+                with suppress(OSError):  # of no dependency none is written
+                    text = (project / step.lock).read_text("utf-8", "replace") if step.lock else ""
+                    lock = _CREDENTIALS.sub(r"\1", text)
+                gather(project, step.texts, entry)
+                return None, lock
+            message = gating.relative_log(result, project)
+            return words(result.model_copy(update={"output": message})), ""
 
     @property
     def resolution(self) -> Resolution:
@@ -195,7 +300,7 @@ class Installation:
         if self._repo is base or not base.has(self.manifest):
             return self
         with suppress(RecipeError, RepositoryError):
-            other = Installation(self.context, base, self.folder)
+            other = self.at_base
             if other.inputs.identity != self.inputs.identity:
                 return other
         return self
@@ -211,6 +316,81 @@ class Installation:
         what = gating.content_key(*self.inputs.identity, base and base.what)
         by = gating.content_key(_FORMAT, clients, *here)
         return Wanted("npm", what, by, self.context.resolutions, today(), base)
+
+
+def _kept(step: Step, earlier: Earlier) -> str:
+    """A step's lock with what a client chose before: what it added then is added, all else stays."""
+    lock = step.texts.get(step.lock, "")
+    if not earlier.lock or earlier.path != step.lock:
+        return lock
+    if lock in {"", earlier.before}:
+        return earlier.lock
+    texts = (lock, earlier.before, earlier.lock)
+    if PurePosixPath(step.lock).name == YARN_LOCK:
+        ours, before, then = map(_blocks, texts)
+        added = {what: it for what, it in then.items() if what not in {*ours, *before}}
+        return "\n\n".join([lock.rstrip("\n"), *(f"{it}{added[it]}" for it in added)]) + "\n"
+    try:
+        if PurePosixPath(step.lock).name in LOCKS:
+            found = [json.loads(it or "{}") for it in texts]
+            _add(*found)
+            return json.dumps(found[0])
+        return _pnpm_lock(*texts)
+    except (ValueError, AttributeError, RecursionError, RecipeError):
+        return lock  # of no form that its client writes
+
+
+def _pnpm_lock(*texts: str) -> str:
+    import yaml
+
+    for text in texts:
+        parse_yaml(text)  # raises RecipeError for what one line can blow up
+    found: list[Any] = [
+        yaml.safe_load(text) for text in texts
+    ]  # typed scalars: pnpm reads them back
+    _add(*found)
+    merged: str = yaml.safe_dump(found[0])
+    return merged
+
+
+def _add(ours: Any, before: Any, then: Any) -> None:
+    """Add what a document gained after ``before``, unless ours has another value for it."""
+    for key, value in then.items():
+        if key in ours:
+            if isinstance(value, dict) and isinstance(ours[key], dict):
+                had = before.get(key)
+                _add(ours[key], had if isinstance(had, dict) else {}, value)
+        elif key not in before:
+            ours[key] = value
+
+
+def _blocks(text: str) -> dict[str, str]:
+    """What a yarn.lock has, by descriptor as it is written (``left@^1.0.0``)."""
+    found = {}
+    for block in re.split(r"\n{2,}", text):
+        head, _, body = block.partition(":\n")
+        if body and not head.startswith(("#", " ")) and "\n" not in head:
+            quote = '"' if head.startswith('"') and head.count('"') == 2 else ""
+            for what in head.strip(quote or None).split(", "):
+                found[f"{quote}{what}{quote}"] = f":\n{body.rstrip()}"
+    return found
+
+
+def _asked_elsewhere(result: CommandResult, commands: Commands, folder: Path) -> bool:
+    """Does a client complain of other hosts than the registry's? A lock, or a manifest, can name any."""
+    if result.ok or not (silent := gating.unreached(result.output)):
+        return False
+    return silent.isdisjoint(gating.hosts(commands.registry(folder)))
+
+
+def words(result: CommandResult) -> str:
+    """A client's own words on one line: its errors."""
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    errors = "; ".join(
+        line.removeprefix("error ").removeprefix("error: ") for line in lines if _ERROR.search(line)
+    )
+    message = (errors or own_words(result.output)).partition(_USAGE)[0]
+    return message[:_MAX_WORDS].strip(" ;.")
 
 
 def _plain(text: str) -> str:

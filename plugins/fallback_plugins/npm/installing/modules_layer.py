@@ -35,17 +35,8 @@ _DIGITS = 12
 
 #: Folders of a published package whose modules nothing that is installed loads.
 _SAMPLES = frozenset(
-    {
-        "test",
-        "tests",
-        "__tests__",
-        "testdata",
-        "spec",
-        "specs",
-        "fixture",
-        "fixtures",
-        "__fixtures__",
-    }
+    {"test", "tests", "__tests__", "testdata", "spec", "specs"}
+    | {"fixture", "fixtures", "__fixtures__"}
     | {"bench", "benchmark", "benchmarks", "example", "examples", "demo", "demos", "doc", "docs"}
 )
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.pnpm_settings import FILE, carried_text, settings
@@ -22,7 +21,7 @@ from fallback_plugins.npm.installing.inputs import LERNA, Inputs
 from fallback_plugins.npm.locks.addresses import registry_prefixes
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, PNPM_LOCK, YARN_LOCK, in_folder
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.shared.installed import Level, left_out_reason
 from fallback_tier.errors import RecipeError
@@ -85,7 +84,9 @@ def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
 
 def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
     """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
-    npm = _Npm(inputs.with_bootstrapped(), commands, locked=True)
+    npm = _Npm(
+        replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm(), commands, locked=True
+    )
     yield from npm.steps(f"npm install with the packages of {LERNA}", Level.EVERYTHING, "install")
 
 

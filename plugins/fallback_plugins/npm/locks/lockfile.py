@@ -1,12 +1,19 @@
-"""What a package-lock.json or npm-shrinkwrap.json says is installed (versions 1, 2, 3)."""
+"""What a package-lock.json or npm-shrinkwrap.json says is installed (versions 1, 2, 3): its entries, and
+the resolved tree that the ladder works in.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.locks.addresses import origin_of
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
+from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 
 #: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
@@ -26,6 +33,21 @@ MODULES = "node_modules/"
 #: Deeper than any real tree; a nested version 1 tree is walked recursively.
 MAX_DEPTH = 200
 
+_OPTIONAL = "optionalDependencies"
+
+#: What an installed package asks for; its devDependencies aren't installed.
+_ASKED = ("dependencies", _OPTIONAL, PEER_SECTION)
+
+#: What a manifest says of it.
+_DECLARING = (*MEMBER_SECTIONS, "peerDependenciesMeta")
+
+#: What an entry of version 1 has as one of version 3 has it.
+_KEPT_IN_3 = ("resolved", "integrity", "dev", "optional")
+
+_Entry = Mapping[str, Any]
+#: (key of the dependent, name) → key of what answers.
+_Find = Callable[[str, str], str | None]
+
 
 def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> dict[str, str]:
     """Where a package is installed, and in which version: ``{"node_modules/a": "1.0.0"}``.
@@ -35,19 +57,12 @@ def installed_versions(lock_text: str, package: str, source: str = _UNNAMED) -> 
     Entries without a version (links) are not installed packages. Raises RecipeError where the text
     is not a lockfile that can be read; ``source`` names it.
     """
-    return all_versions(lock_text, source).get(package, {})
-
-
-def all_versions(lock_text: str, source: str = _UNNAMED) -> dict[str, dict[str, str]]:
-    """As ``installed_versions``, for every package of the lock: ``{name: {path: version}}``."""
-    lock = parse_lock(lock_text, source)
-    found: dict[str, dict[str, str]] = {}
-    for path, entry in entries_of(lock):
+    places: dict[str, str] = {}
+    for path, entry in entries_of(parse_lock(lock_text, source)):
         name, version = identity(path, entry)
-        places = found.setdefault(name, {})
-        if version is not None and places.get(path) != version:
+        if name == package and version is not None and places.get(path) != version:
             places[path if path not in places else f"dependencies:{path}"] = version
-    return found
+    return places
 
 
 def lockfile_version(lock_text: str, source: str = _UNNAMED) -> int:
@@ -84,7 +99,7 @@ def entries_of(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, entry in objects(lock.get("packages")):
         if path:
             yield path, entry
-    yield from _tree(lock, "", 0)
+    yield from _nested(lock, "", 0)
 
 
 def identity(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -114,16 +129,14 @@ def address_of(entry: Mapping[str, Any]) -> str:
     return next((one for one in addresses if not one.startswith(_ALIAS)), "")
 
 
-def _tree(
-    parent: Mapping[str, Any], place: str, depth: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _nested(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Versions 1 and 2: a nested tree, keyed by name."""
     if depth > MAX_DEPTH:
         raise _unreadable(f"is nested deeper than {MAX_DEPTH}")
     for name, entry in objects(parent.get("dependencies")):
         path = f"{place}{MODULES}{name}"
         yield path, entry
-        yield from _tree(entry, f"{path}/", depth + 1)
+        yield from _nested(entry, f"{path}/", depth + 1)
 
 
 def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -134,3 +147,220 @@ def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
     return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.")
+
+
+def lock_tree(
+    source: str,
+    lock_text: str,
+    manifests: Mapping[str, str],
+    root: str,
+    names: Collection[str] | None = None,
+) -> DependencyTree:
+    """The tree that a lock describes. Raises RecipeError where it can't be read.
+
+    ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
+    packages ask for, as far as they are there: a lock may be older. ``names``: only the asks for these
+    packages are of interest, which spares most of the work on a large lock of version 2 or 3.
+    """
+    lock = parse_lock(lock_text, source)
+    version_of(lock, source)
+    packages = lock.get("packages")
+    if not isinstance(packages, dict):
+        manifest = parse_manifest(root, manifests.get(root, "{}"))
+        packages = _packages(lock, manifest)
+        packages[""] |= {key: it for key in ("name", "version") if (it := _text(manifest.get(key)))}
+    return _flat(source, _as_declared(packages, manifests, root), names)
+
+
+def modern(lock_text: str, manifest_text: str) -> str:
+    """Return a version 1 lock as version 3 has it, so that npm does not ask the registry what each entry
+    requires: of 1,600 packages that takes half a minute at each run.
+
+    Any other lock is returned as it is, and one of version 1 that does not say enough: entries that are no
+    releases of a registry, and peers, whose dependents only the registry knows.
+    """
+    lock = parse_lock(lock_text)
+    if "packages" in lock or lock.get("lockfileVersion") != 1:
+        return lock_text
+    for key, entry in entries_of(lock):
+        version = identity(key, entry)[1]
+        if entry.get("peer") or version is None or not is_orderable("npm", version):
+            return lock_text
+    head = {field: value for field, value in lock.items() if field != "dependencies"}
+    packages = _packages(lock, parse_manifest("package.json", manifest_text))
+    return json.dumps({**head, "lockfileVersion": 3, "packages": packages})
+
+
+def _packages(lock: _Entry, manifest: _Entry) -> dict[str, dict[str, Any]]:
+    """Return a version 1 lock's entries as version 3 has them. One that is no release has no version."""
+    entries = dict(entries_of(lock))
+    own = {name: manifest[name] for name in _DECLARING if name in manifest}
+    packages: dict[str, dict[str, Any]] = {"": {**own, "name": _text(lock.get("name"))}}
+    for key, entry in entries.items():
+        name, version = identity(key, entry)
+        kept = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
+        alias = {"name": name} if name != _tail(key) else {}
+        stated = {} if version is None else {"version": version}
+        asks = _typed_asks(entries, key, entry)
+        packages[key] = {**alias, **stated, **kept, **_bundling(entry), **asks}
+    return packages
+
+
+def _bundling(entry: _Entry) -> dict[str, Any]:
+    """How versions 2 and 3 say that an entry lies in an archive, or has others in its own."""
+    if entry.get("bundled"):
+        return {"inBundle": True}
+    inside = {name for name, child in objects(entry.get("dependencies")) if child.get("bundled")}
+    asked = [name for name, _ in strings(entry.get("requires")) if name in inside]
+    return {"bundleDependencies": asked} if asked else {}
+
+
+def _typed_asks(
+    entries: Mapping[str, _Entry], key: str, entry: _Entry
+) -> dict[str, dict[str, str]]:
+    """What an entry of version 1 requires, by section. It has no sections: what is marked as optional, or
+    missing, is required by a package that is always installed as optional only."""
+    found: dict[str, dict[str, str]] = {}
+    for name, spec in strings(entry.get("requires")):
+        target = entries.get(_nearest(entries, key, name) or "")
+        optional = target is None or (target.get("optional") and not entry.get("optional"))
+        found.setdefault(_OPTIONAL if optional else "dependencies", {})[name] = spec
+    return found
+
+
+def deprecated(lock_text: str) -> frozenset[tuple[str, str]]:
+    """(package, version) of the entries that versions 2 and 3 mark as deprecated."""
+    return frozenset(
+        (_name(key, entry), _text(entry.get("version")))
+        for key, entry in objects(parse_lock(lock_text).get("packages"))
+        if entry.get("deprecated")
+    )
+
+
+def _as_declared(
+    packages: Mapping[str, Any], manifests: Mapping[str, str], root: str
+) -> dict[str, Any]:
+    """The lock's entries, those of the project's own packages with what their manifests say."""
+    found = dict(packages)
+    for path, text in manifests.items():
+        folder = PurePosixPath(path).parent.relative_to(PurePosixPath(root).parent)
+        key = "" if folder == PurePosixPath() else str(folder)
+        if isinstance(entry := packages.get(key), dict):
+            manifest = parse_manifest(path, text)
+            own = {name: manifest[name] for name in _DECLARING if name in manifest}
+            kept = {name: value for name, value in entry.items() if name not in _DECLARING}
+            found[key] = kept | own
+    return found
+
+
+def _flat(
+    source: str, packages: Mapping[str, Any], names: Collection[str] | None
+) -> DependencyTree:
+    entries = dict(objects(packages))
+    names = None if names is None else frozenset(names)
+    wanted = None if names is None else _asked_as(entries, names)
+    links = {
+        key: target
+        for key, entry in entries.items()
+        if entry.get("link") and isinstance(target := entry.get("resolved"), str)
+    }
+
+    def find(dependent: str, name: str) -> str | None:
+        key = _nearest(entries, dependent, name)
+        return links.get(key, key) if key is not None else None
+
+    nodes: dict[str, Node] = {}
+    roots = []
+    for key, entry in entries.items():
+        if key in links:
+            continue
+        inside = MODULES in key
+        sections = _ASKED if inside else MEMBER_SECTIONS
+        name, version = identity(key, entry) if inside else (_name(key, entry), None)
+        asks: tuple[DependencyEdge, ...] = ()
+        if wanted is None or _asks_any(entry, sections, wanted):
+            asks = tuple(_asks(key, entry, sections, find, wanted))
+        if inside and names is not None and not asks and name not in names:
+            continue
+        version = version or _text(entry.get("version"))
+        bundled = entry.get("inBundle") is True
+        node = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
+        if not inside:
+            roots.append(node)
+        elif node.version:
+            nodes[key] = node
+    return DependencyTree(source=source, nodes=nodes, roots=tuple(roots))
+
+
+def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
+    """The names under which these packages are asked for: their own, and their aliases."""
+    inside = (item for item in entries.items() if MODULES in item[0])
+    return names.union(_tail(key) for key, entry in inside if identity(key, entry)[0] in names)
+
+
+def _asks(
+    key: str,
+    entry: _Entry,
+    sections: tuple[str, ...],
+    find: _Find,
+    wanted: frozenset[str] | None = None,
+) -> Iterator[DependencyEdge]:
+    reported = entry.get("peerDependenciesMeta")
+    seen = set()
+    for section in sections:
+        asked = entry.get(section)
+        if not isinstance(asked, dict) or (wanted is not None and wanted.isdisjoint(asked)):
+            continue
+        for name, spec in asked.items():
+            if wanted is not None and name not in wanted:
+                continue
+            peer = section == PEER_SECTION
+            # A peer that is also a dependency is installed as a dependency.
+            if not isinstance(spec, str) or (peer and name in seen):
+                continue
+            seen.add(name)
+            about = reported.get(name) if peer and isinstance(reported, dict) else None
+            optional = section == _OPTIONAL or (
+                isinstance(about, dict) and bool(about.get("optional"))
+            )
+            to = find(key, name)
+            if to is not None or not optional:
+                yield DependencyEdge(name=name, spec=spec, to=to, optional=optional, peer=peer)
+
+
+def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) -> bool:
+    """Most entries of a large lock ask for nothing of interest: they are passed over quickly."""
+    for section in sections:
+        asked = entry.get(section)
+        if isinstance(asked, dict) and not wanted.isdisjoint(asked):
+            return True
+    return False
+
+
+def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | None:
+    """Node's own look-up: the folder's node_modules, then those above."""
+    folder = dependent
+    while True:
+        key = f"{folder}/{MODULES}{name}" if folder else f"{MODULES}{name}"
+        if key in entries:
+            return key
+        if not folder:
+            return None
+        above = folder.rfind(f"/{MODULES}")
+        # Out of the innermost node_modules; a workspace member lies below the root itself.
+        folder = folder[:above] if above >= 0 else ""
+
+
+def _name(key: str, entry: _Entry) -> str:
+    if not key:
+        return _text(entry.get("name")) or "the project"
+    # An alias or a workspace member carries its real name; else the path ends with it.
+    return _text(entry.get("name")) or (_tail(key) if MODULES in key else key)
+
+
+def _tail(key: str) -> str:
+    return key.rpartition(MODULES)[2]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

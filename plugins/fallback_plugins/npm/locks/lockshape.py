@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from fallback_plugins.npm.locks.addresses import Addresses
-from fallback_plugins.npm.locks.lockfile import objects
+from fallback_plugins.npm.locks.lockfile import entries_of, objects
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
 
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
@@ -46,7 +46,8 @@ def as_found(old: str, new: str, specs: Specs) -> str:
                 _put_back(entry.get(section), key, specs)
         before = json.loads(old.removeprefix(_BOM)) if old else {}
         if "packages" not in lock or "dependencies" in lock:
-            _put_back_nested(lock, "", specs)
+            for key, entry in entries_of(lock):
+                _put_back(entry.get("requires"), key, specs)
             _respell(before.get("dependencies"), lock)
         _put_back_addresses(before, lock)
         _put_back_descriptions(before, lock)
@@ -98,15 +99,9 @@ def _put_back_descriptions(old: Mapping[str, Any], new: dict[str, Any]) -> None:
 
 def _resolved(lock: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Entries that say where their tarball is, by npm's path: those of the flat object and of the tree."""
-    packages = lock.get("packages")
-    waiting = [(key, entry) for key, entry in objects(packages) if not entry.get("link")]
-    waiting += [(f"{_MODULES}{name}", entry) for name, entry in objects(lock.get("dependencies"))]
-    while waiting:
-        key, entry = waiting.pop()
-        if isinstance(entry.get("resolved"), str):
+    for key, entry in entries_of(lock):
+        if isinstance(entry.get("resolved"), str) and not entry.get("link"):
             yield key, entry
-        children = objects(entry.get("dependencies"))
-        waiting += [(f"{key}/{_MODULES}{name}", child) for name, child in children]
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -116,13 +111,6 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _name(key: str) -> str:
     return key.rpartition(_MODULES)[2]
-
-
-def _put_back_nested(parent: Mapping[str, Any], place: str, specs: Specs) -> None:
-    for name, entry in objects(parent.get("dependencies")):
-        key = f"{place}node_modules/{name}"
-        _put_back(entry.get("requires"), key, specs)
-        _put_back_nested(entry, f"{key}/", specs)
 
 
 def _put_back(asked: Any, key: str, specs: Specs) -> None:

@@ -1,8 +1,11 @@
-"""Locks of clients that only read here: yarn from version 2 on, and bun (its text format)."""
+"""Locks of clients that only read here: yarn from version 2 on, and bun (its text format). They state what
+manifests and packages require as manifests do, and so does yarn classic's (``edges``, ``roots``).
+"""
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fallback_plugins.npm.client import Files
@@ -15,6 +18,9 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
+
+#: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
+_BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
 
 _COMPRESSION = re.compile(r"^  cacheKey: \"?\d+(?:c(\d))?", re.MULTILINE)
 _METADATA = re.compile(r"^__metadata:\n  version: (\d+)", re.MULTILINE)
@@ -29,12 +35,15 @@ _Find = Callable[[str, str], str | None]
 _NAME = re.compile(r"@[^/]+/[^/]+|[^/]+")
 
 
+def is_berry(text: str) -> bool:
+    """Did yarn 2 or later write it?"""
+    return _BERRY.search(text) is not None
+
+
 def berry_format(lock_text: str) -> int | None:
     """The number of its format; None: it is yarn classic's."""
     found = _METADATA.search(lock_text)
-    if found is None:
-        return 0 if lock_text.startswith("__metadata:") else None
-    return int(found[1])
+    return int(found[1]) if found else 0 if is_berry(lock_text) else None
 
 
 def berry_compression(lock_text: str) -> str:
@@ -66,9 +75,9 @@ def berry_tree(files: Files) -> DependencyTree:
         key: Node(key, key[: key.index("@", 1)], str(entry.get("version", "")), asks)
         for key, entry in found.items()
         if "@workspace:" not in key
-        for asks in [tuple(_edges(entry, ("dependencies",), find))]
+        for asks in [tuple(edges(entry, ("dependencies",), find))]
     }
-    return DependencyTree(files.lock or "yarn.lock", nodes, tuple(_roots(files, find)))
+    return DependencyTree(files.lock or "yarn.lock", nodes, tuple(roots(files, find)))
 
 
 def bun_tree(files: Files) -> DependencyTree:
@@ -96,25 +105,32 @@ def bun_tree(files: Files) -> DependencyTree:
         def find(name: str, _spec: str, place: str = key) -> str | None:
             return nearest(place, name)
 
-        asks = tuple(_edges(facts, ("dependencies", "optionalDependencies", PEER_SECTION), find))
+        asks = tuple(edges(facts, ("dependencies", "optionalDependencies", PEER_SECTION), find))
         if key not in workspaces:
             nodes[key] = Node(key, entry[0][0] + name, version, asks)
     return DependencyTree(
-        files.lock or "bun.lock", nodes, tuple(_roots(files, lambda name, _: nearest("", name)))
+        files.lock or "bun.lock", nodes, tuple(roots(files, lambda name, _: nearest("", name)))
     )
 
 
-def _edges(
+def edges(
     facts: Mapping[str, Any], sections: tuple[str, ...], find: _Find
 ) -> Iterator[DependencyEdge]:
+    """Yield what these sections of a manifest, or of an entry like one, require."""
     for section in sections:
         for name, spec in entries(facts.get(section)):
             to, optional = find(name, spec), section == "optionalDependencies"
             yield DependencyEdge(name, spec, to, optional=optional, peer=section == PEER_SECTION)
 
 
-def _roots(files: Files, find: _Find) -> Iterator[Node]:
+def roots(files: Files, find: _Find, *, with_peers: bool = True) -> Iterator[Node]:
+    """Yield the project and its members, keyed by their manifests' paths. ``with_peers``: their peers are
+    installed, too."""
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
-        asks = tuple(_edges(manifest, MEMBER_SECTIONS, find))
-        yield Node(path, str(manifest.get("name", path)), str(manifest.get("version", "")), asks)
+        asks = (
+            ask if with_peers or not ask.peer else replace(ask, to=None)
+            for ask in edges(manifest, MEMBER_SECTIONS, find)
+        )
+        version = str(manifest.get("version", ""))
+        yield Node(path, str(manifest.get("name", path)), version, tuple(asks))

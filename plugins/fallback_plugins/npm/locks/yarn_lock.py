@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.addresses import Addresses
+from fallback_plugins.npm.locks.yarn_berry import berry_tree, edges, is_berry, roots
+from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
-
-#: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
-_BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
 
 _QUOTED = r'"(?:[^"\\\r\n]|\\.)*"'
 _KEY = rf'(?:{_QUOTED}|[^\s",:#][^\s",:]*)'
@@ -62,6 +63,11 @@ class Block:
     def name(self) -> str:
         """The package's own name, also where the patterns are aliases of it."""
         return real_name(self.patterns[0])
+
+    @property
+    def key(self) -> str:
+        """``name@version``, by the package's own name."""
+        return f"{self.name}@{self.version}"
 
     def same_package(self, other: "Block") -> bool:
         """The same version with the same dependencies: only patterns or addresses may differ."""
@@ -154,11 +160,6 @@ class YarnLock:
         return self.with_blocks(result)
 
 
-def is_berry(text: str) -> bool:
-    """Did yarn 2 or later write it?"""
-    return _BERRY.search(text) is not None
-
-
 def berry_refusal() -> RecipeError:
     """The refusal of a lock that another yarn has to write."""
     return unsupported(
@@ -181,6 +182,37 @@ def parse_yarn_lock(text: str) -> YarnLock:
     if twice is not None:
         raise _unreadable(f"has {twice} twice")
     return YarnLock(prologue, blocks)
+
+
+def yarn_tree(files: Files) -> DependencyTree:
+    """The lock of any yarn as a tree. In classic's two blocks of one version are one package, and what
+    ``resolutions`` name is in the place of ranges that no block answers. Raises RecipeError."""
+    if is_berry(files.lock_text):
+        return berry_tree(files)
+    lock, path = parse_yarn_lock(files.lock_text), files.root_manifest
+    root = parse_manifest(path, files.manifests.get(path, "{}"))
+    forced = {
+        resolution_target(key): lock.by_pattern.get(f"{resolution_target(key)}@{spec}")
+        for key, spec in entries(root.get("resolutions"))
+    }
+
+    def find(name: str, spec: str) -> str | None:
+        block = lock.by_pattern.get(f"{name}@{spec}") or forced.get(name)
+        return block.key if block else None
+
+    nodes: dict[str, Node] = {}
+    for block in lock.blocks:
+        facts = {_DEPENDENCIES: block.dependencies, _OPTIONAL: block.optional}
+        asks = tuple(edges(facts, (_DEPENDENCIES, _OPTIONAL), find))
+        nodes.setdefault(block.key, Node(block.key, block.name, block.version, asks))
+    own = tuple(roots(files, find, with_peers=False))
+    return DependencyTree(files.lock or "yarn.lock", nodes, own)
+
+
+def resolution_target(key: str) -> str:
+    """The package that a key of ``resolutions`` is about: ``**/a/@s/b`` is about @s/b."""
+    *before, last = key.split("/")
+    return f"{before[-1]}/{last}" if before and before[-1].startswith("@") else last
 
 
 def split_pattern(pattern: str) -> tuple[str, str]:

@@ -1,6 +1,10 @@
 """Names and places of npm's files."""
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
+
+from fallback_tier.errors import RepositoryError
+from fallback_tier.repo import RepoContext
 
 ECOSYSTEM = "npm"
 MANIFEST = "package.json"
@@ -8,8 +12,11 @@ MANIFEST = "package.json"
 #: npm reads the first of these that exists.
 LOCKS = ("npm-shrinkwrap.json", "package-lock.json")
 
+YARN_LOCK = "yarn.lock"
+PNPM_LOCK = "pnpm-lock.yaml"
+
 #: Locks of other clients; one of them beside a manifest decides what is installed.
-FOREIGN_LOCKS = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
+FOREIGN_LOCKS = (YARN_LOCK, PNPM_LOCK, "bun.lock", "bun.lockb")
 BINARY_LOCKS = frozenset({"bun.lockb"})
 
 _INSTALLED = "node_modules"
@@ -24,6 +31,19 @@ def is_manifest(path: str) -> bool:
 def in_folder(folder: str, name: str) -> str:
     """The path of a file in a folder; "." is the root."""
     return name if folder == "." else f"{folder}/{name}"
+
+
+def readable_text(repo: RepoContext, path: str) -> str:
+    """Return a file's text; empty if there is none, or if it can't be read: whoever needs it says so."""
+    try:
+        return repo.read_text(path) if repo.has(path) else ""
+    except RepositoryError:
+        return ""
+
+
+def names_any(text: str, packages: Iterable[str]) -> bool:
+    """Can the text name one of the packages (``may_name``)?"""
+    return any(may_name(text, package) for package in packages)
 
 
 def may_name(text: str, package: str) -> bool:

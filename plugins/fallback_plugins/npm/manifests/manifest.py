@@ -26,6 +26,9 @@ INSTALLED_SECTIONS = ("dependencies", "optionalDependencies", PEER_SECTION)
 #: Where npm looks up what an override's ``$name`` stands for, in its order.
 _REFERRED = ("devDependencies", "optionalDependencies", "dependencies", PEER_SECTION)
 
+#: A ``packageManager`` that is a yarn of another lock format than classic's.
+LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
+
 _BOM = "\ufeff"
 
 #: An alias; a range after ``npm:`` is none.
@@ -111,6 +114,13 @@ def entries(section: Any) -> list[tuple[str, str]]:
     """The plain entries of an object of a manifest; none of what is no object."""
     pairs = section.items() if isinstance(section, dict) else ()
     return [(key, spec) for key, spec in pairs if isinstance(spec, str)]
+
+
+def texts_of(manifest: Mapping[str, Any], key: str) -> list[str]:
+    """The texts that a manifest lists under a key: globs, which an object there has as ``packages``."""
+    listed = manifest.get(key)
+    listed = listed.get("packages") if isinstance(listed, dict) else listed
+    return [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
 
 
 def _unreadable(path: str, why: str) -> RecipeError:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.manifests.layout import MANIFEST
+from fallback_plugins.npm.manifests.layout import MANIFEST, readable_text
 from fallback_plugins.npm.manifests.specs import foreign, is_package_name
 from fallback_plugins.shared.identity import is_aside
-from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 
 #: Files with commands, package.json's scripts among them.
@@ -47,27 +46,9 @@ _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test
 #: Options whose value is the next word.
 _VALUED = frozenset(
     {
-        "--prefix",
-        "-C",
-        "--dir",
-        "--cwd",
-        "--filter",
-        "-F",
-        "-w",
-        "--workspace",
-        "--registry",
-        "--tag",
-        "--userconfig",
-        "--cache",
-        "--loglevel",
-        "--modules-folder",
-        "--store-dir",
-        "--mutex",
-        "--network-timeout",
-        "--omit",
-        "--include",
-        "-c",
-        "--call",
+        *("--prefix", "-C", "--dir", "--cwd", "--filter", "-F", "-w", "--workspace", "--registry"),
+        *("--tag", "--userconfig", "--cache", "--loglevel", "--modules-folder", "--store-dir"),
+        *("--mutex", "--network-timeout", "--omit", "--include", "-c", "--call"),
     }
 )
 _PACKAGE = ("--package", "-p")
@@ -133,7 +114,7 @@ class Commands:
             if _FILES.fullmatch(path)
             and not {"node_modules", "bower_components"} & {*PurePosixPath(path).parts}
             and not is_aside(path)
-            for line in _text(repo, path).replace("\\\n", " ").splitlines()
+            for line in readable_text(repo, path).replace("\\\n", " ").splitlines()
             if not _PROSE.match(line)
         )
         found = (one for path, line in lines for one in _commands(path, line))
@@ -149,7 +130,7 @@ class Commands:
         """Does a command or a setting have the client install a folder's project without its lock?"""
         for (name, whose), setting in _SETTINGS.items():
             path = name if folder == "." else f"{folder}/{name}"
-            if whose == client and setting.search(_text(repo, path)):
+            if whose == client and setting.search(readable_text(repo, path)):
                 return True
         pattern = _IGNORES.get(client)
         return pattern is not None and any(
@@ -213,11 +194,3 @@ def _is_package(argument: str) -> bool:
     name, spec = _split(argument)
     is_other = argument.startswith(".") or any(it in argument for it in "${}*") or foreign(spec)
     return not is_other and is_package_name(name) and not name.endswith((".tgz", ".tar.gz"))
-
-
-def _text(repo: RepoContext, path: str) -> str:
-    """Empty if there is none, or if it can't be read."""
-    try:
-        return repo.read_text(path) if repo.has(path) else ""
-    except RepositoryError:
-        return ""

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.client import Client, Files
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
@@ -66,7 +65,9 @@ class Elsewhere:
     @property
     def open_commands(self) -> tuple[ClientCommand, ...]:
         """Commands that install or run packages which no project of the repository installs, each once."""
-        texts = [self._text(it) for it in self.repo.tracked_files if it.endswith(MANIFEST)]
+        texts = [
+            readable_text(self.repo, it) for it in self.repo.tracked_files if it.endswith(MANIFEST)
+        ]
         found = {
             one.packages: one
             for one in reversed(Commands.of(self.repo).found)
@@ -85,18 +86,11 @@ class Elsewhere:
     def _resolution(self, command: ClientCommand) -> CommandResolution:
         asked = {name: spec or "latest" for name, spec in command.packages}
         text = json.dumps({"name": "command", "version": "0.0.0", "dependencies": asked})
-        settings = {".npmrc": self._text(".npmrc")} if self.repo.has(".npmrc") else None
+        settings = (
+            {".npmrc": readable_text(self.repo, ".npmrc")} if self.repo.has(".npmrc") else None
+        )
         files = Files(".", {MANIFEST: text}, settings=settings)
-        scopes = Scopes.of(files, self.clients)
-        client = client_for(None, ScopedClients(self.clients, scopes))
-
-        def running() -> Client:
-            for refusal in filter(None, map(scopes.refusal, asked)):
-                raise refusal
-            return client
-
-        offline = self.repo.settings.offline
-        return CommandResolution(files, client, running, self.clients, offline)
+        return CommandResolution(files, None, self.clients, self.repo.settings.offline)
 
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)
@@ -142,13 +136,6 @@ class Elsewhere:
                 for fixed in fixes
             )
         )
-
-    def _text(self, path: str) -> str:
-        """Empty if it can't be read."""
-        try:
-            return self.repo.read_text(path)
-        except RepositoryError:
-            return ""
 
 
 def _not_resolved(command: ClientCommand) -> str:

@@ -1,36 +1,25 @@
-"""Reads where a project's packages come from, and finds what its lock's text contradicts.
-
-A lock states a version, and beside it the archive that a client fetches: nothing makes the two agree. A
-package in a folder or an archive of the repository itself is what its own manifest says.
+"""Copies of packages in the repository itself: in folders and archives that manifests and locks name, and
+in files that no install command writes. What they are, their own manifests say.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import normpath
-from typing import Any
 from urllib.parse import unquote
 
 from fallback_plugins.npm.clients.archives import packed_in
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.locks.lockfile import (
     MODULES,
     address_of,
     entries_of,
-    identity,
-    objects,
     parse_lock,
 )
-from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock, real_name, split_pattern
-from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.manifests.specs import plain_version
-from fallback_plugins.shared.ladder import unknown
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -73,47 +62,6 @@ _LONG_LINE = 5_000
 #: Built files that are searched for bundled code; a site can have thousands.
 MAX_BUNDLES = 300
 
-#: What repairs a lock that contradicts itself.
-_REPAIR = "Remove the entry, let the project's own client resolve it again, and commit the lock."
-
-
-@dataclass(frozen=True)
-class LockEntry:
-    """One package of a lock, as the text has it.
-
-    ``key``: the lock's own. ``is_named``: the name is stated, not only taken from the key. ``is_half``:
-    only one of a lock's two parts has it. ``bundles``: names of packages that lie in its archive and that
-    the lock does not list. ``inside``: (name, version) of those that it lists below such an entry.
-    """
-
-    key: str
-    name: str
-    version: str
-    address: str
-    is_named: bool = False
-    is_npms: bool = False
-    is_half: bool = False
-    bundles: frozenset[str] = frozenset()
-    inside: frozenset[tuple[str, str]] = frozenset()
-
-    def contradicts(self, packages: Collection[str]) -> bool:
-        """Return whether its archive is another package or version than the entry states, and it may be one
-        of these packages."""
-        origin = origin_of(self.address)
-        if not self.version:
-            return bool(self.address) and (
-                self.name in packages or any(map(origin.may_be, packages))
-            )
-        is_other = origin.version is not None and _differ(origin.version, self.version)
-        if origin.name is not None:
-            # npm installs an alias that does not state its name; the archive's is the package then.
-            is_alias = self.is_npms and not self.is_named and self.name not in packages
-            is_asked = self.name in packages or origin.name in packages
-            return is_asked and (is_other or (origin.name != self.name and not is_alias))
-        if self.name in packages:
-            return is_other and origin.may_be(self.name)
-        return not self.is_named and any(map(origin.may_be, packages))
-
 
 @dataclass(frozen=True)
 class LocalCopy:
@@ -122,42 +70,6 @@ class LocalCopy:
     path: str
     name: str
     version: str | None
-
-
-def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeError | None:
-    """Return the refusal of a lock that contradicts itself on one of these packages: it names the entry.
-    Raises RecipeError: the lock can't be read."""
-    known: dict[str, LockEntry] = {}
-    for entry in _entries(lock, text):
-        said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
-        if entry.contradicts(packages):
-            label = origin_of(entry.address).label or "another package"
-            return _unknown(lock, f"{said}, and its archive is that of {label} ({entry.address})")
-        # A lock of version 2 has each entry twice, for newer and for older clients.
-        other = known.setdefault(entry.key, entry)
-        if {entry.name, other.name}.isdisjoint(packages):
-            continue
-        if entry.name != other.name or _differ(entry.version, other.version):
-            return _unknown(lock, f"{said}, and {other.name} {other.version} at the same place")
-        if entry.is_half:
-            return _unknown(lock, f"{said} in one of its two parts alone")
-    return None
-
-
-def _unknown(lock: str, problem: str) -> RecipeError:
-    problem = f"{problem}: which of them is installed is unknown."
-    return unknown(lock, problem, next_step=_REPAIR)
-
-
-def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
-    """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
-    bundled, and whatever they require. Raises RecipeError."""
-    if "bundle" in text:
-        entries = [*_entries(lock, text)]
-        for entry in entries:
-            if entry.bundles:
-                below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
-                yield replace(entry, inside=frozenset((it.name, it.version) for it in below))
 
 
 def local_copies(
@@ -220,7 +132,7 @@ def _unreached(repo: RepoContext, packages: Collection[str]) -> Iterator[LocalCo
             yield from _in_name(repo, path, packages)
             if folders & (_BUILT | _VENDORED) and read < MAX_BUNDLES:
                 read += 1
-                text = _text(repo, path)
+                text = readable_text(repo, path)
                 named = (one for one in packages if f"{MODULES}{one}/" in text)
                 yield from (LocalCopy(path, one, None) for one in named)
 
@@ -229,12 +141,12 @@ def running_bundle(repo: RepoContext, folder: str, package: str) -> str | None:
     """Return the file that an action in a folder runs, if it is a committed bundle that may contain the
     package: its users run that file, whatever is installed."""
     for action in ("action.yml", "action.yaml"):
-        for match in _RUNS.finditer(_text(repo, in_folder(folder, action))):
+        for match in _RUNS.finditer(readable_text(repo, in_folder(folder, action))):
             path = normpath(PurePosixPath(folder, match["path"]))
             if not repo.has(path):
                 continue
-            text = _text(repo, path)
-            if f"{MODULES}{package}/" in text or f"\n{package}\n" in _text(
+            text = readable_text(repo, path)
+            if f"{MODULES}{package}/" in text or f"\n{package}\n" in readable_text(
                 repo, normpath(PurePosixPath(path).parent / "licenses.txt")
             ):
                 return path
@@ -251,18 +163,10 @@ def _in_name(repo: RepoContext, path: str, packages: Collection[str]) -> Iterato
         return
     for package in packages:
         if package.rpartition("/")[2].removesuffix(".js") == match["stem"].removesuffix(".js"):
-            banner = _BANNER.search(_text(repo, path)[:_BANNER_CHARS])
+            banner = _BANNER.search(readable_text(repo, path)[:_BANNER_CHARS])
             version = match["version"] or (banner["version"] if banner else None)
             if version is not None:
                 yield LocalCopy(path, package, version)
-
-
-def _text(repo: RepoContext, path: str) -> str:
-    """Empty if there is none, or if it can't be read."""
-    try:
-        return repo.read_text(path) if repo.has(path) else ""
-    except RepositoryError:
-        return ""
 
 
 def _in_archive(repo: RepoContext, path: str, packages: Collection[str]) -> Iterator[LocalCopy]:
@@ -305,72 +209,3 @@ def _local_paths(repo: RepoContext, source: str) -> Iterator[str]:
     folder = PurePosixPath(source).parent
     for path in dict.fromkeys(named):
         yield normpath(folder / unquote(path.replace("\\/", "/")))
-
-
-def _entries(lock: str, text: str) -> Iterator[LockEntry]:
-    name = PurePosixPath(lock).name
-    if name in LOCKS:
-        yield from _npms(lock, text)
-    elif name == YARN_LOCK and not is_berry(text):
-        for block in parse_yarn_lock(text).blocks:
-            if block.from_folder:
-                continue
-            for key in block.patterns:
-                own, is_named = real_name(key), split_pattern(key)[0] != real_name(key)
-                yield LockEntry(key, own, block.version, block.resolved, is_named)
-    elif name == PNPM_LOCK:
-        yield from _pnpms(text)
-
-
-def _npms(lock: str, text: str) -> Iterator[LockEntry]:
-    facts = parse_lock(text, lock)
-    found = [*entries_of(facts)]
-    keys = Counter(key for key, _ in found)
-    has_both = bool(objects(facts.get("packages"))) and bool(objects(facts.get("dependencies")))
-    for key, entry in found:
-        address = address_of(entry)
-        if MODULES not in key or entry.get("link") or address.startswith("file:"):
-            continue
-        name, version = identity(key, entry)
-        stated = entry.get("name")
-        is_named = (isinstance(stated, str) and bool(stated)) or _is_alias(entry)
-        yield LockEntry(
-            key,
-            name if is_named else key.rpartition(MODULES)[2].strip("/"),
-            version or "",
-            address,
-            is_named,
-            is_npms=True,
-            is_half=has_both and keys[key] == 1,
-            bundles=frozenset(
-                one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys
-            ),
-        )
-
-
-def _bundled(entry: Mapping[str, Any]) -> Iterator[str]:
-    bundled = entry.get("bundleDependencies") or entry.get("bundledDependencies")
-    listed = entry.get("dependencies") if bundled is True else bundled
-    if isinstance(listed, list | dict):
-        yield from (one for one in listed if isinstance(one, str))
-
-
-def _is_alias(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("version", "")).startswith("npm:")
-
-
-def _pnpms(text: str) -> Iterator[LockEntry]:
-    lock = parse_pnpm_lock(text)
-    for key, node in lock.nodes.items():
-        facts = lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) or {}
-        resolution = facts.get("resolution")
-        tarball = resolution.get("tarball") if isinstance(resolution, dict) else None
-        address = tarball if isinstance(tarball, str) else ""
-        bundles = frozenset(_bundled(facts))
-        is_named = "name" in facts
-        yield LockEntry(key, node.name, node.version, address, is_named, bundles=bundles)
-
-
-def _differ(version: str, other: str) -> bool:
-    """Return whether two versions differ; a version 1 lock has an address in a version's place."""
-    return "/" not in other and plain_version(version) != plain_version(other)

@@ -17,9 +17,10 @@ from fallback_plugins.npm.manifests.layout import (
     MANIFEST,
     in_folder,
     is_manifest,
-    may_name,
+    names_any,
+    readable_text,
 )
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.manifest import LATER_YARN, parse_manifest, texts_of
 from fallback_plugins.npm.surveying.commands import Commands
 from fallback_plugins.npm.surveying.origins import local_folders
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -34,8 +35,6 @@ _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true
 
 #: pnpm: each member of a workspace has its own lock.
 _OWN_LOCKS = re.compile(r"^\s*shared-workspace-lockfile\s*=\s*false", re.MULTILINE)
-
-_LATER_YARN = re.compile(r"yarn@(?:[2-9]|\d\d)")
 
 #: Whose lock a file is.
 _CLIENTS = {
@@ -98,7 +97,7 @@ class Site:
             )
         # Of an .npmrc two lines count, if they are there; what pnpm keeps decides what resolves.
         settings = {
-            path: _readable(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
+            path: readable_text(repo, path) if path.endswith(_NPMRC) else repo.read_text(path)
             for path in self.settings
         }
         if self.lock is None:
@@ -139,7 +138,7 @@ def _may_name(repo: RepoContext, path: str, packages: Sequence[str]) -> bool:
         text: str | None = repo.read_text(path)
     except RepositoryError:
         text = repo.glimpse(path)
-    return text is None or any(may_name(text, name) for name in packages)
+    return text is None or names_any(text, packages)
 
 
 def members_of_root(repo: RepoContext) -> frozenset[str]:
@@ -193,7 +192,7 @@ def _members_locks(
         for name in (*LOCKS, "yarn.lock", "pnpm-lock.yaml"):
             path, client = in_folder(member, name), _client_of(name)
             is_apart = (client == "pnpm") != is_pnpms or (
-                is_pnpms and _OWN_LOCKS.search(_readable(repo, in_folder(folder, _NPMRC)))
+                is_pnpms and _OWN_LOCKS.search(readable_text(repo, in_folder(folder, _NPMRC)))
             )
             named = manager(root)
             is_run = client in Commands.of(repo).installers(member)
@@ -221,7 +220,7 @@ def usual_lock(files: Files) -> str:
         text = files.manifests.get(files.root_manifest, "{}")
         manifest = parse_manifest(files.root_manifest, text)
     client = manager(manifest)
-    if client == "yarn" and not _LATER_YARN.match(str(manifest.get("packageManager", ""))):
+    if client == "yarn" and not LATER_YARN.match(str(manifest.get("packageManager", ""))):
         return "yarn.lock"
     has_workspace = any(path.endswith(_PNPM_WORKSPACE) for path in files.settings or ())
     return "pnpm-lock.yaml" if client == "pnpm" or (has_workspace and not client) else LOCKS[1]
@@ -231,7 +230,7 @@ def _manifest(repo: RepoContext, folder: str) -> Mapping[str, Any]:
     """Empty if it can't be read, which is said of the manifest itself."""
     path = in_folder(folder, MANIFEST)
     try:
-        return parse_manifest(path, _readable(repo, path) or "{}")
+        return parse_manifest(path, readable_text(repo, path) or "{}")
     except RecipeError:
         return {}
 
@@ -258,27 +257,15 @@ def _matching(root: str, globs: Sequence[str], folders: Sequence[str]) -> Iterat
 
 
 def _declared_globs(repo: RepoContext, folder: str) -> list[str]:
-    if '"workspaces"' not in _readable(repo, in_folder(folder, MANIFEST)):
+    if '"workspaces"' not in readable_text(repo, in_folder(folder, MANIFEST)):
         return []
-    reported = _manifest(repo, folder).get("workspaces")
-    reported = reported.get("packages") if isinstance(reported, dict) else reported
-    return (
-        [glob for glob in reported if isinstance(glob, str)] if isinstance(reported, list) else []
-    )
-
-
-def _readable(repo: RepoContext, path: str) -> str:
-    """Empty where there is none, and where it can't be read: whoever needs it says so."""
-    try:
-        return repo.read_text(path) if repo.has(path) else ""
-    except RepositoryError:
-        return ""
+    return texts_of(_manifest(repo, folder), "workspaces")
 
 
 def _pnpm_globs(repo: RepoContext, folder: str) -> list[str]:
     path = in_folder(folder, _PNPM_WORKSPACE)
     found, inside = [], False
-    for line in _readable(repo, path).splitlines():
+    for line in readable_text(repo, path).splitlines():
         if line[:1].strip() and not line.startswith("-"):
             inside = line.startswith("packages:")
         elif inside and (item := _LIST_ITEM.match(line)):

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
+from fallback_plugins.npm.locks.yarn_berry import is_berry
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
     is_manifest,
-    may_name,
+    names_any,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.refusals import unsupported
@@ -29,7 +31,7 @@ _LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
 
 def left_out(packages: Sequence[str], repo: RepoContext) -> LeftOut:
     """Collects what is left out by someone who looks for these packages."""
-    return LeftOut(Reader(repo, packages, _kind, _names, _parse))
+    return LeftOut(Reader(repo, packages, _kind, names_any, _parse))
 
 
 def files_of(site: Site) -> tuple[str, ...]:
@@ -43,10 +45,6 @@ def files_of(site: Site) -> tuple[str, ...]:
 
 def _kind(path: str) -> str | None:
     return PurePosixPath(path).name if is_manifest(path) else None
-
-
-def _names(text: str, packages: Sequence[str]) -> bool:
-    return any(may_name(text, package) for package in packages)
 
 
 def _parse(path: str, text: str) -> None:

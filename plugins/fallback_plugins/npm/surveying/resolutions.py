@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -16,13 +16,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
+from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.pnpm_settings import settings
-from fallback_plugins.npm.clients.yarn_project import key_of
-from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
+from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
+from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_lock import is_berry, parse_yarn_lock
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
+from fallback_plugins.npm.manifests.layout import (
+    ECOSYSTEM,
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+    may_name,
+)
 from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
     PEER_SECTION,
@@ -33,10 +40,14 @@ from fallback_plugins.npm.manifests.manifest import (
 )
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.npm.surveying.origins import unlisted_bundles
-from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import unknown
-from fallback_plugins.shared.resolution import Declaration, InstallCommand, Resolution, ResolvedBy
+from fallback_plugins.shared.resolution import (
+    Declaration,
+    InstallCommand,
+    KeptResolution,
+    Resolution,
+    ResolvedBy,
+)
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
@@ -90,14 +101,28 @@ def blank_lock(client: Client, files: Files) -> Files:
 
 @dataclass(frozen=True)
 class CommandResolution:
-    """What a project's install command installs. ``client`` reads locks, ``running`` returns the client
-    that may ask registries, ``clients`` is the runner behind both."""
+    """What a project's install command installs. ``lock``: which client's lock it has, or would get; None:
+    npm's."""
 
     files: Files
-    client: Client
-    running: Callable[[], Client]
+    lock: str | None
     clients: ClientRunner
     offline: bool = False
+
+    @cached_property
+    def client(self) -> Client:
+        """The client, to read its lock."""
+        return client_for(self.lock, self.clients)
+
+    @cached_property
+    def running(self) -> Client:
+        """The client, to ask registries. Raises RecipeError: a manifest requires a package of a scope whose
+        registry may not be asked, and no other has the same package; ToolError."""
+        scopes = Scopes.of(self.files, self.clients)
+        for _, _, key, spec in _required(self.files):
+            if (refusal := scopes.refusal(_package(key, spec))) is not None:
+                raise refusal
+        return client_for(self.lock, ScopedClients(self.clients, scopes))
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:
@@ -146,13 +171,13 @@ class CommandResolution:
         """What the client makes of the files. Peers that conflict can be installed only by setting them
         aside, as npm's own message advises, so that npm is asked what is installed then."""
         try:
-            return self.running().resolve(start)
+            return self.running.resolve(start)
         except RecipeError as error:
             if _PEER_CONFLICT not in error.problem:
                 raise
         path = in_folder(start.folder, ".npmrc")
         legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
-        return self.running().resolve(replace(start, settings=legacy))
+        return self.running.resolve(replace(start, settings=legacy))
 
     @cached_property
     def resolution(self) -> Resolution:
@@ -165,7 +190,7 @@ class CommandResolution:
                 client=self.client.name, files=(self._path, *self._others), label=self._label
             ),
             ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
-            self.running().tree(files) if files.lock else DependencyTree(self._path, {}),
+            self.running.tree(files) if files.lock else DependencyTree(self._path, {}),
             client=self.client.name,
             made_on=None if by_lock else self.made_on,
             declarations=tuple(_declarations(files)),
@@ -258,43 +283,33 @@ def _versions() -> tuple[str, str]:
 
 def _declarations(files: Files) -> Iterator[Declaration]:
     """Each line of a manifest that requires a package."""
+    for path, section, key, spec in _required(files):
+        lines = enumerate(files.manifests[path].splitlines(), 1)
+        yield Declaration(
+            name=_package(key, spec),
+            text=f"{key} {spec}".strip(),
+            file=path,
+            line=next((number for number, line in lines if json.dumps(key) in line), 1),
+            environments="" if section == SECTIONS[0] else section,
+        )
+
+
+def _required(files: Files) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (path, section, key, spec) of what the manifests require. Raises RecipeError."""
     for path, text in files.manifests.items():
-        lines = text.splitlines()
         manifest = parse_manifest(path, text)
         for section in MEMBER_SECTIONS:
             for key, spec in entries(manifest.get(section)):
-                named = (n for n, line in enumerate(lines, 1) if json.dumps(key) in line)
-                kind = "" if section == SECTIONS[0] else section
-                yield Declaration(
-                    name=_package(key, spec),
-                    text=f"{key} {spec}".strip(),
-                    file=path,
-                    line=next(named, 1),
-                    environments=kind,
-                )
+                yield path, section, key, spec
 
 
 def _origins(files: Files) -> dict[str, tuple[str, str]]:
     """Address and digest of each package, as its lock states them, by key."""
-    name = PurePosixPath(files.lock or "").name
-    if name in LOCKS:
-        found = entries_of(parse_lock(files.lock_text, files.lock or ""))
-        return {key: (address_of(it), str(it.get("integrity", ""))) for key, it in found}
-    if name == YARN_LOCK and not is_berry(files.lock_text):
-        return {
-            key_of(it): (it.resolved, it.fields.get("integrity", ""))
-            for it in parse_yarn_lock(files.lock_text).blocks
-        }
-    if name != PNPM_LOCK:
-        return {}
-    lock = parse_pnpm_lock(files.lock_text)
-    facts = {
-        key: lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) for key in lock.nodes
-    }
-    archives = {key: _mapping(_mapping(it).get("resolution")) for key, it in facts.items()}
+    entries = lock_entries(files.lock, files.lock_text) if files.lock else ()
+    is_by_range = files.lock is not None and PurePosixPath(files.lock).name == YARN_LOCK
     return {
-        key: (str(it.get("tarball") or it.get("repo") or ""), str(it.get("integrity", "")))
-        for key, it in archives.items()
+        f"{it.name}@{it.version}" if is_by_range else it.key: (it.address, it.digest)
+        for it in entries
     }
 
 

@@ -4,24 +4,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.locks.entries import contradiction
 from fallback_plugins.npm.locks.lockfile import (
     entries_of,
     identity,
     installed_versions,
     parse_lock,
 )
+from fallback_plugins.npm.locks.pnpm_lock import pnpm_tree
+from fallback_plugins.npm.locks.yarn_berry import bun_tree
+from fallback_plugins.npm.locks.yarn_lock import yarn_tree
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
     FOREIGN_LOCKS,
     LOCKS,
     MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
     in_folder,
     may_name,
 )
-from fallback_plugins.npm.manifests.manifest import Declared, declared, parse_manifest
+from fallback_plugins.npm.manifests.manifest import (
+    PEER_SECTION,
+    Declared,
+    declared,
+    parse_manifest,
+)
+from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.npm.surveying.foreign_lock import READABLE, foreign_versions
-from fallback_plugins.npm.surveying.origins import contradiction, local_copies, running_bundle
+from fallback_plugins.npm.surveying.origins import local_copies, running_bundle
 from fallback_plugins.npm.surveying.projects import Site, discover, locked_members, manifest_folders
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import ANSWERED
@@ -29,6 +41,9 @@ from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
+
+#: Readers of other clients' locks.
+_TREES = {YARN_LOCK: yarn_tree, PNPM_LOCK: pnpm_tree, "bun.lock": bun_tree}
 
 
 @dataclass(frozen=True)
@@ -108,10 +123,10 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
         if lock in unused:
             continue
         try:
-            if site is None or PurePosixPath(lock).name not in READABLE:
+            if site is None or PurePosixPath(lock).name not in _TREES:
                 raise unsupported(f"{lock} says what is installed, and can't be read.")
             files = replace(site, lock=lock, others=()).files(repo)
-            installed |= foreign_versions(files, package)
+            installed |= _listed(files, package)
             locks.append(lock)
         except RecipeError as error:
             unread = unread or error.problem.rstrip(".")
@@ -126,6 +141,27 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     found = (contradiction(lock, text, (package,)) for lock, text in texts if text)
     doubt = next((one.problem for one in found if one is not None), None)
     return Project(folder, next(iter(locks), None), places, installed, unread, doubt, local)
+
+
+def _listed(files: Files, package: str) -> dict[str, str]:
+    """The versions of a package by the lock's own keys. Raises RecipeError: it can't be read, or doesn't
+    answer what the manifests ask for, so that its client would resolve the package anew."""
+    name = PurePosixPath(files.lock or "").name
+    tree = _TREES[name](files)
+    asks = {(root.key, ask.name): ask for root in tree.roots for ask in root.asks if not ask.peer}
+    for path, text in files.manifests.items():
+        for place in declared(parse_manifest(path, text), package):
+            ask = asks.get((path, place.key))
+            held = tree.nodes.get(ask.to or "") if ask is not None else None
+            # yarn's lock is keyed by the ask itself; pnpm's names what answered an older one, too.
+            is_any = name == YARN_LOCK or foreign(place.spec) or is_tag(place.spec)
+            is_answer = held is not None and (is_any or admits(place.spec, held.version))
+            if place.section != PEER_SECTION and not is_answer:
+                raise unsupported(
+                    f"{files.lock} does not answer {place.key} {place.spec} of {path}",
+                    "Bring the lock up to date with its own client.",
+                )
+    return {node.key: node.version for node in tree.of(package)}
 
 
 def _is_run(repo: RepoContext, locks: Iterable[str], package: str) -> bool:

@@ -25,9 +25,7 @@ from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
-from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import may_stay
+from fallback_plugins.shared.gates.project_gates import NotVulnerable, ResolvingGate, may_stay
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected

@@ -9,7 +9,7 @@ from fallback_plugins.pypi.gates.touched import PyPIGate, modules
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes.observed import source_of
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.loading import Loading, judge_loading, limits
+from fallback_plugins.shared.gates.comparing import Loading, judge_loading, limits
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
 #: Own modules imported in one project; those that the patch touched come first.

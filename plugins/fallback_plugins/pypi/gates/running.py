@@ -8,7 +8,7 @@ from fallback_plugins.pypi.gates.summaries import failures, pytest_summary, unit
 from fallback_plugins.pypi.installing import chosen
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.probes import observed, witness_probe
-from fallback_plugins.shared.gates.commands import run_as_given
+from fallback_plugins.shared.gates.gating import run_as_given
 from fallback_plugins.shared.gates.reports import report_in
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult

@@ -2,8 +2,7 @@
 
 import re
 
-from fallback_plugins.shared.gates.figures import FIGURE
-from fallback_plugins.shared.gates.suite_run import Summary, numbered
+from fallback_plugins.shared.gates.suite_run import FIGURE, Summary, numbered
 
 #: It counts something, or says that there was nothing: unittest ends with "Ran 1 test in 0.1s", and any
 #: program may say in how many seconds it did what.

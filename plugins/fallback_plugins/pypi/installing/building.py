@@ -20,7 +20,7 @@ from fallback_plugins.pypi.installing.wheel_build import (
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.at_base import keep, kept
+from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_plugins.shared.store import InstalledStore
 from fallback_plugins.shared.versions import this_python, today, version_of
 from fallback_tier.gate_ports import GateContext

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.at_base import keep, kept
+from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_tier.gate_ports import GateContext
 
 _FOLDER = "pythons"

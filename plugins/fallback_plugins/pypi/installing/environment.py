@@ -29,8 +29,7 @@ from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import add_to
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.commands import run_as_given
-from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.resolution import (
     InstallCommand,

@@ -54,11 +54,11 @@ from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.kept import KeptResolution
 from fallback_plugins.shared.ladder import NO_TEXTS
 from fallback_plugins.shared.resolution import (
     Declaration,
     InstallCommand,
+    KeptResolution,
     Resolution,
     ResolvedBy,
     ResolvedPackage,

@@ -1,20 +1,109 @@
-"""Runs of a suite at the base commit: made as they are needed, kept for the attempts that follow."""
+"""What a gate's command does at the base commit, where the patch can't be the reason for it.
 
-from collections.abc import Callable, Iterable
+What was seen there is kept in the cache that outlives attempts: a commit does not change. A suite runs
+there as often as it takes to tell which failing tests are the patch's doing. Rerunning with the patch alone
+would call a race that the patch brought in "flaky" (Luo et al., "An Empirical Analysis of Flaky Tests", FSE
+2014: a rerun hides, it does not explain). So a test counts as flaky only where it was seen to fail *and* to
+pass at the base commit.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from fallback_plugins.shared.gates.at_base import keep, kept, place_of, run_at_base
-from fallback_plugins.shared.gates.flaky import BASE_RUNS
+from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, steady_lines
 from fallback_plugins.shared.installed import NotInstalled
+from fallback_tier.files import whole
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
+
+Seen = TypeVar("Seen")
+
+#: Changed with what is kept, and with how a log is read: what an older version saw counts for nothing.
+_FORMAT = 11
+
+
+def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> Seen:
+    """Run something over fresh files of the base commit. Raises what ``run`` raises, ToolError."""
+    with context.worktree.fresh(patched=False) as tree:
+        return run(context.repo.laid_out(tree))
+
+
+def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
+    """Where is kept what a gate saw at the base commit, in one folder.
+
+    ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
+    sandbox or without: what fails for want of a network in the one excuses nothing in the other.
+    """
+    where = type(context.sandbox).__qualname__
+    commit = context.repo.base_commit
+    key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, where, *parts)
+    return context.cache / "base" / f"{key}.json"
+
+
+def kept(place: Path) -> Any:
+    """Return what was kept there, as JSON gives it; None if nothing was."""
+    try:
+        return json.loads(whole.kept(place) or b"null")
+    except ValueError:
+        return None
+
+
+def keep(place: Path, what: object) -> None:
+    """Keep it, with as many others as a folder has room for: a reader sees the old or the new."""
+    whole.keep(place, json.dumps(what).encode())
+
+
+#: Runs of the base commit's suite, at most, to tell flaky from broken from sound: two beyond the one
+#: that counts tests. A test that fails in half of all runs is seen both ways in three of four cases.
+BASE_RUNS = 3
+
+#: Further runs with the patch, for tests that are flaky at the base commit.
+PATCHED_RERUNS = 2
+
+
+@dataclass(frozen=True)
+class SortedFailures:
+    """Failing tests by what they do at the base commit; the three are disjoint."""
+
+    #: Never failed there: the patch is to blame.
+    new: tuple[str, ...]
+    #: Failed in some runs, not in others.
+    flaky: tuple[str, ...]
+    #: Failed in every run.
+    broken: tuple[str, ...]
+
+
+def sort_failures(failing: Iterable[str], base: Sequence[frozenset[str]]) -> SortedFailures:
+    """Sort failing tests by the tests that failed in each run of the base commit's suite.
+
+    Without any such run nothing excuses a failure: all are new.
+    """
+    new, flaky, broken = [], [], []
+    for test in sorted(set(failing)):
+        times = sum(test in run for run in base)
+        if not times:
+            new.append(test)
+        elif times < len(base):
+            flaky.append(test)
+        else:
+            broken.append(test)
+    return SortedFailures(tuple(new), tuple(flaky), tuple(broken))
+
+
+def is_settled(failing: Iterable[str], base: Sequence[frozenset[str]]) -> bool:
+    """Would further runs at the base commit change nothing? They can only make tests flaky."""
+    return len(base) >= BASE_RUNS or not set(failing) - set(sort_failures(failing, base).flaky)
+
 
 #: Runs a suite in a tree, once its dependencies are there.
 Run = Callable[[RepoContext], SuiteRun | NotInstalled]

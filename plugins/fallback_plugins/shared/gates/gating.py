@@ -1,4 +1,5 @@
-"""What the gates of every ecosystem need, over ports alone: verdicts, the patched files, the base.
+"""What the gates of every ecosystem need, over ports alone: verdicts, the patched files, the base, running
+commands.
 
 A plugin may not see ``fallback_tier.gates``; plugins may not see each other. This module belongs to
 none of them.
@@ -294,3 +295,36 @@ def _joined(verdicts: Sequence[GateVerdict]) -> GateVerdict:
     reported["projects"] = tuple(project for verdict in verdicts for project in verdict.projects)
     reported["notes"] = tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
     return first.model_copy(update={**reported, "flaky": flaky, "broken": broken})
+
+
+#: Puts a folder first on the path that the sandbox gives, then becomes the command. The exit code is 127
+#: where there is no such command, 126 where it can't be executed (POSIX.1-2017, XCU 2.8.2).
+_WITH_PROGRAMS = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
+
+
+def with_programs(programs: Path, argv: Sequence[str]) -> list[str]:
+    """The command, with a folder first on the path that the sandbox gives."""
+    return ["sh", "-c", _WITH_PROGRAMS, "sh", str(programs), *argv]
+
+
+def run_as_given(
+    context: GateContext,
+    tree: RepoContext,
+    argv: Sequence[str],
+    *,
+    programs: Path,
+    folder: str = ".",
+    timeout_s: float | None = None,
+    env: Mapping[str, str] | None = None,
+    readable: Sequence[Path] = (),
+) -> CommandResult:
+    """Run it in a folder of the tree, its output's paths relative. ``programs``: looked through first."""
+    result = context.sandbox.run(
+        command_in(folder, with_programs(programs, argv)),
+        worktree=tree.tree,
+        timeout_s=context.timeout_s if timeout_s is None else timeout_s,
+        env=env,
+        readable=readable,
+    )
+    reported = {"argv": tuple(argv), "output": relative_log(result, tree.root)}
+    return result.model_copy(update=reported)

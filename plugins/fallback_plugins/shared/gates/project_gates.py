@@ -1,13 +1,20 @@
-"""Gates that judge each project that a patch touched: what every ecosystem's have in common."""
+"""Gates that judge each project that a patch touched, and the one that sees a flaw gone by versions: what
+every ecosystem's have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
-from fallback_audit.vocabulary import FailureKind
+from fallback_audit.event_types import ProvedProject
+from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import together
+from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.outcome import Applied
+from fallback_tier.repo import RepoContext
 
 
 class ProjectGate(ABC):
@@ -49,3 +56,88 @@ class ResolvingGate(ProjectGate):
         except (RecipeError, RepositoryError) as error:
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
         return gating.combined(self.name, verdicts)
+
+
+class NotVulnerable(ABC):
+    """One verdict over the packages of an advisory; of a repository's own packages no version tells.
+
+    ``ecosystem``: OSV's name of it.
+    """
+
+    ecosystem: ClassVar[str]
+    name: str = "not_vulnerable"
+
+    def judge(self, context: GateContext) -> GateVerdict:
+        """Read manifests, locks, and what a client says that it installed; nothing runs."""
+        repo = gating.patched(context)
+        packages = context.advisory.packages(self.ecosystem)
+        affected = context.repo.affected
+        own = gating.own_names(affected, packages)
+        try:
+            others = [self._package(context, repo, one) for one in packages if one not in own]
+        except (RecipeError, RepositoryError) as error:
+            return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, error.problem)
+        if affected is None or not affected.is_own:
+            return gating.of_versions(self.name, others)
+        return gating.of_own_code(
+            self.name, affected, lambda: self._affected_copies(context, own), others
+        )
+
+    @abstractmethod
+    def _package(self, context: GateContext, repo: RepoContext, package: str) -> GateVerdict:
+        """The verdict on one package in the patched tree."""
+
+    @abstractmethod
+    def _affected_copies(self, context: GateContext, packages: Sequence[str]) -> Mapping[str, str]:
+        """What the base commit has from a registry that is affected, beside the source: place → version."""
+
+    def _proved(self, what: str, projects: Sequence[ProvedProject]) -> GateVerdict:
+        """A pass with the lowest of the projects' levels."""
+        levels = {one.proof_level for one in projects}
+        level = (
+            ProofLevel.RESOLVED_TREE if levels == {ProofLevel.RESOLVED_TREE} else ProofLevel.PINS
+        )
+        what = f"{level.replace('_', ' ')}: {what}"
+        verdict = gating.passed(self.name, what, proof_level=level)
+        return verdict.model_copy(update={"projects": tuple(projects)})
+
+    def _still_affected(self, package: str, messages: Sequence[str]) -> GateVerdict:
+        what = f"{package} is still affected: {', '.join(messages[:3])}"
+        return gating.failed(self.name, FailureKind.STILL_VULNERABLE, what, "\n".join(messages))
+
+
+def may_stay(
+    advisory: Advisory,
+    made: Applied,
+    ecosystem: str,
+    package: str,
+    now: Sequence[str],
+    before: Sequence[str],
+) -> bool:
+    """May these affected versions of a package stay, one entry a copy?
+
+    ``before``: those of the base commit, found in the same way. Only where every advisory that covers one
+    lets it stay, where there is no more of any version than before, and less of each that the recipe says
+    it raised.
+    """
+    remediation = made.remediation
+    if remediation is None or not is_planned(advisory, made, ecosystem, package, now):
+        return False
+    raised = {
+        version
+        for move in remediation.moves
+        if canonical_name(ecosystem, move.package) == package
+        for version in move.before
+    }
+    copies, earlier = Counter(now), Counter(before)
+    return all(copies[version] < earlier[version] + (version not in raised) for version in copies)
+
+
+def is_planned(
+    advisory: Advisory, made: Applied, ecosystem: str, package: str, now: Iterable[str]
+) -> bool:
+    """Return whether every advisory that covers one of these versions lets it stay."""
+    covering = [advisory.ids_affecting(ecosystem, package, version) for version in now]
+    return made.remediation is not None and all(
+        lets_stay(advisory, ecosystem, package, ids) for ids in covering
+    )

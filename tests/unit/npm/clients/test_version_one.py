@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.npm.locks.locktree import modern
+from fallback_plugins.npm.locks.lockfile import modern
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe, serve
 from tests.unit.npm.world import Counting, World, bad, manifest, world

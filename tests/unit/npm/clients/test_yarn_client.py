@@ -13,8 +13,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.provision import ClientStore
-from fallback_plugins.npm.clients.yarn import YARN, YarnClient
-from fallback_plugins.npm.clients.yarn_project import yarn_project
+from fallback_plugins.npm.clients.yarn import YARN, YarnClient, yarn_project
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import CommandResult
@@ -105,18 +104,18 @@ def test_a_range_that_a_resolution_answers_is_answered_in_the_tree(tmp_path: Pat
 
 def test_folders_that_the_lock_knows_stand_in_the_scratch_project() -> None:
     read = parse_yarn_lock(LOCK)
-    texts = yarn_project(files(ROOT), read).texts
+    texts = yarn_project(files(ROOT), read)[0]
     made = json.loads(texts["lib/package.json"])
     assert made["dependencies"] == {"a": "^1.0.0"}
     assert "other/package.json" not in texts  # yarn found no manifest there either
     outside = parse_yarn_lock(LOCK.replace("file:./lib", "file:../lib"))
-    assert set(yarn_project(files(ROOT), outside).texts) == {"package.json"}
+    assert set(yarn_project(files(ROOT), outside)[0]) == {"package.json"}
 
 
 def test_unseen_members_are_stood_in_for_without_touching_the_known_ones() -> None:
     text = lock(block("a@^1.0.0", "1.0.0"), block("u@^1", "1.0.0"), block("u@^2", "2.0.0"))
     root = {"name": "r", "workspaces": {"packages": ["m"]}, "dependencies": {"a": "^1.0.0"}}
-    texts = yarn_project(files(root, text, m={"name": "m"}), parse_yarn_lock(text)).texts
+    texts = yarn_project(files(root, text, m={"name": "m"}), parse_yarn_lock(text))[0]
     asks = [json.loads(texts[f".members/{n}/package.json"])["dependencies"] for n in (0, 1)]
     assert asks == [{"u": "^1"}, {"u": "^2"}]
     assert json.loads(texts["package.json"])["workspaces"] == ["m", ".members/*"]

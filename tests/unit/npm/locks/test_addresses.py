@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.npm.locks.addresses import Addresses
-from fallback_plugins.npm.locks.locktree import lock_tree
+from fallback_plugins.npm.locks.lockfile import lock_tree
 from tests.registry import Universe
 from tests.unit.npm.world import World, at, bad, project, versions, world
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantic_version import NpmSpec, Version
 
+from fallback_plugins.npm.locks.lockfile import lock_tree
 from fallback_plugins.npm.locks.lockshape import as_found, edited, without
-from fallback_plugins.npm.locks.locktree import lock_tree
 from fallback_plugins.npm.manifests import specs
 from fallback_plugins.npm.manifests.jsontext import set_value
 

@@ -8,11 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.shared.gates.alone import ALONE_RUNS, MAX_ALONE, run_alone
-from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS
+from fallback_plugins.shared.gates.base_runs import BASE_RUNS, PATCHED_RERUNS, Run
 from fallback_plugins.shared.gates.suite_run import SuiteRun
-from fallback_plugins.shared.gates.suites import judge_tests
+from fallback_plugins.shared.gates.suites import ALONE_RUNS, MAX_ALONE, judge_tests, run_alone
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.repo import RepoContext

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.shared.gates.flaky import BASE_RUNS, PATCHED_RERUNS, is_settled, sort_failures
+from fallback_plugins.shared.gates.base_runs import (
+    BASE_RUNS,
+    PATCHED_RERUNS,
+    is_settled,
+    sort_failures,
+)
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import NotInstalled

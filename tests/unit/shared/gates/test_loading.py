@@ -2,8 +2,7 @@
 
 import pytest
 
-from fallback_plugins.shared.gates.comparing import Finding
-from fallback_plugins.shared.gates.loading import Loading, failures
+from fallback_plugins.shared.gates.comparing import Finding, Loading, failures
 from fallback_plugins.shared.installed import NotInstalled
 
 URL_QUOTE = "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' ({}/urls.py)"

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.pypi.probes.observed import START, VARIABLE, add_to, hook_text, read_acts
-from fallback_plugins.shared.gates.flaky import BASE_RUNS
+from fallback_plugins.shared.gates.base_runs import BASE_RUNS
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_tier.gate_ports import GateVerdict

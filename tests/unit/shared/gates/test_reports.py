@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallback_plugins.npm.gates.reporting import plain_runner, read_jest, reporting
+from fallback_plugins.npm.gates.running import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.probes.report_probe import ONLY, Names

@@ -1,0 +1,184 @@
+"""Entries of any client's lock, as its text has them, and what in them contradicts each other.
+
+A lock states a version, and beside it the archive that a client fetches: nothing makes the two agree.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from fallback_plugins.npm.locks.addresses import origin_of
+from fallback_plugins.npm.locks.lockfile import (
+    MODULES,
+    address_of,
+    entries_of,
+    identity,
+    objects,
+    parse_lock,
+)
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.locks.yarn_berry import is_berry
+from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock, real_name, split_pattern
+from fallback_plugins.npm.manifests.layout import LOCKS, PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.specs import plain_version
+from fallback_plugins.shared.ladder import unknown
+from fallback_tier.errors import RecipeError
+
+#: What repairs a lock that contradicts itself.
+_REPAIR = "Remove the entry, let the project's own client resolve it again, and commit the lock."
+
+
+@dataclass(frozen=True)
+class LockEntry:
+    """One package of a lock, as the text has it.
+
+    ``key``: the lock's own. ``is_named``: the name is stated, not only taken from the key. ``is_half``:
+    only one of a lock's two parts has it. ``bundles``: names of packages that lie in its archive and that
+    the lock does not list. ``inside``: (name, version) of those that it lists below such an entry.
+    ``digest``: of its archive; empty if none is stated.
+    """
+
+    key: str
+    name: str
+    version: str
+    address: str
+    is_named: bool = False
+    is_npms: bool = False
+    is_half: bool = False
+    digest: str = ""
+    bundles: frozenset[str] = frozenset()
+    inside: frozenset[tuple[str, str]] = frozenset()
+
+    def contradicts(self, packages: Collection[str]) -> bool:
+        """Return whether its archive is another package or version than the entry states, and it may be one
+        of these packages."""
+        origin = origin_of(self.address)
+        if not self.version:
+            return bool(self.address) and (
+                self.name in packages or any(map(origin.may_be, packages))
+            )
+        is_other = origin.version is not None and _differ(origin.version, self.version)
+        if origin.name is not None:
+            # npm installs an alias that does not state its name; the archive's is the package then.
+            is_alias = self.is_npms and not self.is_named and self.name not in packages
+            is_asked = self.name in packages or origin.name in packages
+            return is_asked and (is_other or (origin.name != self.name and not is_alias))
+        if self.name in packages:
+            return is_other and origin.may_be(self.name)
+        return not self.is_named and any(map(origin.may_be, packages))
+
+
+def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeError | None:
+    """Return the refusal of a lock that contradicts itself on one of these packages: it names the entry.
+    Raises RecipeError: the lock can't be read."""
+    known: dict[str, LockEntry] = {}
+    for entry in lock_entries(lock, text):
+        said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
+        if entry.contradicts(packages):
+            label = origin_of(entry.address).label or "another package"
+            return _unknown(lock, f"{said}, and its archive is that of {label} ({entry.address})")
+        # A lock of version 2 has each entry twice, for newer and for older clients.
+        other = known.setdefault(entry.key, entry)
+        if {entry.name, other.name}.isdisjoint(packages):
+            continue
+        if entry.name != other.name or _differ(entry.version, other.version):
+            return _unknown(lock, f"{said}, and {other.name} {other.version} at the same place")
+        if entry.is_half:
+            return _unknown(lock, f"{said} in one of its two parts alone")
+    return None
+
+
+def _unknown(lock: str, problem: str) -> RecipeError:
+    problem = f"{problem}: which of them is installed is unknown."
+    return unknown(lock, problem, next_step=_REPAIR)
+
+
+def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
+    """Yield each entry in whose archive lie packages that the lock does not list: those that it names as
+    bundled, and whatever they require. Raises RecipeError."""
+    if "bundle" in text:
+        entries = [*lock_entries(lock, text)]
+        for entry in entries:
+            if entry.bundles:
+                below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
+                yield replace(entry, inside=frozenset((it.name, it.version) for it in below))
+
+
+def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
+    """Yield what a lock of npm, yarn classic or pnpm lists from elsewhere than the repository, as often as
+    it lists it. Raises RecipeError."""
+    name = PurePosixPath(lock).name
+    if name in LOCKS:
+        yield from _npms(lock, text)
+    elif name == YARN_LOCK and not is_berry(text):
+        for block in parse_yarn_lock(text).blocks:
+            if block.from_folder:
+                continue
+            for key in block.patterns:
+                own, is_named = real_name(key), split_pattern(key)[0] != real_name(key)
+                digest = block.fields.get("integrity", "")
+                yield LockEntry(key, own, block.version, block.resolved, is_named, digest=digest)
+    elif name == PNPM_LOCK:
+        yield from _pnpms(text)
+
+
+def _npms(lock: str, text: str) -> Iterator[LockEntry]:
+    facts = parse_lock(text, lock)
+    found = [*entries_of(facts)]
+    keys = Counter(key for key, _ in found)
+    has_both = bool(objects(facts.get("packages"))) and bool(objects(facts.get("dependencies")))
+    for key, entry in found:
+        address = address_of(entry)
+        if MODULES not in key or entry.get("link") or address.startswith("file:"):
+            continue
+        name, version = identity(key, entry)
+        stated = entry.get("name")
+        is_named = (isinstance(stated, str) and bool(stated)) or _is_alias(entry)
+        yield LockEntry(
+            key,
+            name if is_named else key.rpartition(MODULES)[2].strip("/"),
+            version or "",
+            address,
+            is_named,
+            is_npms=True,
+            is_half=has_both and keys[key] == 1,
+            digest=str(entry.get("integrity", "")),
+            bundles=frozenset(
+                one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys
+            ),
+        )
+
+
+def _bundled(entry: Mapping[str, Any]) -> Iterator[str]:
+    bundled = entry.get("bundleDependencies") or entry.get("bundledDependencies")
+    listed = entry.get("dependencies") if bundled is True else bundled
+    if isinstance(listed, list | dict):
+        yield from (one for one in listed if isinstance(one, str))
+
+
+def _is_alias(entry: Mapping[str, Any]) -> bool:
+    return str(entry.get("version", "")).startswith("npm:")
+
+
+def _pnpms(text: str) -> Iterator[LockEntry]:
+    lock = parse_pnpm_lock(text)
+    for key, node in lock.nodes.items():
+        facts = lock.facts.get(key.partition("(")[0]) or lock.facts.get(key) or {}
+        resolution = facts.get("resolution")
+        resolution = resolution if isinstance(resolution, dict) else {}
+        yield LockEntry(
+            key,
+            node.name,
+            node.version,
+            str(resolution.get("tarball", "")),
+            is_named="name" in facts,
+            digest=str(resolution.get("integrity", "")),
+            bundles=frozenset(_bundled(facts)),
+        )
+
+
+def _differ(version: str, other: str) -> bool:
+    """Return whether two versions differ; a version 1 lock has an address in a version's place."""
+    return "/" not in other and plain_version(version) != plain_version(other)
