@@ -1,4 +1,5 @@
-"""Who needs each package of a poetry.lock: for which groups, under which conditions, or as an option only.
+"""Who needs each package of a poetry.lock: the project itself, by its manifest, and other packages; for which
+groups, under which conditions, or as an option only.
 
 Poetry works this out from the project down when it writes a lock, and installs by it. After an edit it is
 worked out anew for what is new, and for what is asked for by others than before; all else stays as written.
@@ -12,7 +13,10 @@ from typing import Any
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.requirements import Declaration
+from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.poetry_tables import Keys, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
+from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_in, requirement_in
 from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
 from fallback_plugins.pypi.poetry.markers import (
     ALWAYS,
@@ -25,7 +29,6 @@ from fallback_plugins.pypi.poetry.markers import (
     written,
 )
 from fallback_plugins.pypi.poetry.render import quoted
-from fallback_plugins.pypi.poetry.roots import MAIN, Root
 from fallback_plugins.shared.bumping import unsupported
 
 #: Rounds after which what is needed no longer changes, unless conditions go round in a circle.
@@ -33,6 +36,21 @@ _MAX_ROUNDS = 50
 
 _GROUPS_LINE = re.compile(r"^groups = .*\n", re.MULTILINE)
 _MARKERS_LINE = re.compile(r"^markers = .*\n", re.MULTILINE)
+
+MAIN = "main"
+_DEV = "dev"
+
+
+@dataclass(frozen=True)
+class Root:
+    """One request. ``always``: it is no option and has no condition. ``in_table``: of Poetry's own."""
+
+    name: str
+    group: str
+    declaration: Declaration
+    always: bool
+    in_table: bool = True
+    extras: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -235,3 +253,48 @@ def _without(lock: PoetryLock, name: str) -> PoetryLock:
             text = lock.text[:start] + entry.sub("", lock.text[start:], count=1)
             lock = PoetryLock(lock.path, text)
     return lock
+
+
+def roots(path: str, text: str) -> tuple[Root, ...]:
+    """What a pyproject.toml asks of Poetry. Raises RecipeError for text that is no TOML."""
+    document = parse_toml(path, text)
+    return (*_from_tables(document), *_from_arrays(document))
+
+
+def _from_tables(document: Mapping[str, Any]) -> Iterator[Root]:
+    for entry in poetry_entries(document):
+        keys = entry.keys
+        table = value_at(document, keys[:-1] if keys[-1] == "version" else keys)
+        optional = isinstance(table, dict) and table.get("optional") is True
+        yield Root(
+            canonicalize_name(entry.name),
+            _group_of(keys),
+            entry.declaration,
+            not optional and not entry.declaration.marker,
+            extras=frozenset(map(canonicalize_name, entry.extras)),
+        )
+
+
+def _group_of(keys: Keys) -> str:
+    if keys[2] == "group":
+        return canonicalize_name(str(keys[3]))
+    return _DEV if keys[2] == "dev-dependencies" else MAIN
+
+
+def _from_arrays(document: Mapping[str, Any]) -> Iterator[Root]:
+    own = canonicalize_name(str(table_of(document, "project").get("name", "")))
+    for keys, line in requirement_arrays(document):
+        if keys[0] == "tool":
+            continue
+        requirement = requirement_in(line)
+        if requirement is None or canonicalize_name(requirement.name) == own:
+            continue
+        in_group = keys[0] == "dependency-groups"
+        yield Root(
+            canonicalize_name(requirement.name),
+            canonicalize_name(str(keys[1])) if in_group else MAIN,
+            declaration_in(line, requirement.name) or Declaration(()),
+            requirement.marker is None and keys[1] != "optional-dependencies",
+            in_table=False,
+            extras=frozenset(map(canonicalize_name, requirement.extras)),
+        )

@@ -13,12 +13,10 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.poetry.content_hash import content_hash
-from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
-from fallback_plugins.pypi.poetry.needs import settled
+from fallback_plugins.pypi.poetry.lock import PoetryLock, content_hash, in_plain_lines
+from fallback_plugins.pypi.poetry.needs import Root, roots, settled
 from fallback_plugins.pypi.poetry.plan import Planner
 from fallback_plugins.pypi.poetry.render import with_entry, with_release
-from fallback_plugins.pypi.poetry.roots import Root, roots
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.strategies import lock_edit

@@ -11,8 +11,13 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.poetry_constraints import in_dependencies, in_extras, is_same
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.poetry.asked import applying, extras_in, marker_of
-from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
+from fallback_plugins.pypi.poetry.lock import (
+    PoetryLock,
+    applying,
+    extras_in,
+    in_plain_lines,
+    marker_of,
+)
 from fallback_plugins.pypi.resolving.scratch_lock import Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.tree import grouped
