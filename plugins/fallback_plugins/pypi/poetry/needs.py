@@ -1,5 +1,5 @@
-"""Who needs each package of a poetry.lock: the project itself, by its manifest, and other packages; for which
-groups, under which conditions, or as an option only.
+"""Who needs each package of a poetry.lock, the project itself or other packages: for which groups, under
+which conditions, or as an option only.
 
 Poetry works this out from the project down when it writes a lock, and installs by it. After an edit it is
 worked out anew for what is new, and for what is asked for by others than before; all else stays as written.
