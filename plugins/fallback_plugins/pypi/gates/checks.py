@@ -1,6 +1,5 @@
 """PyPI's gate on types: they are as they were. And a command of any tree's Python, for every such check."""
 
-import configparser
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from fallback_plugins.pypi.gates.lacking import beside_base
 from fallback_plugins.pypi.gates.touched import PyPIGate, own_packages
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import Check, Finding, judge_check
 from fallback_plugins.shared.gates.gating import in_folder
@@ -131,12 +131,8 @@ def _mypy(repo: RepoContext, folder: str, tools: dict[str, Any]) -> dict[str, An
 
 def _ini(repo: RepoContext, path: str) -> dict[str, Any] | None:
     """The section ``[mypy]`` of a file; None where there is no such file or section."""
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(repo.read_text(path) if repo.has(path) else "")
-    except configparser.Error:
-        return None
-    return dict(parser.items("mypy")) if parser.has_section("mypy") else None
+    parser = parsed(repo.read_text(path) if repo.has(path) else "")
+    return dict(items(parser, "mypy")) if parser.has_section("mypy") else None
 
 
 def _targets(repo: RepoContext, folder: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ requirements files, tox's dependencies. Lines that lead elsewhere are left out, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,14 +13,18 @@ from typing import Any
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.groups import of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.metadata import (
+    Stated,
+    in_setup_cfg,
+    in_setup_py,
+    own_name,
+)
 from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import clean, includes
-from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
+from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import setuptools_files
@@ -130,9 +133,14 @@ class ProjectFiles:
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
 
     @property
-    def setup_cfg(self) -> ConfigParser:
-        """Its setup.cfg, as far as it can be read."""
-        return parsed(self.text("setup.cfg"))
+    def setup_cfg(self) -> Stated:
+        """What its setup.cfg says."""
+        return in_setup_cfg(self.text("setup.cfg"))
+
+    @property
+    def setup_py(self) -> Stated:
+        """What its setup.py says."""
+        return in_setup_py(self.text("setup.py"))
 
     @property
     def name(self) -> str:
@@ -143,11 +151,8 @@ class ProjectFiles:
     @property
     def extras(self) -> Mapping[str, Any]:
         """Extras by name, from wherever the project declares them."""
-        found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
-        extras = items(self.setup_cfg, "options.extras_require")
-        found |= {name: requirements(value) for name, value in extras}
-        reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
-        return found | (reported if isinstance(reported, dict) else {})
+        readable = table_of(self.pyproject, "project", "optional-dependencies")
+        return {**readable, **self.setup_cfg.extras, **self.setup_py.extras}
 
 
 def _readable(sources: Iterator[Source]) -> Iterator[Source]:
@@ -207,13 +212,9 @@ def _setuptools(project: ProjectFiles) -> Iterator[Source]:
 
 
 def _setup_files(project: ProjectFiles) -> Iterator[Source]:
-    options = dict(items(project.setup_cfg, "options"))
-    yield _source("setup.cfg", requirements(options.get("install_requires")))
-    tests = lines_of(options.get("tests_require"))
-    yield _source("setup.cfg, tests_require", tests, for_tests=True)
-    reported = setup_call(project.text("setup.py")).keywords
-    yield _source("setup.py", texts(reported.get("install_requires")))
-    yield _source("setup.py, tests_require", texts(reported.get("tests_require")), for_tests=True)
+    for name, stated in (("setup.cfg", project.setup_cfg), ("setup.py", project.setup_py)):
+        yield _source(name, stated.requires)
+        yield _source(f"{name}, tests_require", stated.tests_require, for_tests=True)
 
 
 def _extras(project: ProjectFiles) -> Iterator[Source]:

@@ -28,8 +28,7 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements import logical_lines
-from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
+from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain, local_folders
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.pypi.surveying.survey import setuptools_files
 from fallback_plugins.shared.gates.gating import in_folder
@@ -60,9 +59,6 @@ Write = Callable[[str], Path]
 
 #: Says what tox installs beside a project; read, though it declares nothing that is shipped.
 TOX = "tox.ini"
-
-#: A line of a requirements file that names a folder.
-_FOLDER = re.compile(r"\s*(?:(?:-e|--editable)[\s=]*)?(?P<path>\.{1,2}(?:/[^\s\[#;]*)?)")
 
 #: Folders that one project names; more of them, and the path of every program would be endless.
 MAX_PLACES = 50
@@ -363,27 +359,24 @@ def is_test(path: str, folder: str) -> bool:
 
 
 def local_places(repo: RepoContext, folder: str, manifests: Mapping[str, str]) -> tuple[str, ...]:
-    """Those that the folder's manifests name (path sources, ``-e ./lib``), and workspace members."""
+    """Folders that the folder's manifests name (path sources, ``-e ./lib``), and workspace members. They
+    are not installed: Python finds their code where it lies (ADR-0039)."""
     found: dict[str, None] = {}
     for path, text in manifests.items():
-        here = posixpath.dirname(path)
-        for named in _named(path, text, own=here == ("" if folder == "." else folder)):
-            place = posixpath.normpath(posixpath.join(here, named))
+        own = posixpath.dirname(path) == ("" if folder == "." else folder)
+        for place in _named(path, text, own=own):
             found |= dict.fromkeys(_projects(repo, place))
     return tuple(place for place in found if place != folder)[:MAX_PLACES]
 
 
 def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
-    match kind_of(path):
-        case Kind.REQUIREMENTS:
-            for line in logical_lines(text):
-                if (found := _FOLDER.match(line)) is not None:
-                    yield found["path"]
-        case Kind.PYPROJECT:
-            document = parse_toml(path, text)
-            if own:
-                yield from _sources(document)
-            yield from texts(table_of(document, "tool", "uv", "workspace").get("members"))
+    if kind_of(path) is Kind.REQUIREMENTS:
+        yield from local_folders(path, text)
+    elif kind_of(path) is Kind.PYPROJECT:
+        document = parse_toml(path, text)
+        members = texts(table_of(document, "tool", "uv", "workspace").get("members"))
+        for named in (*(_sources(document) if own else ()), *members):
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
 
 
 def _sources(document: Mapping[str, Any]) -> Iterator[str]:

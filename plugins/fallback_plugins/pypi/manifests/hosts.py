@@ -15,7 +15,7 @@ from typing import Any
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import index_lines
+from fallback_plugins.pypi.manifests.requirements_files import includes, index_lines
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
@@ -27,9 +27,8 @@ _ASKS_NOBODY = frozenset({"venv", "export", "cache", "python", "--version"})
 #: How folders begin that hold what a client may read, and nothing else.
 _SCRATCH = ("fallback-tier-", "scratch-")
 
-#: Options that name a file of requirements, and a line of such a file that includes another.
+#: Options that name a file of requirements.
 _FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
-_INCLUDE = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(?P<path>\S+)")
 
 #: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
 _BEGIN = re.compile(
@@ -149,8 +148,7 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
             yield from ((path, address) for address in addresses)
             continue
         yield from ((path, address) for address in _of_requirements(text))
-        matches = (_INCLUDE.match(line) for line in logical_lines(text))
-        waiting += [path.parent / match["path"].strip("'\"") for match in matches if match]
+        waiting += [Path(included) for included, _ in includes(str(path), text)]
 
 
 def _document(path: Path) -> Mapping[str, Any]:
