@@ -14,7 +14,7 @@ import pytest
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.all_gates import TestsGate
-from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
+from fallback_plugins.pypi.gates.touched import lacks_by_the_patch
 from fallback_plugins.pypi.installing import building, pythons
 from fallback_plugins.pypi.installing.building import BuildSystem, NotBuiltError, WheelBuild, listed
 from fallback_plugins.pypi.installing.environment import Environment
