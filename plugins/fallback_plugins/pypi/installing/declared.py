@@ -6,7 +6,9 @@ requirements files, tox's dependencies. Lines that lead elsewhere are left out, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -23,7 +25,7 @@ from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
-from fallback_plugins.pypi.manifests.requirements_files import clean, includes
+from fallback_plugins.pypi.manifests.requirements_files import clean, includes, with_included
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
@@ -78,17 +80,10 @@ def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tup
 
 def constraints(texts: Mapping[str, str]) -> Source:
     """The lines of the constraint files that these requirements files include, and of what those do."""
-    waiting = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
-    lines: list[str] = []
-    seen: set[str] = set()
-    while waiting:
-        path = waiting.pop()
-        if path not in seen:
-            seen.add(path)
-            text = texts.get(path)
-            lines += [f"-c {path}"] if text is None else _requirements_in(text)
-            waiting += [it for it, _ in includes(path, text or "")]
-    return _source("constraints", lines)
+    named = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
+    found = with_included(named, texts.get).items()
+    lines = ([f"-c {path}"] if text is None else _requirements_in(text) for path, text in found)
+    return _source("constraints", chain.from_iterable(lines))
 
 
 def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
@@ -253,25 +248,21 @@ def _requirements(project: ProjectFiles) -> Iterator[Source]:
 
 def _requirement_lines(project: ProjectFiles, path: str) -> Iterator[str]:
     """A file's requirements, with those of the files that it includes."""
-    waiting = [path]
-    seen: set[str] = set()
-    while waiting:
-        here = waiting.pop()
-        if here in seen:
-            continue
-        seen.add(here)
-        try:
-            text = project.repo.read_text(here)
-        except RepositoryError:
+
+    def text_of(path: str) -> str | None:
+        with suppress(RepositoryError):
+            return project.repo.read_text(path)
+        return None
+
+    for here, text in with_included([path], text_of, constrain=False).items():
+        if text is None:
             yield f"-r {here}"  # left out, by name
-            continue
-        for bare in _requirements_in(text):
+        for bare in _requirements_in(text or ""):
             if itself := _ITSELF.match(bare):
                 for name in (itself["extras"] or "").split(","):
                     yield from of_extra(project.extras, name.strip(), project.name)
             else:
                 yield bare
-        waiting += [other for other, binds in reversed(includes(here, text)) if not binds]
 
 
 def _requirements_in(text: str) -> list[str]:

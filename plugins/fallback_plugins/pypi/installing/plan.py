@@ -28,7 +28,11 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain, local_folders
+from fallback_plugins.pypi.manifests.requirements_files import (
+    is_plain,
+    local_folders,
+    with_included,
+)
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
 from fallback_plugins.pypi.surveying.survey import setuptools_files
 from fallback_plugins.shared.gates.gating import in_folder
@@ -145,12 +149,8 @@ class Manifests:
         for path, text in self._read(metadata).items():
             with suppress(RecipeError):
                 wanted += [other for _, other in setuptools_files(path, text)]
-        found: dict[str, str] = {}
-        while wanted:
-            path = wanted.pop()
-            if path not in found:
-                found |= self._read([path])
-                wanted += [other for other, _ in includes(path, found.get(path, ""))]
+        texts = with_included(wanted, lambda path: self._read([path]).get(path))
+        found = {path: text for path, text in texts.items() if text is not None}
         found |= self._manifests_at([self.folder, *map(str, PurePosixPath(self.folder).parents)])
         found |= self._manifests_at(local_places(self._repo, self.folder, found))
         return found | self._read([in_folder(self.folder, TOX)])
@@ -268,12 +268,7 @@ class Manifests:
             return str(PurePosixPath(path).parent) == self.folder
         if self.locked or self._only is None:
             return not self.locked and path in self.texts
-        reached, waiting = set[str](), [self._only]
-        while waiting:
-            if (here := waiting.pop()) not in reached:
-                reached.add(here)
-                waiting += [other for other, _ in includes(here, self.texts.get(here, ""))]
-        return path in reached
+        return path in with_included([self._only], self.texts.get)
 
     def export(self, place: Path) -> Sequence[str]:
         """The command that writes the lock's pins to a file, for what can't be installed as a whole."""

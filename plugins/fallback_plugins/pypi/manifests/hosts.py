@@ -122,50 +122,40 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
     below = [path for name in names for path in root.rglob(name)]
     above = [path for path in above if path.is_relative_to(root) and path.is_file()]
     for path in dict.fromkeys((*below, *above)):
-        document = _document(path)
-        if path.name == "uv.lock":
-            addresses = _of_lock(document)
-        elif path.name == "uv.toml":
-            addresses = _of_settings(document)
-        else:
-            addresses = _of_project(document)
-        yield from ((path, address) for address in addresses)
+        yield from ((path, address) for address in _in_document(path))
     waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
     if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
         for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
-            yield from ((path, value) for value in _of_indexes(path.read_text("utf-8", "replace")))
+            indexes = index_lines(path.read_text("utf-8", "replace"))
+            yield from ((path, address) for address in _places(indexes))
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
         if path in seen or not path.is_file():
             continue
         seen.add(path)
-        text = path.read_text("utf-8", "replace")
         if path.suffix == ".toml":
-            document = _document(path)
-            is_lock = path.name.startswith("pylock")
-            addresses = _of_lock(document) if is_lock else _of_project(document)
-            yield from ((path, address) for address in addresses)
+            yield from ((path, address) for address in _in_document(path))
             continue
+        text = path.read_text("utf-8", "replace")
         yield from ((path, address) for address in _of_requirements(text))
         waiting += [Path(included) for included, _ in includes(str(path), text)]
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _in_document(path: Path) -> Iterator[str]:
     """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
     try:
-        return parse_toml(path.name, path.read_text("utf-8", "replace"))
+        document = parse_toml(path.name, path.read_text("utf-8", "replace"))
     except (OSError, RecipeError) as error:
         why = error.problem if isinstance(error, RecipeError) else str(error)
         raise HostRefusedError((), f"uv was not started: {why}") from error
-
-
-def _of_indexes(text: str) -> Iterator[str]:
-    yield from _places(index_lines(text))
+    if path.name == "uv.lock" or path.name.startswith("pylock"):
+        return _of_lock(document)
+    return _of_settings(document) if path.name == "uv.toml" else _of_project(document)
 
 
 def _of_requirements(text: str) -> Iterator[str]:
-    yield from _of_indexes(text)
+    yield from _places(index_lines(text))
     for line in logical_lines(text):
         begin = _BEGIN.search(line)
         if begin is not None and not any(True for _ in index_lines(line)):
