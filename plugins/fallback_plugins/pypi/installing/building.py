@@ -27,6 +27,7 @@ from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.install import NOT_COMPILED, reason, run_uv
 from fallback_plugins.pypi.installing.pythons import minor_of
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
+from fallback_plugins.pypi.manifests.hosts import asking_for
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import clean
@@ -383,15 +384,9 @@ def listed(
 
     None: the registry lists none. Raises ToolFailedError where it does not answer, ToolMissingError.
     """
-    # With what it requires said beforehand nothing is left for a build to tell.
-    manifest = (
-        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\n'
-        f'requires-python = "==3.{minor_of(python)}.*"\n'
-        f"dependencies = {json.dumps([name + spec])}\n"
-        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
-    )
     with scratch_folder("uv") as folder:
-        (folder / "pyproject.toml").write_text(manifest, encoding="utf-8")
+        text = asking_for(name + spec, f"==3.{minor_of(python)}.*")
+        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
         # The settings stand in the manifest, which is ours: it has to be read.
         command = ["lock", "--resolution=highest", "--python", str(python)]
         done = run_uv(context, command, folder, until, {"UV_NO_CONFIG": ""})

@@ -82,7 +82,8 @@ def _is_confirmed(
 ) -> bool:
     for release, registry in _held_at(host, lock):
         with scratch_folder("uv") as folder:
-            (folder / "pyproject.toml").write_text(_asking(release, registry), encoding="utf-8")
+            text = asking_for(release, ">=3.8", registry)
+            (folder / "pyproject.toml").write_text(text, encoding="utf-8")
             # The settings are in the manifest, which is ours: it has to be read.
             asking = {**env, "UV_NO_CONFIG": ""}
             clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
@@ -90,13 +91,15 @@ def _is_confirmed(
     return False
 
 
-def _asking(release: str, registry: str) -> str:
+def asking_for(release: str, python: str, registry: str = "") -> str:
+    """A project that asks for one release (``left==1``), and for nothing that this requires, so that nothing
+    is left for a build to tell. ``registry``: the only one that is asked."""
+    name = re.split(r"[^A-Za-z0-9._-]", release, maxsplit=1)[0]
+    index = f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n" if registry else ""
     return (
-        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\nrequires-python = ">=3.8"\n'
-        f"dependencies = {json.dumps([release])}\n"
-        f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n"
-        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(release.partition('==')[0])}\n"
-        "requires-dist = []\n"
+        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\n'
+        f"requires-python = {json.dumps(python)}\ndependencies = {json.dumps([release])}\n{index}"
+        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
     )
 
 
