@@ -92,8 +92,8 @@ def _is_confirmed(
 
 
 def asking_for(release: str, python: str, registry: str = "") -> str:
-    """A project that asks for one release (``left==1``), and for nothing that this requires, so that nothing
-    is left for a build to tell. ``registry``: the only one that is asked."""
+    """A project that asks for one release (``left==1``) and nothing that this requires, so that nothing is
+    left for a build to tell. ``registry``: the only one that is asked."""
     name = re.split(r"[^A-Za-z0-9._-]", release, maxsplit=1)[0]
     index = f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n" if registry else ""
     return (
