@@ -44,8 +44,8 @@ from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import grouped
 
-_FILES = re.compile(r"^files = \[.*?^\][ \t]*$|^files = \[\][ \t]*$", re.MULTILINE | re.DOTALL)
-_SECTION = re.compile(r"^\[package\.(?P<name>[a-z]+)\][ \t]*\r?\n", re.MULTILINE)
+_SECTION = re.compile(r"\[\[package\]\]|\[package\.(?P<name>[a-z]+)\]")
+_LINE = re.compile(r'"?([A-Za-z0-9][\w.-]*)"? = ')
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 #: The first format in which an entry says which groups need it.
@@ -131,52 +131,59 @@ def _with_release(
     start, end = lock.block(release.name)
     block = lock.text[start:end]
     table = parse_toml(lock.path, block)["package"][0]
-    head, sections = _split(block)
+    sections = _split(block)
+    own, files = sections[""], _files(release)
     moves = str(table["version"]) != release.version
-    files = _files(release)
     if moves:
-        head = _line(head, "version", release.version, str(table["version"]))
-        head = _line(head, "description", metadata.summary, table.get("description"))
         old_python = str(table.get("python-versions", "*"))
-        head = _python_versions(head, metadata.requires_python, old_python)
-        head = _FILES.sub(lambda _: f"files = {files}", head, count=1)
+        is_same = _is_same_python(metadata.requires_python, old_python)
+        stated = {
+            "version": release.version,
+            "description": metadata.summary,
+            "python-versions": old_python if is_same else metadata.requires_python or "*",
+        }
+        for key, value in stated.items():
+            if key in own and value != table[key]:
+                own[key] = f"{key} = {quoted(value)}\n"
+        if "files" in own:
+            own["files"] = f"files = {files}\n"
     asked = applying(lock, release.name, metadata, extras)
-    sections["dependencies"] = _dependencies(table.get("dependencies", {}), asked, sections)
-    sections["extras"] = _extras(lock, table.get("extras", {}), metadata, sections)
-    parts = [head.rstrip("\r\n") + "\n", *(text for text in sections.values() if text)]
-    rest = block[len(block.rstrip("\r\n")) :]
-    new = "\n".join(part.rstrip("\r\n") + "\n" for part in parts).rstrip("\n") + rest
+    needed = _dependencies(table.get("dependencies", {}), asked, sections["dependencies"])
+    sections |= {"dependencies": needed}
+    sections |= {"extras": _extras(lock, table.get("extras", {}), metadata, sections["extras"])}
+    parts = (
+        (f"[package.{name}]\n" if name else "[[package]]\n") + "".join(lines.values())
+        for name, lines in sections.items()
+        if lines
+    )
+    new = "\n".join(parts).rstrip("\n") + block[len(block.rstrip("\r\n")) :]
     text = lock.text[:start] + new + lock.text[end:]
-    if moves and "files" not in table:
+    if moves and "files" not in own:
         text = _in_metadata_files(text, table["name"], files)
     return PoetryLock(lock.path, text)
 
 
-def _split(block: str) -> tuple[str, dict[str, str]]:
-    """The entry's own keys, and its sections in the order in which Poetry writes them."""
-    matches = list(_SECTION.finditer(block))
-    starts = [*(match.start() for match in matches), len(block)]
-    head, ends = block[: starts[0]], starts[1:]
-    found = {
-        match["name"]: block[match.start() : end] for match, end in zip(matches, ends, strict=True)
-    }
-    return head, {"dependencies": "", "extras": "", **found}
+def _split(block: str) -> dict[str, dict[str, str]]:
+    """An entry's lines by section (empty: its own) and key, the sections as Poetry orders them."""
+    found: dict[str, dict[str, str]] = {"": {}, "dependencies": {}, "extras": {}}
+    section = key = ""
+    for line in filter(str.strip, block.splitlines(keepends=True)):
+        if (header := _SECTION.match(line)) is not None:
+            section = header["name"] or ""
+            continue
+        if (named := _LINE.match(line)) is not None:
+            key = canonicalize_name(named[1])
+        lines = found.setdefault(section, {})
+        lines[key] = lines.get(key, "") + line
+    return found
 
 
-def _line(head: str, key: str, value: str, old: Any) -> str:
-    if value == old:
-        return head
-    line = re.compile(rf"^{key} = .*$", re.MULTILINE)
-    return line.sub(lambda _: f"{key} = {quoted(value)}", head, count=1)
-
-
-def _python_versions(head: str, specifier: str, old: str) -> str:
-    """A specifier that says the same stays as it is written: the index sorts its clauses otherwise."""
+def _is_same_python(specifier: str, written: str) -> bool:
+    """Such a one stays as it is written: the index sorts its clauses otherwise."""
     try:
-        same = SpecifierSet(specifier) == SpecifierSet("" if old == "*" else old)
+        return SpecifierSet(specifier) == SpecifierSet("" if written == "*" else written)
     except InvalidSpecifier:
-        same = False
-    return head if same else _line(head, "python-versions", specifier or "*", old)
+        return False
 
 
 def _files(release: Release) -> str:
@@ -200,37 +207,17 @@ def _in_metadata_files(text: str, name: str, files: str) -> str:
 
 
 def _dependencies(
-    old: Mapping[str, Any], asked: Sequence[Requirement], sections: Mapping[str, str]
-) -> str:
+    old: Mapping[str, Any], asked: Sequence[Requirement], kept: Mapping[str, str]
+) -> dict[str, str]:
     by_name = grouped((str(canonicalize_name(it.name)), it) for it in asked)
-    if not by_name:
-        return ""
-    written: dict[str, tuple[str, Any]] = {
-        canonicalize_name(name): (name, entry) for name, entry in old.items()
-    }
-    kept = _entries(sections["dependencies"])
-    lines = []
+    written = {str(canonicalize_name(name)): (name, entry) for name, entry in old.items()}
+    lines = {}
     for name in sorted(by_name):
         key, entry = written.get(name, ("", None))
         spelled = by_name[name][0].name
-        if key == spelled and _says(entry, by_name[name]):
-            lines.append(kept[name])
-        else:
-            lines.append(_dependency(spelled, by_name[name]))
-    return "[package.dependencies]\n" + "".join(lines)
-
-
-def _entries(section: str) -> dict[str, str]:
-    """The lines of each key of a section."""
-    found: dict[str, str] = {}
-    key = ""
-    for line in section.splitlines(keepends=True)[1:]:
-        match = re.match(r'"?([A-Za-z0-9][\w.-]*)"? = ', line)
-        if match:
-            key = canonicalize_name(match[1])
-        if key and line.strip():
-            found[key] = found.get(key, "") + line
-    return found
+        stays = key == spelled and _says(entry, by_name[name])
+        lines[name] = kept[name] if stays else _dependency(spelled, by_name[name])
+    return lines
 
 
 def _says(entry: Any, requirements: Sequence[Requirement]) -> bool:
@@ -277,8 +264,8 @@ def _value(requirement: Requirement) -> str:
 
 
 def _extras(
-    lock: PoetryLock, old: Mapping[str, Any], metadata: Metadata, sections: Mapping[str, str]
-) -> str:
+    lock: PoetryLock, old: Mapping[str, Any], metadata: Metadata, kept: Mapping[str, str]
+) -> dict[str, str]:
     names = {canonicalize_name(name): str(canonicalize_name(name)) for name in metadata.extras}
     names |= {canonicalize_name(name): name for name in old if canonicalize_name(name) in names}
     extras: dict[str, list[str]] = {name: [] for name in names.values()}
@@ -287,14 +274,13 @@ def _extras(
             if extra in names:
                 item = _in_extra(requirement, marked=lock.keeps_markers_in_extras)
                 extras[names[extra]].append(item)
-    kept = _entries(sections["extras"])
-    lines = []
+    lines = {}
     for name, items in _ordered(extras, old):
         if name in old and sorted(map(_plain, old[name])) == sorted(map(_plain, items)):
-            lines.append(kept[canonicalize_name(name)])
-            continue
-        lines.append(f"{_key(name)} = [{', '.join(map(quoted, sorted(items)))}]\n")
-    return "[package.extras]\n" + "".join(lines) if lines else ""
+            lines[name] = kept[canonicalize_name(name)]
+        else:
+            lines[name] = f"{_key(name)} = [{', '.join(map(quoted, sorted(items)))}]\n"
+    return lines
 
 
 def _ordered(
