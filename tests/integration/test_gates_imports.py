@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
-from fallback_plugins.pypi.gates import dependencies
-from fallback_plugins.pypi.gates.imports import ImportsGate
+from fallback_plugins.pypi.gates import checks
+from fallback_plugins.pypi.gates.checks import ImportsGate
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.integration.gate_setup import advisory, needs_sandbox, patched
@@ -227,7 +227,7 @@ def test_what_the_patch_no_longer_declares_is_not_asked_for(
 def test_what_the_patch_can_have_broken_comes_first(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dependencies, "MAX_DEPENDENCIES", 1)
+    monkeypatch.setattr(checks, "MAX_DEPENDENCIES", 1)
     before, after = "plain==1.0;shop==1.0;tills==1.0", "plain==1.0;shop==1.0;tills==0.9"
     verdict = moved(tmp_path, registry, before, after)
     assert verdict.detail == "import of shop fails"

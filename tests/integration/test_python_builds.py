@@ -14,12 +14,11 @@ import pytest
 from fallback_audit.vocabulary import GateStatus
 from fallback_plugins.pypi.ecosystem import PyPIEcosystem
 from fallback_plugins.pypi.gates.all_gates import TestsGate
-from fallback_plugins.pypi.gates.lacking import lacks_by_the_patch
-from fallback_plugins.pypi.installing import building, pythons, wheel_build
-from fallback_plugins.pypi.installing.archive_listing import listed
+from fallback_plugins.pypi.gates.touched import lacks_by_the_patch
+from fallback_plugins.pypi.installing import building, pythons
+from fallback_plugins.pypi.installing.building import BuildSystem, NotBuiltError, WheelBuild, listed
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.pythons import minor_of, ours
-from fallback_plugins.pypi.installing.wheel_build import BuildSystem, NotBuiltError, WheelBuild
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
@@ -256,7 +255,7 @@ def test_what_can_be_built_in_the_meantime_is_in_the_next_fixs_trees(
             return base, Environment(context, made.repo, ".")
 
         with monkeypatch.context() as without:
-            without.setattr(wheel_build, "build_system", _cannot_be_built)
+            without.setattr(building, "build_system", _cannot_be_built)
             for tree in trees(made.context):
                 assert tree.install().unbuilt == (("plain 1.0", "not built: no compiler"),)
         for name, value in change.items():
@@ -309,7 +308,7 @@ def test_an_archive_that_could_not_be_had_is_asked_for_again(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(wheel_build, "fetched", lambda url, _: asked.append(url))
+    monkeypatch.setattr(building, "fetched", lambda url, _: asked.append(url))
     with project(tmp_path, registry, {"a": ""}) as made:
         for _ in range(2):
             tried = building.Building(made.context, Indexes)
@@ -329,7 +328,7 @@ def test_a_registry_that_does_not_answer_ends_it_and_nothing_is_kept(
 
     with project(tmp_path, registry, {"requirements.txt": "third==1.0\nleft\n"}) as made:
         with monkeypatch.context() as without:
-            without.setattr(wheel_build, "fetched", fetched)
+            without.setattr(building, "fetched", fetched)
             with pytest.raises(ToolFailedError, match="did not answer"):
                 made.install()
         assert made.install().in_words == "everything, built from source: third 1.0"
@@ -573,7 +572,7 @@ def test_a_backend_that_fits_into_no_command(tmp_path: Path) -> None:
 
 
 def test_a_build_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheel_build, "BUILD_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(building, "BUILD_TIMEOUT_S", 3.0)
     assert refused(tmp_path, "import time\ntime.sleep(600)") == "its build did not end in time"
 
 

@@ -14,7 +14,7 @@ from fallback_audit.vocabulary import AffectedCode, DecidedBy, GateStatus
 from fallback_plugins.pypi.gates.all_gates import ResolvesGate
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.pypi.gates.testing import run_tests
-from fallback_plugins.pypi.installing import base_commit, pythons
+from fallback_plugins.pypi.installing import environment, pythons
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.making import MAX_APART
 from fallback_plugins.shared.gates.suite_run import SuiteRun
@@ -326,6 +326,6 @@ def test_a_machine_that_is_busy_chooses_no_other_releases(
 def test_a_commit_of_the_end_of_time_is_a_commit_of_these_days(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base_commit, "_git", lambda *_: "9999-12-31")
+    monkeypatch.setattr(environment, "_git", lambda *_: "9999-12-31")
     with project(tmp_path, registry, {"requirements.txt": "left\n"}) as made:
         assert made.install().is_as_declared

@@ -4,20 +4,21 @@ A name stands in ``[project]`` (PEP 621), ``[tool.poetry]``, ``[tool.flit.metada
 ``[metadata]`` or in the call of ``setup()``, in this order; nothing else in these files is one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import distributions
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests import setup_config
-from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.metadata import (
+    Stated,
+    in_pyproject,
+    in_setup_cfg,
+    in_setup_py,
+)
 from fallback_plugins.pypi.manifests.requirements import declaration_in
-from fallback_plugins.pypi.manifests.setup_call import setup_call
 from fallback_plugins.pypi.surveying.survey import mentioned, survey
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.identity import (
@@ -53,18 +54,6 @@ LINKS_TIMEOUT_S = 20.0
 
 
 _ModulesByFolder = Callable[[], Mapping[str, set[str]]]
-
-
-@dataclass(frozen=True)
-class _Declared:
-    """What one file says."""
-
-    name: object
-    version: object = None
-    links: tuple[str, ...] = ()
-    classifiers: object = ()
-    requires: object = ()
-    hides_its_name: bool = False
 
 
 def own_packages(repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
@@ -160,7 +149,7 @@ def _is_code(path: str) -> bool:
     return path.endswith(".py") and not path.endswith("setup.py")
 
 
-def _as_declared(name: str, manifest: str, reported: _Declared, doubt: str) -> OwnPackage:
+def _as_declared(name: str, manifest: str, reported: Stated, doubt: str) -> OwnPackage:
     return OwnPackage(
         name=name,
         manifest=manifest,
@@ -173,9 +162,8 @@ def _as_declared(name: str, manifest: str, reported: _Declared, doubt: str) -> O
 
 def _declarations(
     repo: RepoContext, folder: str, names: Collection[str]
-) -> Iterator[tuple[str, _Declared]]:
-    readers = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "setup.py": _setup_py}
-    for file, read in readers.items():
+) -> Iterator[tuple[str, Stated]]:
+    for file, stated in _READERS.items():
         path = in_folder(folder, file)
         if not repo.has(path):
             continue
@@ -183,76 +171,23 @@ def _declarations(
             text = repo.read_text(path)
             # A script can put its name together; what only a table may say stands there in full.
             if file == "setup.py" or mentioned(text, frozenset(names)) or "name" in text:
-                yield from ((path, one) for one in read(path, text))
+                yield from ((path, one) for one in stated(text))
         except (RecipeError, RepositoryError):
-            yield path, _Declared(None, hides_its_name=True)
+            yield path, Stated(hides_its_name=True)
 
 
-def _pyproject(path: str, text: str) -> Iterator[_Declared]:
-    document = parse_toml(path, text)
-    project = table_of(document, "project")
-    yield _Declared(
-        project.get("name"),
-        project.get("version"),
-        texts(*table_of(project, "urls").values()),
-        project.get("classifiers"),
-        project.get("dependencies"),
-    )
-    poetry = table_of(document, "tool", "poetry")
-    pages = ("repository", "homepage", "documentation")
-    yield _Declared(
-        poetry.get("name"),
-        poetry.get("version"),
-        texts(*(poetry.get(page) for page in pages), *table_of(poetry, "urls").values()),
-        poetry.get("classifiers"),
-        [name for name, spec in table_of(poetry, "dependencies").items() if isinstance(spec, str)],
-    )
-    flit = table_of(document, "tool", "flit", "metadata")
-    yield _Declared(flit.get("dist-name") or flit.get("module"), None, texts(flit.get("home-page")))
+_READERS: Mapping[str, Callable[[str], Iterable[Stated]]] = {
+    "pyproject.toml": in_pyproject,
+    "setup.cfg": lambda text: (in_setup_cfg(text),),
+    "setup.py": lambda text: (in_setup_py(text),),
+}
 
 
-def _setup_cfg(_path: str, text: str) -> Iterator[_Declared]:
-    parser = setup_config.read(text)
-    if parser is None:
-        yield _Declared(None, hides_its_name=True)
-        return
-    reported = dict(setup_config.items(parser, "metadata"))
-    version = reported.get("version", "")
-    computed = version.startswith(("attr:", "file:"))
-    pages = (
-        line.partition("=")[2].strip() for line in reported.get("project_urls", "").splitlines()
-    )
-    requires = parser.get("options", "install_requires", fallback="") or ""
-    yield _Declared(
-        reported.get("name"),
-        None if computed else version,
-        texts(reported.get("url"), reported.get("home_page"), reported.get("home-page"), *pages),
-        reported.get("classifiers", reported.get("classifier", "")).split("\n"),
-        requires.splitlines(),
-    )
-
-
-def _setup_py(_path: str, text: str) -> Iterator[_Declared]:
-    call = setup_call(text)
-    reported = call.keywords
-    pages = reported.get("project_urls")
-    yield _Declared(
-        reported.get("name"),
-        reported.get("version"),
-        texts(reported.get("url"), *(pages.values() if isinstance(pages, dict) else ())),
-        reported.get("classifiers"),
-        reported.get("install_requires"),
-        call.hides_its_name,
-    )
-
-
-def _asks_for(name: str, requires: object) -> bool:
+def _asks_for(name: str, requires: Sequence[str]) -> bool:
     """A requirement of one's own extras (``lib[all]``) puts extras together, and names no other package."""
-    lines = requires if isinstance(requires, list) else ()
     return any(
-        isinstance(line, str)
-        and declaration_in(line.strip(), name) is not None
+        declaration_in(line.strip(), name) is not None
         and "[" not in line
         and "extra ==" not in line
-        for line in lines
+        for line in requires
     )

@@ -15,7 +15,7 @@ from fallback_plugins.npm.gates import checks
 from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_plugins.npm.surveying.survey import survey as npm_survey
 from fallback_plugins.pypi import build_ecosystem as pypi
-from fallback_plugins.pypi.gates.type_checkers import configured
+from fallback_plugins.pypi.gates.checks import configured
 from fallback_plugins.pypi.installing.declared import declared
 from fallback_plugins.pypi.surveying.survey import survey as pypi_survey
 from fallback_tier.advisory import bundle

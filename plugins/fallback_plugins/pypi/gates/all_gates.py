@@ -6,11 +6,14 @@ from functools import cached_property
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
-from fallback_plugins.pypi.gates.checks import TypecheckGate
-from fallback_plugins.pypi.gates.imports import ImportsGate
-from fallback_plugins.pypi.gates.lacking import beside_base, lacks_by_the_patch
+from fallback_plugins.pypi.gates.checks import ImportsGate, TypecheckGate
 from fallback_plugins.pypi.gates.testing import run_tests
-from fallback_plugins.pypi.gates.touched import PyPIGate, touched_folders
+from fallback_plugins.pypi.gates.touched import (
+    PyPIGate,
+    beside_base,
+    lacks_by_the_patch,
+    touched_folders,
+)
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
 from fallback_plugins.pypi.manifests.kinds import Kind

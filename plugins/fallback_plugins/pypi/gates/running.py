@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from fallback_plugins.pypi.gates.summaries import failures, pytest_summary, unittest_summary
-from fallback_plugins.pypi.installing import chosen
-from fallback_plugins.pypi.installing.environment import Environment
+from fallback_plugins.pypi.installing.environment import Environment, choose_python
 from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.shared.gates.gating import run_as_given
 from fallback_plugins.shared.gates.reports import report_in
@@ -79,12 +78,12 @@ def run_on_another(
 ) -> bool:
     """``EcosystemPlugin.run_on_another``: another Python."""
     if number == 0:
-        chosen.choose(context, None)
+        choose_python(context, None)
         return True
     suited = Environment(context, tree, _folder(tree), _runner(argv)).suited
     if number >= len(suited):
         return False
-    chosen.choose(context, suited[number])
+    choose_python(context, suited[number])
     return True
 
 

@@ -8,12 +8,12 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from configparser import ConfigParser, Error
 from dataclasses import replace
 
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
+from fallback_plugins.pypi.manifests.setup_config import parsed
 from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, source_of
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating
@@ -120,7 +120,7 @@ def _foreign_runners(repo: RepoContext, folder: str) -> str:
             found = [
                 one for one in read(repo.read_text(path)) if one and not _OUR_RUNNERS.search(one)
             ]
-        except (RepositoryError, Error, SyntaxError, ValueError):
+        except (RepositoryError, SyntaxError, ValueError):
             continue
         if found:
             message = ", ".join(f"`{one}`" for one in dict.fromkeys(found[:_COMMANDS_NAMED]))
@@ -129,11 +129,10 @@ def _foreign_runners(repo: RepoContext, folder: str) -> str:
 
 
 def _tox(text: str) -> Iterator[str]:
-    parser = ConfigParser(interpolation=None, strict=False)
-    parser.read_string(text)
+    parser = parsed(text)
     for section in parser.sections():
         if section.startswith("testenv"):
-            commands = parser[section].get("commands", "")
+            commands = parser[section].get("commands") or ""
             yield from (_BEFORE_COMMAND.sub("", line.strip()) for line in commands.splitlines())
 
 

@@ -6,22 +6,27 @@ requirements files, tox's dependencies. Lines that lead elsewhere are left out, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from configparser import ConfigParser
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.groups import of_extra, of_group, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.metadata import own_name
+from fallback_plugins.pypi.manifests.metadata import (
+    Stated,
+    in_setup_cfg,
+    in_setup_py,
+    own_name,
+)
 from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines
-from fallback_plugins.pypi.manifests.requirements_files import clean, includes
-from fallback_plugins.pypi.manifests.setup_call import setup_call
-from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
+from fallback_plugins.pypi.manifests.requirements_files import clean, includes, with_included
+from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
 from fallback_plugins.pypi.surveying.survey import setuptools_files
@@ -75,17 +80,10 @@ def declared(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tup
 
 def constraints(texts: Mapping[str, str]) -> Source:
     """The lines of the constraint files that these requirements files include, and of what those do."""
-    waiting = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
-    lines: list[str] = []
-    seen: set[str] = set()
-    while waiting:
-        path = waiting.pop()
-        if path not in seen:
-            seen.add(path)
-            text = texts.get(path)
-            lines += [f"-c {path}"] if text is None else _requirements_in(text)
-            waiting += [it for it, _ in includes(path, text or "")]
-    return _source("constraints", lines)
+    named = [it for path, text in texts.items() for it, binds in includes(path, text) if binds]
+    found = with_included(named, texts.get).items()
+    lines = ([f"-c {path}"] if text is None else _requirements_in(text) for path, text in found)
+    return _source("constraints", chain.from_iterable(lines))
 
 
 def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
@@ -130,9 +128,14 @@ class ProjectFiles:
         return parse_toml("pyproject.toml", self.text("pyproject.toml"))
 
     @property
-    def setup_cfg(self) -> ConfigParser:
-        """Its setup.cfg, as far as it can be read."""
-        return parsed(self.text("setup.cfg"))
+    def setup_cfg(self) -> Stated:
+        """What its setup.cfg says."""
+        return in_setup_cfg(self.text("setup.cfg"))
+
+    @property
+    def setup_py(self) -> Stated:
+        """What its setup.py says."""
+        return in_setup_py(self.text("setup.py"))
 
     @property
     def name(self) -> str:
@@ -143,11 +146,8 @@ class ProjectFiles:
     @property
     def extras(self) -> Mapping[str, Any]:
         """Extras by name, from wherever the project declares them."""
-        found: dict[str, Any] = dict(table_of(self.pyproject, "project", "optional-dependencies"))
-        extras = items(self.setup_cfg, "options.extras_require")
-        found |= {name: requirements(value) for name, value in extras}
-        reported = setup_call(self.text("setup.py")).keywords.get("extras_require")
-        return found | (reported if isinstance(reported, dict) else {})
+        readable = table_of(self.pyproject, "project", "optional-dependencies")
+        return {**readable, **self.setup_cfg.extras, **self.setup_py.extras}
 
 
 def _readable(sources: Iterator[Source]) -> Iterator[Source]:
@@ -207,13 +207,9 @@ def _setuptools(project: ProjectFiles) -> Iterator[Source]:
 
 
 def _setup_files(project: ProjectFiles) -> Iterator[Source]:
-    options = dict(items(project.setup_cfg, "options"))
-    yield _source("setup.cfg", requirements(options.get("install_requires")))
-    tests = lines_of(options.get("tests_require"))
-    yield _source("setup.cfg, tests_require", tests, for_tests=True)
-    reported = setup_call(project.text("setup.py")).keywords
-    yield _source("setup.py", texts(reported.get("install_requires")))
-    yield _source("setup.py, tests_require", texts(reported.get("tests_require")), for_tests=True)
+    for name, stated in (("setup.cfg", project.setup_cfg), ("setup.py", project.setup_py)):
+        yield _source(name, stated.requires)
+        yield _source(f"{name}, tests_require", stated.tests_require, for_tests=True)
 
 
 def _extras(project: ProjectFiles) -> Iterator[Source]:
@@ -252,25 +248,21 @@ def _requirements(project: ProjectFiles) -> Iterator[Source]:
 
 def _requirement_lines(project: ProjectFiles, path: str) -> Iterator[str]:
     """A file's requirements, with those of the files that it includes."""
-    waiting = [path]
-    seen: set[str] = set()
-    while waiting:
-        here = waiting.pop()
-        if here in seen:
-            continue
-        seen.add(here)
-        try:
-            text = project.repo.read_text(here)
-        except RepositoryError:
+
+    def text_of(path: str) -> str | None:
+        with suppress(RepositoryError):
+            return project.repo.read_text(path)
+        return None
+
+    for here, text in with_included([path], text_of, constrain=False).items():
+        if text is None:
             yield f"-r {here}"  # left out, by name
-            continue
-        for bare in _requirements_in(text):
+        for bare in _requirements_in(text or ""):
             if itself := _ITSELF.match(bare):
                 for name in (itself["extras"] or "").split(","):
                     yield from of_extra(project.extras, name.strip(), project.name)
             else:
                 yield bare
-        waiting += [other for other, binds in reversed(includes(here, text)) if not binds]
 
 
 def _requirements_in(text: str) -> list[str]:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
-from functools import cached_property
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property, lru_cache
 from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.installing import base_commit, chosen, pythons
+from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.building import tried_as
 from fallback_plugins.pypi.installing.making import Making, Setting, as_base, distributions_in
 from fallback_plugins.pypi.installing.plan import FLATTENED, Manifests
@@ -29,6 +29,7 @@ from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import add_to
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.resolution import (
@@ -39,7 +40,7 @@ from fallback_plugins.shared.resolution import (
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
-from fallback_tier.execution import CommandResult
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
@@ -54,6 +55,15 @@ _OWN_METADATA = "own-metadata"
 
 #: Stands in what a run prints for the environment's folder.
 _ANY_PLACE = "/environment"
+
+#: git reads its own files.
+_GIT_TIMEOUT_S = 30.0
+
+#: A project whose last commit is older than this was tested with other releases than today's. Where its
+#: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
+#: nothing to do with the flaw.
+OF_ITS_DAY_AFTER = timedelta(days=180)
+_PYTHONS = "pythons"
 
 
 class Environment:
@@ -276,13 +286,13 @@ class Environment:
         own = self._manifests.own
         if not version_files(own) and not has_dynamic_version(own):
             return ""
-        return base_commit.newest_tag(self.context)
+        return newest_tag(self.context)
 
     @cached_property
     def _settings(self) -> Sequence[Setting]:
         """How to make it, in the order in which it is tried: with our Python first."""
         until = self._day
-        suited = chosen.of_fix(self.context, self.suited)
+        suited = _chosen(self.context, self.suited)
         found = [Setting(python, until) for python in suited]
         if not until:
             return found
@@ -350,4 +360,49 @@ class Environment:
             return ""
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
-        return base_commit.day_of_old(self.context)
+        return day_of_old(self.context)
+
+
+def newest_tag(context: GateContext) -> str:
+    """The newest tag behind it; empty where git tells none."""
+    return _git_on(context, "describe", "--tags", "--abbrev=0")
+
+
+def day_of_old(context: GateContext) -> str:
+    """When it was committed, if that is long ago; empty where it is not, or git tells no day."""
+    with suppress(ValueError):
+        day = date.fromisoformat(_git_on(context, "show", "-s", "--format=%cs"))
+        return str(day) if day < datetime.now(UTC).date() - OF_ITS_DAY_AFTER else ""
+    return ""
+
+
+def _git_on(context: GateContext, *words: str) -> str:
+    return _git(context.clients, context.repo.root, *words, context.repo.base_commit)
+
+
+@lru_cache
+def _git(clients: ClientRunner, root: Path, *words: str) -> str:
+    """What git says, asked once a run: a tag that is set in between would make the two trees differ.
+    Empty where it fails."""
+    ran = clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
+    return ran.output.strip() if ran.ok else ""
+
+
+def _chosen(context: GateContext, suited: Sequence[Path]) -> tuple[Path, ...]:
+    """Those of ``suited`` that this fix's runs may be on: the chosen one; all where none was chosen."""
+    name = kept(_place_of_chosen(context))
+    return tuple(python for python in suited if python.name == name) or tuple(suited)
+
+
+def choose_python(context: GateContext, python: Path | None) -> None:
+    """From now on this fix's runs are on this Python; None: on any, ours first."""
+    if python is None:
+        _place_of_chosen(context).unlink(missing_ok=True)
+    else:
+        keep(_place_of_chosen(context), python.name)
+
+
+def _place_of_chosen(context: GateContext) -> Path:
+    return (
+        context.cache / _PYTHONS / gating.content_key(context.repo.fix_id, context.repo.base_commit)
+    )

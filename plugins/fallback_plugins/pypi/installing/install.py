@@ -6,26 +6,30 @@
    lock takes from elsewhere, the registry's release where another of its packages requires one; and a test
    runner where one is asked for;
 3. *its metadata alone*: nothing could be had; programs find the project by its name and version.
+
+uv downloads nothing but packages, and starts nothing of an environment.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.declared import Source
+from fallback_plugins.pypi.manifests import hosts
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
 
 #: Resolutions that finding the lines of one project that can't be had may take: ten lines among 200 are
 #: found in about as many.
 MAX_TRIES = 150
-
 _ALSO = "; another release of it is installed"
 _NOT_TRIED = f"not tried: {MAX_TRIES} resolutions were made before"
 _ELSEWHERE = "it leads elsewhere than to a registry"
@@ -37,6 +41,28 @@ _ADVICE = "hint:"
 
 #: Runs a uv command on the environment in the making.
 Uv = Callable[[Sequence[str]], CommandResult]
+
+#: uv asks a Python what it is by starting it, and with it every .pth file in its environment, out here. It
+#: does so once, while the environment is empty, and keeps the answer: a user's ``no-cache`` would have it
+#: ask again behind each package. uv takes no --no-compile-bytecode beside UV_COMPILE_BYTECODE: without that
+#: variable there is nothing to say no to.
+_ALWAYS = {
+    "UV_NO_CACHE": "false",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_NO_PROGRESS": "1",
+    "NO_COLOR": "1",
+    "UV_COMPILE_BYTECODE": "",
+}
+
+#: A user's uv.toml may have it upgrade or install again (``upgrade``, ``reinstall``, their ``-package``
+#: keys, those of ``[pip]``): each has uv ask the Python again, too.
+_ONCE = ("--no-upgrade", "--no-reinstall")
+
+#: Commands that put packages into an environment.
+_INSTALLING = (("pip", "install"), ("sync",))
+
+#: Compiling would start the environment's Python, and every .pth file in it, out here.
+NOT_COMPILED = "--no-compile-bytecode"
 
 
 @dataclass(frozen=True)
@@ -63,22 +89,6 @@ class InstallPlan:
     refused: tuple[tuple[str, str], ...] = ()
     there: Callable[[], Sequence[str]] = tuple
     beside: tuple[str, ...] = ()
-
-
-def install(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed:
-    """Resolve. ``write`` puts lines into a file of ours and says where.
-
-    Raises ToolFailedError where no registry answers, and what ``uv`` raises.
-    """
-    return _InstallLadder(plan, uv, write).run()
-
-
-def install_whole(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
-    """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
-    ``install`` does."""
-    resolve = _InstallLadder(plan, uv, write)
-    level = resolve.everything()
-    return None if level is None else resolve.with_runner(level)
 
 
 @dataclass
@@ -202,6 +212,22 @@ class _InstallLadder:
         return None if result.ok else reason(result.output)
 
 
+def install(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed:
+    """Resolve. ``write`` puts lines into a file of ours and says where.
+
+    Raises ToolFailedError where no registry answers, and what ``uv`` raises.
+    """
+    return _InstallLadder(plan, uv, write).run()
+
+
+def install_whole(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
+    """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
+    ``install`` does."""
+    resolve = _InstallLadder(plan, uv, write)
+    level = resolve.everything()
+    return None if level is None else resolve.with_runner(level)
+
+
 def reason(output: str) -> str:
     """uv's own reason, without what it draws around it and the advice below."""
     message = " ".join(output.split())
@@ -226,3 +252,23 @@ def bound(line: str) -> str:
     """A line as a constraint, which takes no extras."""
     asked = Requirement(line)
     return f"{asked.name}{asked.specifier}{f' ; {asked.marker}' if asked.marker else ''}"
+
+
+def run_uv(
+    context: GateContext,
+    arguments: Sequence[str],
+    cwd: Path,
+    until: str = "",
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> CommandResult:
+    """``until``: the day of the releases (``2022-05-27``); empty: any. Raises ToolMissingError."""
+    if any(tuple(arguments[: len(words)]) == words for words in _INSTALLING):
+        arguments = [*arguments, *_ONCE]
+    of_day = {"UV_EXCLUDE_NEWER": f"{until}T23:59:59Z"} if until else {}
+    return hosts.run_uv(
+        context.clients,
+        arguments,
+        cwd=cwd,
+        timeout_s=context.timeout_s,
+        env={**_ALWAYS, **env, **of_day},
+    )

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from fallback_plugins.pypi.installing.building import Building
-from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import (
+    NOT_COMPILED,
     InstallPlan,
     Uv,
     bound,
     install,
     install_whole,
+    run_uv,
 )
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
 from fallback_plugins.pypi.installing.pythons import minor_of, ours

@@ -5,10 +5,11 @@ Nothing runs here. uv reads copies of the manifests, and no line in them leads i
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from packaging.utils import canonicalize_name, canonicalize_version
 
@@ -18,18 +19,22 @@ from fallback_plugins.pypi.installing.declared import (
     constraints,
     declared,
     is_itself,
+    is_wanted,
 )
 from fallback_plugins.pypi.installing.install import Step
-from fallback_plugins.pypi.installing.reading import TOX, ManifestReader
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
 from fallback_plugins.pypi.locks.uv_lock import foreign_source, local_source, package_tables
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import includes, is_plain
+from fallback_plugins.pypi.manifests.requirements_files import (
+    is_plain,
+    local_folders,
+    with_included,
+)
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
+from fallback_plugins.pypi.surveying.survey import setuptools_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -39,7 +44,6 @@ _PATH_OPTION = re.compile(
     r"\s*(?:-r|-c|-e|-f|--requirement|--constraint|--editable|--find-links)[\s=]*(?P<path>\S+)"
 )
 _VARIABLE = re.compile(r"\$\{\w+\}")
-
 _TEST_FILE = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test|tests?)\.py")
 
 #: A test that only pytest finds: by its import, or a function outside any class.
@@ -56,6 +60,12 @@ FLATTENED = "all of it"
 
 #: Writes lines to a file of ours, and says where.
 Write = Callable[[str], Path]
+
+#: Says what tox installs beside a project; read, though it declares nothing that is shipped.
+TOX = "tox.ini"
+
+#: Folders that one project names; more of them, and the path of every program would be endless.
+MAX_PLACES = 50
 
 
 class Manifests:
@@ -77,9 +87,10 @@ class Manifests:
         self.folder = folder
         self._runner = runner
         self._only = only
-        self._reader = ManifestReader(repo)
+        #: Paths of what is asked for, and can't be read (UTF-16, a link).
+        self._unread: set[str] = set()
         changed = changed if only is None else (*changed, only)
-        self.texts: dict[str, str] = self._reader.read_by_uv(folder, changed)
+        self.texts = self._read_by_uv(changed)
         #: Folder of the uv.lock that decides what is installed.
         self._lock = locked_in(folder, self.texts)
         root = in_folder(folder if self._lock is None else self._lock, "pyproject.toml")
@@ -116,8 +127,8 @@ class Manifests:
     @cached_property
     def indexes(self) -> Indexes:
         """The registries and folders that it names, or whoever set up its clients does."""
-        settings = self._reader.texts(filter(self._repo.has, settings_of(self.places)))
-        return indexes_named(self.texts | settings, unread=bool(self._reader.unread))
+        settings = self._read(settings_of(self.places))
+        return indexes_named(self.texts | settings, unread=bool(self._unread))
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -128,6 +139,36 @@ class Manifests:
     def beside(self) -> tuple[Mapping[str, str], ...]:
         """Those of the other folders that it takes packages from."""
         return tuple(self._at(place) for place in self.places[1:])
+
+    def _read_by_uv(self, changed: Sequence[str]) -> dict[str, str]:
+        """Manifests that uv comes across: this folder's, those above it, those of folders that they name,
+        and requirements files with those that they include."""
+        tracked = self._repo.tracked_files
+        wanted = [path for path in tracked if is_wanted(path, self.folder, changed)]
+        metadata = (in_folder(self.folder, name) for name in ("pyproject.toml", "setup.cfg"))
+        for path, text in self._read(metadata).items():
+            with suppress(RecipeError):
+                wanted += [other for _, other in setuptools_files(path, text)]
+        texts = with_included(wanted, lambda path: self._read([path]).get(path))
+        found = {path: text for path, text in texts.items() if text is not None}
+        found |= self._manifests_at([self.folder, *map(str, PurePosixPath(self.folder).parents)])
+        found |= self._manifests_at(local_places(self._repo, self.folder, found))
+        return found | self._read([in_folder(self.folder, TOX)])
+
+    def _read(self, paths: Iterable[str]) -> dict[str, str]:
+        """The texts of those that are there, by path. One that can't be read declares nothing."""
+        found = {}
+        for path in filter(self._repo.has, paths):
+            try:
+                found[path] = self._repo.read_text(path)
+            except RepositoryError:
+                self._unread.add(path)
+        return found
+
+    def _manifests_at(self, folders: Collection[str]) -> dict[str, str]:
+        others = {None, Kind.REQUIREMENTS}
+        found = [path for path in self._repo.tracked_files if kind_of(path) not in others]
+        return self._read(path for path in found if str(PurePosixPath(path).parent) in folders)
 
     def _at(self, folder: str) -> Mapping[str, str]:
         paths = {name: in_folder(folder, name) for name in _OWN}
@@ -227,12 +268,7 @@ class Manifests:
             return str(PurePosixPath(path).parent) == self.folder
         if self.locked or self._only is None:
             return not self.locked and path in self.texts
-        reached, waiting = set[str](), [self._only]
-        while waiting:
-            if (here := waiting.pop()) not in reached:
-                reached.add(here)
-                waiting += [other for other, _ in includes(here, self.texts.get(here, ""))]
-        return path in reached
+        return path in with_included([self._only], self.texts.get)
 
     def export(self, place: Path) -> Sequence[str]:
         """The command that writes the lock's pins to a file, for what can't be installed as a whole."""
@@ -315,3 +351,40 @@ def is_test(path: str, folder: str) -> bool:
     """Is this a test file, by the names that pytest and unittest look for, in a folder?"""
     is_inside = folder == "." or path.startswith(f"{folder}/")
     return is_inside and _TEST_FILE.fullmatch(path) is not None
+
+
+def local_places(repo: RepoContext, folder: str, manifests: Mapping[str, str]) -> tuple[str, ...]:
+    """Folders that the folder's manifests name (path sources, ``-e ./lib``), and workspace members. They
+    are not installed: Python finds their code where it lies (ADR-0039)."""
+    found: dict[str, None] = {}
+    for path, text in manifests.items():
+        own = posixpath.dirname(path) == ("" if folder == "." else folder)
+        for place in _named(path, text, own=own):
+            found |= dict.fromkeys(_projects(repo, place))
+    return tuple(place for place in found if place != folder)[:MAX_PLACES]
+
+
+def _named(path: str, text: str, *, own: bool) -> Iterator[str]:
+    if kind_of(path) is Kind.REQUIREMENTS:
+        yield from local_folders(path, text)
+    elif kind_of(path) is Kind.PYPROJECT:
+        document = parse_toml(path, text)
+        members = texts(table_of(document, "tool", "uv", "workspace").get("members"))
+        for named in (*(_sources(document) if own else ()), *members):
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(path), named))
+
+
+def _sources(document: Mapping[str, Any]) -> Iterator[str]:
+    poetry = table_of(document, "tool", "poetry", "dependencies")
+    for reported in (*table_of(document, "tool", "uv", "sources").values(), *poetry.values()):
+        for one in reported if isinstance(reported, list) else [reported]:
+            yield from texts([one.get("path")]) if isinstance(one, dict) else ()
+
+
+def _projects(repo: RepoContext, pattern: str) -> Iterator[str]:
+    """Folders with a project of their own that a path, or a pattern of a workspace, means."""
+    for name in ("pyproject.toml", "setup.py", "setup.cfg"):
+        wanted = in_folder(pattern, name)
+        for path in repo.tracked_files:
+            if path == wanted or ("*" in wanted and PurePosixPath(path).match(wanted)):
+                yield posixpath.dirname(path) or "."

@@ -20,10 +20,10 @@ from fallback_plugins.pypi.locks.uv_lock import (
     local_folders,
     local_source,
     package_tables,
+    requirement_of,
     versioned,
 )
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND, harmless, parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import plain
 from fallback_plugins.pypi.manifests.uv_settings import leading_out
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.gates.gating import in_folder
@@ -94,10 +94,10 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     for entry in metadata.get("requires-dist", ()):
         match = _EXTRA.fullmatch(entry.get("marker", ""))
         if match is None:
-            plain.append(_requirement(entry))
+            plain.append(requirement_of(entry))
         else:
             extras.setdefault(match["extra"], []).append(
-                _requirement({**entry, "marker": match["marker"] or ""})
+                requirement_of({**entry, "marker": match["marker"] or ""})
             )
     project: dict[str, Any] = {"name": table["name"]}
     project["version"] = table.get("version", UNVERSIONED)
@@ -108,7 +108,7 @@ def rebuilt(lock: str, text: str, table: Mapping[str, Any]) -> str:
     written: dict[str, Any] = {
         "project": project,
         "dependency-groups": {
-            name: [_requirement(it) for it in own] for name, own in groups.items()
+            name: [requirement_of(it) for it in own] for name, own in groups.items()
         },
         "tool": {"uv": _settings(document, table)},
     }
@@ -138,7 +138,7 @@ def _settings(document: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str
     for key in ("constraints", "overrides"):
         if manifest.get(key):
             name = f"{key.removesuffix('s')}-dependencies"
-            settings[name] = [_requirement(entry) for entry in manifest[key]]
+            settings[name] = [requirement_of(entry) for entry in manifest[key]]
     settings |= {_OPTIONS[key]: value for key, value in options.items() if key in _OPTIONS}
     if "exclude-newer-span" in options:
         settings["exclude-newer"] = options["exclude-newer-span"]
@@ -165,18 +165,6 @@ def _sources(table: Mapping[str, Any], members: set[str]) -> Iterator[tuple[str,
                 entry["name"],
                 {"path": path, **({"editable": True} if kind == "editable" else {})},
             )
-
-
-def _requirement(entry: Mapping[str, Any]) -> str:
-    extras = ",".join(entry.get("extras", ()))
-    marker = entry.get("marker")
-    return plain(
-        "uv.lock",
-        str(entry["name"])
-        + (f"[{extras}]" if extras else "")
-        + str(entry.get("specifier", ""))
-        + (f" ; {marker}" if marker else ""),
-    )
 
 
 def _static(path: str, text: str, version: str) -> str:

@@ -183,19 +183,23 @@ def _check(path: str, text: str) -> None:
 
 
 def _stub_requirements(table: Mapping[str, Any]) -> Iterator[str]:
-    def line(entry: Mapping[str, Any], *conditions: str) -> str:
-        extras = f"[{','.join(entry['extra'])}]" if entry.get("extra") else ""
-        parts = [f"({entry['marker']})"] if entry.get("marker") else []
-        marker = " and ".join([*parts, *conditions])
-        asked = f"{entry['name']}{extras}" + (f" ; {marker}" if marker else "")
-        return f"Requires-Dist: {plain('uv.lock', asked)}"
-
     for entry in table.get("dependencies", ()):
-        yield line(entry)
+        yield f"Requires-Dist: {requirement_of(entry)}"
     for extra, entries in table.get("optional-dependencies", {}).items():
         yield f"Provides-Extra: {extra}"
         for entry in entries:
-            yield line(entry, f"extra == '{extra}'")
+            yield f"Requires-Dist: {requirement_of(entry, extra)}"
+
+
+def requirement_of(entry: Mapping[str, Any], of_extra: str = "") -> str:
+    """What an entry of a lock asks for, as a requirement; ``of_extra``: only with this extra. Raises
+    RecipeError."""
+    extras = ",".join(entry.get("extras") or entry.get("extra", ()))
+    marker = entry.get("marker", "")
+    if of_extra:
+        marker = f"({marker}) and extra == '{of_extra}'" if marker else f"extra == '{of_extra}'"
+    asked = entry["name"] + (f"[{extras}]" if extras else "") + entry.get("specifier", "")
+    return plain("uv.lock", asked + (f" ; {marker}" if marker else ""))
 
 
 def _is_same(base: Mapping[tuple[str, str], Mapping[str, Any]], table: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
-from fallback_plugins.pypi.manifests.requirements_files import index_lines
+from fallback_plugins.pypi.manifests.requirements_files import includes, index_lines
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult, allowing
@@ -27,9 +27,8 @@ _ASKS_NOBODY = frozenset({"venv", "export", "cache", "python", "--version"})
 #: How folders begin that hold what a client may read, and nothing else.
 _SCRATCH = ("fallback-tier-", "scratch-")
 
-#: Options that name a file of requirements, and a line of such a file that includes another.
+#: Options that name a file of requirements.
 _FILES = frozenset({"-r", "-c", "--requirements", "--requirement", "--constraint", "--override"})
-_INCLUDE = re.compile(r"\s*(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(?P<path>\S+)")
 
 #: Where an address begins in a text, in whatever way a reader of addresses may take it for one.
 _BEGIN = re.compile(
@@ -83,7 +82,8 @@ def _is_confirmed(
 ) -> bool:
     for release, registry in _held_at(host, lock):
         with scratch_folder("uv") as folder:
-            (folder / "pyproject.toml").write_text(_asking(release, registry), encoding="utf-8")
+            text = asking_for(release, ">=3.8", registry)
+            (folder / "pyproject.toml").write_text(text, encoding="utf-8")
             # The settings are in the manifest, which is ours: it has to be read.
             asking = {**env, "UV_NO_CONFIG": ""}
             clients.run("uv", ["lock", "--no-build"], cwd=folder, timeout_s=timeout_s, env=asking)
@@ -91,13 +91,15 @@ def _is_confirmed(
     return False
 
 
-def _asking(release: str, registry: str) -> str:
+def asking_for(release: str, python: str, registry: str = "") -> str:
+    """A project that asks for one release (``left==1``) and nothing that this requires, so that nothing is
+    left for a build to tell. ``registry``: the only one that is asked."""
+    name = re.split(r"[^A-Za-z0-9._-]", release, maxsplit=1)[0]
+    index = f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n" if registry else ""
     return (
-        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\nrequires-python = ">=3.8"\n'
-        f"dependencies = {json.dumps([release])}\n"
-        f"[[tool.uv.index]]\nurl = {json.dumps(registry)}\ndefault = true\n"
-        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(release.partition('==')[0])}\n"
-        "requires-dist = []\n"
+        '[project]\nname = "fallback-tier-scratch"\nversion = "0"\n'
+        f"requires-python = {json.dumps(python)}\ndependencies = {json.dumps([release])}\n{index}"
+        f"[[tool.uv.dependency-metadata]]\nname = {json.dumps(name)}\nrequires-dist = []\n"
     )
 
 
@@ -123,51 +125,40 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
     below = [path for name in names for path in root.rglob(name)]
     above = [path for path in above if path.is_relative_to(root) and path.is_file()]
     for path in dict.fromkeys((*below, *above)):
-        document = _document(path)
-        if path.name == "uv.lock":
-            addresses = _of_lock(document)
-        elif path.name == "uv.toml":
-            addresses = _of_settings(document)
-        else:
-            addresses = _of_project(document)
-        yield from ((path, address) for address in addresses)
+        yield from ((path, address) for address in _in_document(path))
     waiting = [cwd / value for word, value in pairwise(args) if word in _FILES]
     if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
         for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
-            yield from ((path, value) for value in _of_indexes(path.read_text("utf-8", "replace")))
+            indexes = index_lines(path.read_text("utf-8", "replace"))
+            yield from ((path, address) for address in _places(indexes))
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
         if path in seen or not path.is_file():
             continue
         seen.add(path)
-        text = path.read_text("utf-8", "replace")
         if path.suffix == ".toml":
-            document = _document(path)
-            is_lock = path.name.startswith("pylock")
-            addresses = _of_lock(document) if is_lock else _of_project(document)
-            yield from ((path, address) for address in addresses)
+            yield from ((path, address) for address in _in_document(path))
             continue
+        text = path.read_text("utf-8", "replace")
         yield from ((path, address) for address in _of_requirements(text))
-        matches = (_INCLUDE.match(line) for line in logical_lines(text))
-        waiting += [path.parent / match["path"].strip("'\"") for match in matches if match]
+        waiting += [Path(included) for included, _ in includes(str(path), text)]
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _in_document(path: Path) -> Iterator[str]:
     """Raises HostRefusedError for what is not TOML to us: to uv it may be, and name a host."""
     try:
-        return parse_toml(path.name, path.read_text("utf-8", "replace"))
+        document = parse_toml(path.name, path.read_text("utf-8", "replace"))
     except (OSError, RecipeError) as error:
         why = error.problem if isinstance(error, RecipeError) else str(error)
         raise HostRefusedError((), f"uv was not started: {why}") from error
-
-
-def _of_indexes(text: str) -> Iterator[str]:
-    yield from _places(index_lines(text))
+    if path.name == "uv.lock" or path.name.startswith("pylock"):
+        return _of_lock(document)
+    return _of_settings(document) if path.name == "uv.toml" else _of_project(document)
 
 
 def _of_requirements(text: str) -> Iterator[str]:
-    yield from _of_indexes(text)
+    yield from _places(index_lines(text))
     for line in logical_lines(text):
         begin = _BEGIN.search(line)
         if begin is not None and not any(True for _ in index_lines(line)):

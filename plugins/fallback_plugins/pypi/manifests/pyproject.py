@@ -73,6 +73,14 @@ OTHER_ARRAYS = (
 UV_ARRAYS = ("constraint-dependencies", "override-dependencies", "dev-dependencies")
 
 
+#: Arrays of requirements that the project itself, and its groups, install (``*``: any key).
+_ARRAYS = (
+    ("project", "dependencies"),
+    ("project", "optional-dependencies", "*"),
+    ("dependency-groups", "*"),
+    *(("tool", "uv", key) for key in UV_ARRAYS),
+)
+
 #: Keys of ``[tool.uv]`` that change which release of a package is taken, or from where.
 UV_RULES = frozenset(
     {"sources", "constraint-dependencies", "override-dependencies", "exclude-dependencies"}
@@ -281,20 +289,8 @@ def requirement_arrays(
     document: Mapping[str, Any],
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every requirement string of the dependency arrays, with the keys that lead to it."""
-    project = table_of(document, "project")
-    arrays: list[tuple[tuple[str | int, ...], Any]] = [
-        (("project", "dependencies"), project.get("dependencies"))
-    ]
-    for group, items in table_of(project, "optional-dependencies").items():
-        arrays.append((("project", "optional-dependencies", group), items))
-    for group, items in table_of(document, "dependency-groups").items():
-        arrays.append((("dependency-groups", group), items))
-    uv = table_of(document, "tool", "uv")
-    arrays += [(("tool", "uv", key), uv.get(key)) for key in UV_ARRAYS]
-    for keys, items in arrays:
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, str):
-                yield (*keys, index), item
+    for pattern in _ARRAYS:
+        yield from _strings_at(document, pattern, ())
 
 
 def value_at(document: Any, keys: tuple[str | int, ...]) -> Any:

@@ -6,7 +6,7 @@ another registry, a folder of ours, or a variable of our environment.
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -66,6 +66,22 @@ def includes(path: str, text: str) -> tuple[tuple[str, bool], ...]:
         if line.lstrip().startswith("-")
         for match in _INCLUDE.finditer(line)
     )
+
+
+def with_included(
+    paths: Sequence[str], text_of: Callable[[str], str | None], *, constrain: bool | None = None
+) -> dict[str, str | None]:
+    """The texts of files and of all that they include, by path; None: ``text_of`` has none. ``constrain``:
+    follow only includes of constraints, or of requirements."""
+    found: dict[str, str | None] = {}
+    waiting = [*reversed(paths)]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            text = found[path] = text_of(path)
+            included = reversed(includes(path, text or ""))
+            waiting += [it for it, binds in included if constrain in {None, binds}]
+    return found
 
 
 def _led_to(path: str, target: str) -> str:

@@ -4,19 +4,24 @@ pipenv itself is not run: it builds source distributions. Its lock keeps pins al
 against each other by the real uv, in a scratch lock that is thrown away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.pipenv.new_pins import new_pins
+from fallback_plugins.pypi.poetry.lock import extras_in
+from fallback_plugins.pypi.poetry.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of
+from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wanted import has_own_index
+from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import (
@@ -216,3 +221,74 @@ class _Resolver(EditResolver[PipenvProject]):
         except RecipeError as error:
             raise refusal from error
         moved[parent] = found[parent]
+
+
+#: Packages that one fix may bring in, as for Poetry.
+MAX_NEW = 20
+
+
+@dataclass(frozen=True)
+class NewPin:
+    """One pin that a lock gains, in the sections of those that ask for it."""
+
+    release: Release
+    metadata: Metadata
+    sections: frozenset[str]
+
+
+def new_pins(
+    lock: PipfileLock,
+    index: PackageIndex,
+    moved: Mapping[str, str],
+    chosen: Mapping[str, str],
+    python: str,
+) -> dict[str, NewPin]:
+    """What the moved releases need and the lock lacks, and what that needs; ``chosen``: its versions.
+
+    Raises RecipeError.
+    """
+    found: dict[str, NewPin] = {}
+    held = {pin.name for pin in lock.pins}
+    waiting = [
+        (name, NewPin(*index.release(name, version, python), lock.sections_of(name)))
+        for name, version in moved.items()
+    ]
+    while waiting:
+        parent, pin = waiting.pop(0)
+        for requirement in _needed(pin.metadata, lock.extras_of(parent), python):
+            child = canonicalize_name(requirement.name)
+            known = found.get(child)
+            if child in held or (known and known.sections >= pin.sections):
+                continue
+            if child not in chosen or len(found) >= MAX_NEW:
+                raise _lacking(lock, parent, child)
+            sections = pin.sections | (known.sections if known else frozenset())
+            new = index.release(child, chosen[child], python)
+            found[child] = NewPin(*new, sections)
+            waiting.append((child, found[child]))
+    return found
+
+
+def _needed(metadata: Metadata, extras: Iterable[str], python: str) -> Iterator[Requirement]:
+    """Raises RecipeError for what is needed on some platforms only."""
+    wanted = set(map(canonicalize_name, extras))
+    for requirement in metadata.requirements:
+        marker = str(requirement.marker) if requirement.marker else ""
+        asked = set(map(canonicalize_name, extras_in(marker)))
+        when = either([without_extras(marker)], f"~{python}")
+        if when == NEVER or (asked and not asked & wanted):
+            continue
+        if when != ALWAYS:
+            raise unsupported(
+                f"{requirement.name} is needed where {marker}, and a Pipfile.lock does not say which"
+                " platform it is for."
+            )
+        yield requirement
+
+
+def _lacking(lock: PipfileLock, parent: str, child: str) -> RecipeError:
+    return RecipeError(
+        RefusalReason.MANIFEST_MISSING,
+        f"{parent} would bring in {child}, which {lock.path} does not hold.",
+        next_step="Resolve it with `pipenv lock`.",
+    )

@@ -3,19 +3,25 @@
 Only what the new version's own metadata says otherwise is written; everything else keeps its bytes.
 """
 
+import hashlib
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.lock_shape import check_poetry
+from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.poetry.markers import can_hold
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
+from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError
@@ -236,3 +242,109 @@ def dependencies_of(table: Mapping[str, Any]) -> Iterator[Dependency]:
                     bool(entry.get("optional", False)),
                     tuple(entry.get("extras", ())),
                 )
+
+
+_LEGACY = ("dependencies", "source", "extras", "dev-dependencies")
+_PROJECT = ("requires-python", "dependencies", "optional-dependencies")
+
+
+def content_hash(path: str, before: str, after: str, found: str) -> str | None:
+    """The hash of ``after``, made as the one that was ``found`` for ``before``; None: none of the ways
+    that Poetry has had of hashing gives that one. Raises RecipeError for text that is no TOML."""
+    ways = zip(_hashed(parse_toml(path, before)), _hashed(parse_toml(path, after)), strict=True)
+    return next((_digest(new) for old, new in ways if _digest(old) == found), None)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _hashed(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What Poetry makes its hash of, in each of the ways that it has had."""
+    poetry, project = table_of(document, "tool", "poetry"), table_of(document, "project")
+    legacy = {key: poetry.get(key) for key in _LEGACY}
+    # Poetry 1.2 to 1.8: groups count if there are any; some leave an absent old table out.
+    with_groups = {**legacy, **_present(poetry, ["group"])}
+    yield with_groups
+    yield legacy
+    yield {
+        key: it for key, it in with_groups.items() if it is not None or key != "dev-dependencies"
+    }
+    # Poetry 2: [project] counts; then empty tables of Poetry's own don't. From 2.2 on PEP 735 groups do.
+    named, own = _present(project, _PROJECT), _present(poetry, (*_LEGACY, "group"))
+    content = {"project": named, "tool": {"poetry": own}} if named else with_groups
+    yield content
+    groups = document.get("dependency-groups")
+    if groups and not named:
+        content = {"tool": {"poetry": content}}
+    yield {**content, "dependency-groups": groups} if groups else content
+
+
+def _present(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: table[key] for key in keys if table.get(key) is not None}
+
+
+_EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")
+
+
+def extras_in(marker: str) -> list[str]:
+    """The extras that a marker names."""
+    return _EXTRA.findall(marker)
+
+
+def applying(
+    lock: PoetryLock, name: str, metadata: Metadata, extras: Collection[str] = ()
+) -> tuple[Requirement, ...]:
+    """What a version asks of this project: no Python that it doesn't support, and of its extras those
+    that the lock used before, and ``extras``."""
+    used: set[tuple[str, str]] = {
+        (dependency.name, extra)
+        for table in lock.of(name)
+        for dependency in dependencies_of(table)
+        if dependency.optional
+        for extra in _EXTRA.findall(dependency.marker)
+    }
+    wanted = _with_own_extras(name, metadata, extras)
+    return tuple(
+        requirement
+        for requirement in metadata.requirements
+        if canonicalize_name(requirement.name) != name
+        and _applies(requirement, used, wanted, lock.python)
+    )
+
+
+def marker_of(requirement: Requirement) -> str:
+    """As Poetry writes it: without parentheses that say nothing."""
+    marker = "" if requirement.marker is None else str(requirement.marker)
+    return marker if " or " in marker else marker.replace("(", "").replace(")", "")
+
+
+def _with_own_extras(name: str, metadata: Metadata, extras: Collection[str]) -> set[str]:
+    """These extras, and those of its own that they name (``lib[all]`` asks for ``lib[fast]``)."""
+    found: set[str] = set()
+    waiting = [canonicalize_name(extra) for extra in extras]
+    while waiting:
+        extra = waiting.pop()
+        if extra not in found:
+            found.add(extra)
+            waiting += [
+                canonicalize_name(other)
+                for requirement in metadata.requirements
+                if canonicalize_name(requirement.name) == name
+                and extra in map(canonicalize_name, _EXTRA.findall(marker_of(requirement)))
+                for other in requirement.extras
+            ]
+    return found
+
+
+def _applies(
+    requirement: Requirement, used: set[tuple[str, str]], wanted: set[str], python: str
+) -> bool:
+    marker = marker_of(requirement)
+    extras = _EXTRA.findall(marker)
+    name = canonicalize_name(requirement.name)
+    if extras and not any(
+        (name, extra) in used or canonicalize_name(extra) in wanted for extra in extras
+    ):
+        return False
+    return not marker or can_hold(marker, python)

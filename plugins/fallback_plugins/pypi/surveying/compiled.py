@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.requirements import logical_lines
-from fallback_plugins.pypi.manifests.requirements_files import bare_line, includes, is_closed
+from fallback_plugins.pypi.manifests.requirements_files import bare_line, is_closed, with_included
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep, asked_by
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_tier.errors import RepositoryError
@@ -87,15 +87,8 @@ def _requests(path: str, text: str) -> Iterator[Asked]:
 def _held(path: str, texts: Mapping[str, str]) -> dict[str, list[str]]:
     """What a compiled file holds, and those that it includes."""
     held: dict[str, list[str]] = {}
-    waiting, seen = [path], set[str]()
-    while waiting:
-        here = waiting.pop()
-        text = texts.get(here)
-        if text is None or here in seen:
-            continue
-        seen.add(here)
-        waiting += [other for other, constrains in includes(here, text) if not constrains]
-        for one in _requests(here, text):
+    for here, text in with_included([path], texts.get, constrain=False).items():
+        for one in _requests(here, text or ""):
             pin = one.declaration.pin
             held.setdefault(one.name, []).extend([pin.version] if pin else [])
     return held

@@ -3,8 +3,6 @@
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from configparser import ConfigParser
-from configparser import Error as ConfigParserError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,7 +24,6 @@ from fallback_plugins.pypi.manifests.literals import (
     script_metadata,
 )
 from fallback_plugins.pypi.manifests.pyproject import (
-    BOM,
     foreign_sources,
     other_requirements,
     parse_toml,
@@ -44,6 +41,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     is_closed,
     is_requirements,
 )
+from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import unknown
@@ -509,15 +507,9 @@ def setup_cfg_requirements(text: str) -> tuple[str, ...]:
 
 def _requirement_values(text: str) -> list[tuple[str, str]]:
     """Extras (empty: none) and what setup.cfg has for each; none where it can't be read."""
-    parser = ConfigParser(interpolation=None)
-    try:
-        parser.read_string(text.removeprefix(BOM))
-    except ConfigParserError:
-        return []
-    values = [("", parser.get("options", "install_requires", fallback=""))]
-    if parser.has_section("options.extras_require"):
-        values += parser.items("options.extras_require")
-    return values
+    parser = parsed(text)
+    main = dict(items(parser, "options")).get("install_requires", "")
+    return [("", main), *items(parser, "options.extras_require")]
 
 
 def _declared(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.gates.dependencies import asked_for, import_names
+from fallback_plugins.pypi.gates.checks import asked_for, import_names
 from tests.unit.shared.recipes import repository
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.installing import base_commit
+from fallback_plugins.pypi.installing.environment import day_of_old, newest_tag
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import GIT_ENV, commit_all, git
@@ -24,11 +24,11 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GateContext:
 
 
 def test_both_trees_are_told_one_tag_and_the_next_run_another(found: GateContext) -> None:
-    assert base_commit.newest_tag(found) == "v1.0.0"
+    assert newest_tag(found) == "v1.0.0"
     git(found.repo.root, "tag", "-d", "v1.0.0")
     git(found.repo.root, "tag", "v1.0.1")
-    assert base_commit.newest_tag(found) == "v1.0.0"
-    assert base_commit.newest_tag(replace(found, clients=SubprocessClients())) == "v1.0.1"
+    assert newest_tag(found) == "v1.0.0"
+    assert newest_tag(replace(found, clients=SubprocessClients())) == "v1.0.1"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_both_trees_are_told_one_tag_and_the_next_run_another(found: GateContext
 def test_another_commit_has_a_day_and_a_tag_of_its_own(
     found: GateContext, monkeypatch: pytest.MonkeyPatch, committed: str, day: str
 ) -> None:
-    assert (base_commit.day_of_old(found), base_commit.newest_tag(found)) == (
+    assert (day_of_old(found), newest_tag(found)) == (
         "2001-02-03",
         "v1.0.0",
     )
@@ -47,4 +47,4 @@ def test_another_commit_has_a_day_and_a_tag_of_its_own(
     git(found.repo.root, "checkout", "-q", "--orphan", "another")
     repo = found.repo.model_copy(update={"base_commit": commit_all(found.repo.root)})
     another = replace(found, repo=repo)
-    assert (base_commit.day_of_old(another), base_commit.newest_tag(another)) == (day, "")
+    assert (day_of_old(another), newest_tag(another)) == (day, "")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.installing.plan import Manifests
-from fallback_plugins.pypi.installing.reading import ManifestReader
 from tests.integration.gate_setup import repository
 
 
@@ -49,6 +48,6 @@ def test_what_uv_comes_across(tmp_path: Path) -> None:
         "tox.ini": "[tox]\n",
         "README.txt": "text\n",
     }
-    reader = ManifestReader(repository(tmp_path, files))
-    assert sorted(reader.read_by_uv(".", ())) == ["more/base.txt", "requirements.txt", "tox.ini"]
-    assert reader.unread == set()
+    found = Manifests(repository(tmp_path, files), ".")
+    assert sorted(found.texts) == ["more/base.txt", "requirements.txt", "tox.ini"]
+    assert not found.indexes.own

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.installing import wheel_build
-from fallback_plugins.pypi.installing.wheel_build import (
+from fallback_plugins.pypi.installing import building
+from fallback_plugins.pypi.installing.building import (
     BuildSystem,
     NotBuiltError,
     SourceArchive,
@@ -138,7 +138,7 @@ def test_how_it_is_built(content: bytes, system: BuildSystem) -> None:
     [
         "[build-system\n",
         '[build-system]\nrequires = []\nbuild-backend = "os; x"\n',
-        "#" * (wheel_build.MAX_SAYING_BYTES + 1),
+        "#" * (building.MAX_SAYING_BYTES + 1),
         f'[build-system]\nrequires = []\nbuild-backend = "{"a" * 1_001}"\n',
         f"[build-system]\nrequires = []\nbuild-backend = 'a'\nbackend-path = ['.', '{'a' * 1_000}']\n",
         f"[build-system]\nrequires = []\nbuild-backend = 'a'\nbackend-path = {['b'] * 1_000}\n",

@@ -64,7 +64,7 @@ def test_a_package_without_a_wheel_is_stubbed_with_what_the_lock_says() -> None:
     )
     (stem, metadata), *_ = stub_wheels("uv.lock", text + _block("a", "1")).items()
     assert stem == "only_source-1"
-    assert "Requires-Dist: a[x] ; (sys_platform == 'linux')\n" in metadata
+    assert "Requires-Dist: a[x] ; sys_platform == 'linux'\n" in metadata
     assert "Requires-Dist: b ; extra == 'more'\n" in metadata
 
 

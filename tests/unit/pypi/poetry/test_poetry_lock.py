@@ -13,9 +13,8 @@ from fallback_plugins.pypi.manifests.poetry_constraints import (
     in_extras,
     is_same,
 )
-from fallback_plugins.pypi.poetry.content_hash import content_hash
-from fallback_plugins.pypi.poetry.lock import PoetryLock
-from fallback_plugins.pypi.poetry.render import with_release
+from fallback_plugins.pypi.poetry.entries import with_release
+from fallback_plugins.pypi.poetry.lock import PoetryLock, content_hash
 from fallback_plugins.pypi.resolving.scratch_lock import Release, ReleaseFile
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 
