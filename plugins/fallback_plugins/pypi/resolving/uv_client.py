@@ -160,12 +160,16 @@ class UvClient:
         overrides = [requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
             raise resolver_failed(f"{self.python[:_MAX_ASKED]!r} is no version of Python.")
+        # uv starts an interpreter that the project supports, and this one may be too old for it.
+        lowest = min(self.python, THIS_PYTHON, key=lambda it: [*map(int, it.split("."))])
+        supported = [f"python_full_version >= '{self.python}'"] if lowest != self.python else []
         manifest = (
             "[project]\n"
             'name = "fallback-tier-scratch"\nversion = "0"\n'
-            f'requires-python = ">={self.python}"\n'
+            f'requires-python = ">={lowest}"\n'
             f"dependencies = {json.dumps(requirements)}\n"
-            f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
+            f"[tool.uv]\nenvironments = {json.dumps(supported)}\n"
+            f"constraint-dependencies = {json.dumps(constraints)}\n"
             f"override-dependencies = {json.dumps(overrides)}\n"
         )
         if not alone:

@@ -71,6 +71,7 @@ def registry() -> Iterator[Registry]:
     )
     universe.pypi("early", "1.0", ["left>=1.1"]).pypi("early", "2.0rc1", ["left<1.1"])
     universe.pypi("late", "1.0", ["left<1.1"]).pypi("late", "2.0", ["left>=1.1"])
+    universe.pypi("future", "1.0", requires_python=">=3.97")
     universe.pypi("above", "1.0", ["newer"])
     universe.pypi("below", "1.0", ["newer<2"])
     for name, version, text in _SDISTS:
@@ -158,6 +159,7 @@ def planned(
     return plan
 
 
+FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 
 OWN_INDEX = "--index-url https://packages.invalid/simple\n"
@@ -392,6 +394,16 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "--trusted-host x\n--pre\nasks\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "pkg-resources==0.0.0\nasks==1.0\n"}, RefusalReason.NOT_AFFECTED),
+        # No Python of this machine is as new as the project's lowest.
+        (
+            {"pyproject.toml": FUTURE + 'dependencies = ["asks", "future"]\n'},
+            RefusalReason.NOT_AFFECTED,
+        ),
+        ({"pyproject.toml": FUTURE + 'dependencies = ["holds"]\n'}, "affected"),
+        (
+            {"pyproject.toml": FUTURE + 'dependencies = ["old-python"]\n'},
+            RefusalReason.NOT_AFFECTED,
+        ),
         # A declaration that holds in every case settles it, whatever else is unknown.
         ({"requirements.txt": "private\nleft>=1.1\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "private\nleft>=1.1; os_name == 'x'\n"}, RefusalReason.UNKNOWN),
