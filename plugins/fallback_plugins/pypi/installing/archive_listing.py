@@ -7,10 +7,10 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.client import run_uv
-from fallback_plugins.pypi.installing.pythons import minor_of
 from fallback_plugins.pypi.installing.wheel_build import SourceArchive
 from fallback_plugins.pypi.manifests.groups import table_of, tables
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.pythons import minor_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError

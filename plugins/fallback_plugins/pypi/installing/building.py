@@ -9,7 +9,6 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.archive_listing import listed
 from fallback_plugins.pypi.installing.wheel_build import (
     NotBuiltError,
@@ -17,6 +16,7 @@ from fallback_plugins.pypi.installing.wheel_build import (
     SourceArchive,
     WheelBuild,
 )
+from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.pypi.uv_words import one_line, release_before
 from fallback_plugins.shared.gates import gating

@@ -21,9 +21,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
-from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.client import NOT_COMPILED, run_uv
 from fallback_plugins.pypi.installing.install import reason
+from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import clean

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.uv_lock import package_tables
 from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.pythons import ours
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
     laid_out,
@@ -253,6 +254,7 @@ def _locked(
         links = write_stubs(root, dict(stubs))
         # The settings are in the manifest, which is ours: it has to be read.
         env = {"UV_NO_CONFIG": "", **_LOGGED}
-        result = run_uv(clients, root, ["lock", *options, *links], env)
+        command = ["lock", *options, *links, "--python", str(ours())]
+        result = run_uv(clients, root, command, env)
         text = (root / "uv.lock").read_bytes().decode() if result.ok else None
         return result, own_words(_LOG_LINE.sub("", result.output), folder), text

@@ -1,6 +1,7 @@
 """What decides whether a Python project is affected: its resolution and its declarations (ADR-0099)."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -823,3 +824,25 @@ def test_a_uv_that_reports_its_steps_in_other_words_is_not_believed(
         assert plan.reason not in {None, RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
     plan = planned(registry, tmp_path / "asks", {"requirements.txt": "asks\n"})
     assert plan.reason is RefusalReason.NOT_AFFECTED
+
+
+def test_a_python_that_can_not_start_is_passed_over(registry: Registry, tmp_path: Path) -> None:
+    """pyenv puts a script on the path for each Python that it has, and only the chosen one starts."""
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
+        (shims / name).write_text("#!/bin/sh\nexit 127\n")
+        (shims / name).chmod(0o755)
+    path = {"PATH": str(shims)}
+    files = {"pyproject.toml": PROJECT + 'dependencies = ["asks"]\n'}
+    assert planned(registry, tmp_path / "a", files, more=path).reason is RefusalReason.NOT_AFFECTED
+    clients, root = SubprocessClients(os.environ | registry.environ), tmp_path / "made"
+    for manifest in ('dependencies = ["left==1.0.0"]\n', 'dependencies = ["left"]\n'):
+        files = {"pyproject.toml": PROJECT + manifest}
+        root.mkdir(exist_ok=True)
+        (root / "pyproject.toml").write_text(files["pyproject.toml"])
+        assert clients.run("uv", ["lock"], cwd=root, timeout_s=60).ok
+    files |= {"uv.lock": (root / "uv.lock").read_text()}
+    plan = planned(registry, tmp_path / "b", files, more=path)
+    assert plan.result is not None, plan.problem
+    assert [(move.package, move.after) for move in plan.result.moves] == [("left", "1.1.0")]
