@@ -8,7 +8,7 @@ from fallback_plugins.pypi.installing.declared import is_wanted
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.local_places import local_places
 from fallback_plugins.pypi.manifests.requirements_files import includes
-from fallback_plugins.pypi.surveying.survey import setuptools_files
+from fallback_plugins.pypi.surveying.survey import metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -36,7 +36,7 @@ class ManifestReader:
         wanted = [path for path in tracked if is_wanted(path, folder, changed)]
         for path, text in self.texts(filter(self._repo.has, _metadata_in(folder))).items():
             with suppress(RecipeError):
-                wanted += [other for _, other in setuptools_files(path, text)]
+                wanted += [other for _, other in metadata_files(path, text)]
         while wanted:
             path = wanted.pop()
             if path not in found and self._repo.has(path):

@@ -46,12 +46,13 @@ from fallback_plugins.pypi.resolving.wanted import (
     check_dynamic,
     constraint_files,
     has_own_index,
+    hatch_hook,
     name_of,
     project_lines,
     wanted,
 )
 from fallback_plugins.pypi.surveying.compiled import decided_by
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, is_installed
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.kept import KeptResolution
@@ -500,14 +501,7 @@ class CommandResolution:
     ) -> Sequence[str]:
         if folder in above:
             return ()
-        found = {}
-        for name in _METADATA:
-            path = posixpath.normpath(posixpath.join(folder, name))
-            if self.repo.has(path) and kind_of(path) is not None:
-                try:
-                    found[name] = patched.get(path) or self.repo.read_text(path)
-                except RepositoryError as error:
-                    raise unresolvable(self.path, folder) from error
+        found = self._metadata_of(folder, patched)
         if not found:
             raise unresolvable(self.path, folder)
         reading = Reading(self._folders(patched, (*above, folder)))
@@ -518,10 +512,25 @@ class CommandResolution:
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""
-        folder = posixpath.dirname(path)
-        beside = [name for name in _METADATA if self.repo.has(posixpath.join(folder, name))]
-        check_dynamic(path, parse_toml(path, text), beside)
+        check_dynamic(path, parse_toml(path, text), self._metadata_of(posixpath.dirname(path)))
         return ()
+
+    def _metadata_of(self, folder: str, patched: Mapping[str, str] = NO_TEXTS) -> dict[str, str]:
+        """The texts of a folder's metadata files by name, and of ``hatch_hook``. Raises RecipeError."""
+        found: dict[str, str] = {}
+
+        def read(name: str) -> None:
+            path = posixpath.normpath(posixpath.join(folder, name))
+            if name and self.repo.has(path) and not is_installed(path):
+                try:
+                    found[name] = patched.get(path) or self.repo.read_text(path)
+                except RepositoryError as error:
+                    raise unresolvable(self.path, folder) from error
+
+        for name in _METADATA:
+            read(name)
+        read(hatch_hook(parse_toml("pyproject.toml", found.get("pyproject.toml", ""))))
+        return found
 
     # --- kept for runs without a registry -------------------------------------------------------
 

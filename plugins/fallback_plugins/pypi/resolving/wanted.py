@@ -48,7 +48,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
 from fallback_plugins.pypi.manifests.setup_call import only_defines, setup_call
 from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.resolving.uv_client import Wanted
-from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
+from fallback_plugins.pypi.surveying.survey import HATCH_FILES, setup_cfg_requirements
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
@@ -255,10 +255,10 @@ def check_declares(manifests: Mapping[str, str]) -> None:
         raise unresolvable("setup.py", "dependencies that it computes (`install_requires`)")
 
 
-def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str]) -> None:
+def check_dynamic(path: str, document: Mapping[str, Any], beside: Mapping[str, str]) -> None:
     """Raises RecipeError if a build computes the dependencies of a pyproject.toml, and no file that is read
-    says them, or if something else is where a list of them belongs. ``beside``: names of the files in its
-    folder."""
+    says them, or if something else is where a list of them belongs. ``beside``: texts of its
+    metadata files, and of ``hatch_hook``, by path from its folder."""
     project = table_of(document, "project")
     lists = {
         "project.dependencies": project.get("dependencies", []),
@@ -274,12 +274,21 @@ def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str
     if backend.startswith("setuptools"):
         read = not {"setup.cfg", "setup.py"}.isdisjoint(beside)
         read = read or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
+    elif backend.startswith("hatchling"):
+        read = bool(texts(table_of(document, *HATCH_FILES).get("files")))
+        read = read or _REQUIREMENTS_NAMED.search(beside.get(hatch_hook(document), "")) is not None
     else:
         read = backend.startswith("poetry") and bool(
             table_of(document, "tool", "poetry", "dependencies")
         )
     if not read:
         raise unresolvable(path, "dependencies that its build computes (`dynamic`)")
+
+
+def hatch_hook(document: Mapping[str, Any]) -> str:
+    """The path of the script by which hatch computes metadata; empty: there is none."""
+    hooks = table_of(document, "tool", "hatch", "metadata", "hooks")
+    return str(table_of(hooks, "custom").get("path", "hatch_build.py")) if "custom" in hooks else ""
 
 
 def has_own_index(path: str, text: str) -> bool:

@@ -160,6 +160,10 @@ def planned(
     return plan
 
 
+HATCH = (
+    '[build-system]\nrequires = []\nbuild-backend = "hatchling.build"\n[project]\nname = "app"\n'
+    'dynamic = ["version", "dependencies"]\n[tool.hatch.metadata.hooks.'
+)
 FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 
@@ -395,6 +399,29 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "--trusted-host x\n--pre\nasks\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "pkg-resources==0.0.0\nasks==1.0\n"}, RefusalReason.NOT_AFFECTED),
+        # hatch has plugins that take requirements from files, and scripts that may.
+        (
+            {"pyproject.toml": HATCH + "requirements_txt]\nfiles=['deps']\n", "deps": "holds\n"},
+            "affected",
+        ),
+        (
+            {"pyproject.toml": HATCH + "requirements_txt]\nfiles=['deps']\n", "deps": "asks\n"},
+            RefusalReason.NOT_AFFECTED,
+        ),
+        ({"pyproject.toml": HATCH + "requirements_txt]\n"}, RefusalReason.UNKNOWN),
+        (
+            {
+                "pyproject.toml": HATCH + "custom]\npath='ci/hook.py'\n",
+                "ci/hook.py": "read('requirements.txt')\n",
+                "requirements.txt": "asks\n",
+            },
+            RefusalReason.NOT_AFFECTED,
+        ),
+        (
+            {"pyproject.toml": HATCH + "custom]\n", "hatch_build.py": "read('left')\n"},
+            RefusalReason.UNKNOWN,
+        ),
+        ({"pyproject.toml": HATCH + "custom]\n"}, RefusalReason.UNKNOWN),
         # No Python of this machine is as new as the project's lowest.
         (
             {"pyproject.toml": FUTURE + 'dependencies = ["asks", "future"]\n'},
