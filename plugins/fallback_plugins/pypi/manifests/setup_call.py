@@ -5,8 +5,9 @@ table before it is passed (``setup(**about)``). What is computed is left out.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -20,16 +21,26 @@ _MAX_CHARS = 200_000
 #: Scripts whose calls are kept, by their texts: a project has one, at either commit.
 _SCRIPTS = 16
 
+#: In a table, that it has entries which can't be read (``{**made()}``).
+_HIDDEN = "**"
+
 #: Of one text that is put together: a name or an address (characters).
 _MAX_TEXT_CHARS = 1_000
 
 
 @dataclass(frozen=True)
 class SetupCall:
-    """The keywords of the call. ``hides_its_name``: it has a name, and nobody can read it here."""
+    """The keywords of the call. ``hides_its_name``: it has a name, which can't be read here. ``is_whole``:
+    each keyword is in the text, and another call of the script requires the same."""
 
     keywords: Mapping[str, Any] = field(default_factory=dict)
     hides_its_name: bool = False
+    is_whole: bool = False
+
+    @property
+    def required(self) -> tuple[Any, Any]:
+        """What it requires, and with its extras; None: nothing that can be read."""
+        return self.keywords.get("install_requires"), self.keywords.get("extras_require")
 
 
 def setup_call(text: str) -> SetupCall:
@@ -95,7 +106,9 @@ def _call_in(text: str) -> SetupCall:
     known = _assigned(tree)
     calls = [_read(node, known) for node in ast.walk(tree) if _is_setup(node)]
     named = (call for call in calls if call.hides_its_name or "name" in call.keywords)
-    return next(named, calls[0] if calls else SetupCall())
+    chosen = next(named, calls[0] if calls else SetupCall())
+    agree = all(call.is_whole and call.required == chosen.required for call in calls)
+    return replace(chosen, is_whole=chosen.is_whole and agree)
 
 
 def _is_setup(node: ast.AST) -> bool:
@@ -118,9 +131,10 @@ def _read(call: ast.AST, known: Mapping[str, Any]) -> SetupCall:
             found = {**value, **found}
         else:
             hides = True
+    is_whole = not hides and _HIDDEN not in found
     reported = {name: value for name, value in found.items() if value is not None}
-    hides = ("name" not in reported) and (hides or "name" in found)
-    return SetupCall(reported, hides)
+    hides = ("name" not in reported) and (not is_whole or "name" in found)
+    return SetupCall(reported, hides, is_whole)
 
 
 def _assigned(tree: ast.Module) -> dict[str, Any]:
@@ -132,9 +146,13 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
             given.setdefault(name, []).append(value)
         for name, key, value in _entries(node):
             put.setdefault(name, {})[key] = value
+    otherwise = {name for name, number in _bound(tree).items() if number > len(given.get(name, ()))}
     known: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
-        known = {name: _one_value(values, known) for name, values in given.items()}
+        known = {
+            name: None if name in otherwise else _one_value(values, known)
+            for name, values in given.items()
+        }
     for name, values in _added(tree):
         listed, more = known.get(name), [_value(value, known) for value in values]
         whole = isinstance(listed, list) and all(isinstance(it, str | list) for it in more)
@@ -144,8 +162,20 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
     for name, entries in put.items():
         table = known.get(name)
         if isinstance(table, dict):
-            known[name] = table | {key: _value(value, known) for key, value in entries.items()}
+            known[name] = table | _table(entries.items(), known)
     return known
+
+
+def _bound(tree: ast.Module) -> Counter[str]:
+    """How often each name is given a value, by an import or a loop too; not what is added to a list."""
+    added = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AugAssign)}
+    stored = (
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in added
+    )
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.alias))
+    return Counter((*stored, *(it.asname or it.name for it in imports)))
 
 
 def _one_value(values: list[ast.expr], known: Mapping[str, Any]) -> Any:
@@ -176,7 +206,7 @@ def _added(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
 
 
 def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
-    """``about["name"] = …`` and ``about.update(name=…)``."""
+    """``about["name"] = …``, ``about.update(name=…)`` and, as hidden entries, ``about.update(made())``."""
     match node:
         case ast.Assign(
             targets=[
@@ -185,8 +215,11 @@ def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
             value=value,
         ):
             yield name, key, value
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update"), keywords=words):
-            yield from ((name, word.arg, word.value) for word in words if word.arg is not None)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=more, keywords=words
+        ):
+            yield from ((name, _HIDDEN, one) for one in more)
+            yield from ((name, word.arg or _HIDDEN, word.value) for word in words)
 
 
 def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -207,16 +240,27 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return [_value(element, known) for element in elements]
         case ast.Dict(keys=keys, values=values):
-            pairs = zip(keys, values, strict=True)
-            return {
-                key.value: _value(value, known)
-                for key, value in pairs
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            }
-        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-            return {one.arg: _value(one.value, known) for one in keywords if one.arg is not None}
+            return _table(zip(map(_key, keys), values, strict=True), known)
+        case ast.Call(func=ast.Name(id="dict"), args=copied, keywords=keywords):
+            named = [(one.arg or _HIDDEN, one.value) for one in keywords]
+            return _table([*((_HIDDEN, one) for one in copied), *named], known)
         case _:
             return None
+
+
+def _key(node: ast.expr | None) -> str:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(node.value) if is_text else _HIDDEN
+
+
+def _table(pairs: Iterable[tuple[str, ast.expr]], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with what other tables that can be read bring in (``{**about}``, ``dict(about)``)."""
+    table: dict[str, Any] = {}
+    for key, node in pairs:
+        value = _value(node, known)
+        is_copied = key == _HIDDEN and isinstance(value, dict)
+        table |= value if is_copied else {key: None if key == _HIDDEN else value}
+    return table
 
 
 def _joined(parts: list[Any]) -> str | None:
