@@ -24,7 +24,7 @@ from packaging.utils import (
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text, page
 from fallback_plugins.pypi.manifests.groups import texts
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.manifests.setup_call import setup_call
+from fallback_plugins.pypi.manifests.setup_call import REQUIRES, setup_call
 from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile, file_name
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_tier.errors import RecipeError
@@ -161,9 +161,9 @@ def _said_in(content: bytes, name: str) -> tuple[str, ...] | None:
     return None if written is None else tuple(_parsed(written))
 
 
-def _name_in(file: ReleaseFile) -> str:
+def _name_in(file: ReleaseFile | None) -> str:
     """The canonical name of a release; empty: its archive's name does not say."""
-    archive = _ARCHIVE.fullmatch(file.name)
+    archive = _ARCHIVE.fullmatch(file.name) if file is not None else None
     try:
         return parse_sdist_filename(f"{archive['release']}.tar.gz")[0] if archive else ""
     except InvalidSdistFilename:
@@ -211,11 +211,10 @@ def _from_script(script: str, settings: str) -> str | None:
     if _COMPUTES.search(script) or "require" in settings:
         return None
     lines: list[str] = []
-    for word, value in zip(("install_requires", "extras_require"), call.required, strict=True):
+    for word, value in zip(REQUIRES, call.required, strict=True):
         if value is None and word in script:
             return None
         for extra, listed in (value if isinstance(value, dict) else {"": value or []}).items():
-            listed = listed.splitlines() if isinstance(listed, str) else listed
             if not isinstance(listed, list) or len(texts(listed)) < len(listed):
                 return None
             lines += [*([f"[{extra}]"] if extra else ()), *listed]
