@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
-from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
@@ -198,6 +198,8 @@ def _unresolved(
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             packages = frozenset(project.unsettled(advisory, patched))
             parts = project.resolution.unresolved if packages else ()
+            if isinstance(project, ReadOnlyProject):
+                parts = (*project.stuck(advisory), *parts)
         for part in parts:
             if concerned := packages & part.names if part.names else packages:
                 yield _Open(project.path, part, concerned)

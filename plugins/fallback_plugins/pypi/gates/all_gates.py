@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
@@ -27,7 +28,7 @@ from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import may_stay
+from fallback_plugins.shared.gates.staying import may_stay, still_installed
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
@@ -184,8 +185,9 @@ class _Installed:
                 if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
-        counting = (one for one in sources if one.names_it and not one.for_tests)
-        return next((one.error.problem for one in counting), "")
+        counting = (one.error.problem for one in sources if one.names_it and not one.for_tests)
+        staying = still_installed(self._context.application, self._package)
+        return next(chain(counting, staying), "")
 
     @cached_property
     def _others(self) -> dict[str, Environment]:

@@ -47,6 +47,7 @@ from fallback_plugins.pypi.resolving.wanted import (
     constraint_files,
     has_own_index,
     hatch_hook,
+    joined,
     name_of,
     project_lines,
     wanted,
@@ -142,6 +143,8 @@ class CommandResolution:
     clients: ClientRunner
     path: str
     texts: Mapping[str, str]
+    #: Of a manifest, what its lock does not hold: environments of other tools, and builds.
+    only_tools: bool = False
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
     #: Why uv can't resolve the pins together, once they were taken as they are.
@@ -152,6 +155,8 @@ class CommandResolution:
     def wanted(self) -> Wanted:
         """What uv is given; the rest is in ``_skipped``. Raises RecipeError: not TOML."""
         reading = Reading(self._folders(), self._skipped, closed=self.is_compiled)
+        if self._is_of_tools:
+            return joined(self._tools(reading))
         if kind_of(self.path) is Kind.PYPROJECT:
             reading.each(self.path, self.texts[self.path], self._check_dynamic)
         return wanted(self._installed, reading)
@@ -318,6 +323,8 @@ class CommandResolution:
     def _parts(self) -> list[Wanted]:
         """What separate commands install: root files with what they include; groups and extras."""
         reading = Reading(self._folders(), [])
+        if self._is_of_tools:
+            return [*self._tools(reading)]
         if kind_of(self.path) is Kind.PYPROJECT:
             return self._groups(reading)
         if self._is_of_commands:
@@ -347,14 +354,22 @@ class CommandResolution:
                 groups.setdefault(keys[:-1], []).extend(reading.clean(self.path, [value]))
         main = groups.pop(("project", "dependencies"), [])
         whole = self.wanted
-        # Environments of other tools, and builds, have nothing of the project's.
-        others = grouped((it.keys[:-1], it.value) for it in in_other_arrays(document))
-        apart = [Wanted(tuple(reading.clean(self.path, lines))) for lines in others.values()]
+        apart = self._tools(reading)
         parts: list[list[str]] = [*groups.values()] or [[]]
         return [
             *(Wanted((*main, *lines), whole.constraints, whole.overrides) for lines in parts),
             *apart,
         ]
+
+    def _tools(self, reading: Reading) -> Iterator[Wanted]:
+        """What environments of other tools, and builds, take apart from the project's dependencies."""
+        document = parse_toml(self.path, self.texts[self.path])
+        own = own_name({"pyproject.toml": self.texts[self.path]})
+        is_locked = self.repo.has(posixpath.join(posixpath.dirname(self.path), "pdm.lock"))
+        found = (it for it in in_other_arrays(document) if not (is_locked and it.keys[1] == "pdm"))
+        for lines in grouped((it.keys[:-1], it.value) for it in found).values():
+            asked = reading.clean(self.path, lines)
+            yield Wanted(tuple(line for line in asked if name_of(line) != own))
 
     # --- by pins --------------------------------------------------------------------------------
 
@@ -459,8 +474,12 @@ class CommandResolution:
         )
 
     @property
+    def _is_of_tools(self) -> bool:
+        return self.only_tools and kind_of(self.path) is Kind.PYPROJECT
+
+    @property
     def _is_of_commands(self) -> bool:
-        return kind_in_set(self.path) is Kind.COMMANDS
+        return kind_in_set(self.path) in {Kind.COMMANDS, Kind.CI}
 
     @property
     def _command(self) -> InstallCommand:

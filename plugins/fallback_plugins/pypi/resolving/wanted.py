@@ -396,7 +396,7 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
             return _from_pyproject(path, text, reading)
         case Kind.SCRIPT:
             return Wanted(tuple(reading.clean(path, _from_script(path, text))))
-        case Kind.COMMANDS:
+        case Kind.COMMANDS | Kind.CI:
             return joined(reading.command(path, it) for it in install_commands(path, text))
     return Wanted(())
 

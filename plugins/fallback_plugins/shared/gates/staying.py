@@ -1,8 +1,9 @@
 """Copies that stay affected, as a run over several advisories planned it (ADR-0051)."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from fallback_plugins.shared.resolution import STILL_INSTALLED
 from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.outcome import Applied
 
@@ -42,3 +43,10 @@ def is_planned(
     return made.remediation is not None and all(
         lets_stay(advisory, ecosystem, package, ids) for ids in covering
     )
+
+
+def still_installed(made: Applied, package: str) -> Iterator[str]:
+    """Yield what the recipe found of commands that install an affected version and that no fix changes."""
+    for item in made.remediation.unread if made.remediation else ():
+        if STILL_INSTALLED in item.reason and f" {package} " in item.reason:
+            yield item.reason.rstrip(".")

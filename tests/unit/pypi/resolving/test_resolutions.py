@@ -164,6 +164,30 @@ HATCH = (
     '[build-system]\nrequires = []\nbuild-backend = "hatchling.build"\n[project]\nname = "app"\n'
     'dynamic = ["version", "dependencies"]\n[tool.hatch.metadata.hooks.'
 )
+#: A lock of ``asks``.
+LOCKED = """version = 1
+requires-python = ">=3.9"
+
+[[package]]
+name = "app"
+version = "1"
+source = { virtual = "." }
+dependencies = [{ name = "asks" }]
+
+[package.metadata]
+requires-dist = [{ name = "asks" }]
+
+[[package]]
+name = "asks"
+version = "1.0"
+source = { registry = "https://pypi.org/simple" }
+dependencies = [{ name = "left" }]
+
+[[package]]
+name = "left"
+version = "1.1.0"
+source = { registry = "https://pypi.org/simple" }
+"""
 FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 
@@ -726,6 +750,11 @@ def test_a_set_that_no_change_of_its_folder_frees_is_refused(
         {"tox.ini": "[testenv]\ndeps =\n    late==1.0\n"},
         {"noxfile.py": 'def lint(session):\n    session.install("late==1.0")\n'},
         {"Dockerfile": "RUN pip install -t /opt/lib early holds\n"},
+        {"Dockerfile": 'CMD ["uvx", "late@1.0"]\n'},
+        {"Makefile": "lint:\n\tuvx --python 3.12 --from 'late>=1,<2' tool x\n"},
+        {"scripts/run.sh": "uv tool run --with 'late<2' right\n"},
+        {"scripts/run.sh": "uv run --with=late==1.0 script.py\n"},
+        {"scripts/run.sh": "pipx run --spec 'late<2' tool; uv -q tool install asks\n"},
         {"Dockerfile": "RUN pip install left==1.1.0 && pip install late==1.0\n"},
     ],
 )
@@ -768,6 +797,50 @@ def test_a_command_that_does_not_concern_the_package_is_no_doubt(
 ) -> None:
     files = {"Dockerfile": f"RUN {command}\n", "requirements.txt": "left==1.1.0\n"}
     assert planned(registry, tmp_path / "repo", files).reason is RefusalReason.NOT_AFFECTED
+
+
+CI = ".github/workflows/ci.yml"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {CI: "      - run: pip install late==1.0\n"},
+        {CI: "      - run: uvx --with right late@1.0 check\n"},
+        {".gitlab-ci.yml": "lint:\n  script:\n    - pipx install 'late<2'\n"},
+        {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late<2"]\n'},
+        {"pyproject.toml": '[build-system]\nrequires = ["late==1.0"]\nbuild-backend = "late"\n'},
+    ],
+)
+def test_what_a_fix_can_not_change_is_unknown_if_it_brings_in_the_package(
+    registry: Registry, tmp_path: Path, files: dict[str, str]
+) -> None:
+    table = files.pop("pyproject.toml", "")
+    files |= {"pyproject.toml": PROJECT + f'dependencies = ["asks"]\n{table}', "uv.lock": LOCKED}
+    plan = planned(registry, tmp_path / "a", files)
+    assert plan.reason is RefusalReason.UNKNOWN, plan.problem
+    assert "left 1.0.0" in plan.problem
+    # Next to a fix it is a note.
+    files["requirements.txt"] = "left==1.0.0\n"
+    fixed = planned(registry, tmp_path / "b", files)
+    assert fixed.result is not None, fixed.problem
+    assert [it.path for it in fixed.result.unread] == plan.unread
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {CI: "      - run: pip install late uvx unheard-of && uvx late@latest --help\n"},
+        {CI: "      - run: pip install -r requirements.txt build ${{ matrix.extra }}\n"},
+        {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late", "app[x]"]\n'},
+    ],
+)
+def test_what_a_fix_can_not_change_is_no_doubt_otherwise(
+    registry: Registry, tmp_path: Path, files: dict[str, str]
+) -> None:
+    table = files.pop("pyproject.toml", "")
+    files |= {"pyproject.toml": PROJECT + f'dependencies = ["asks"]\n{table}', "uv.lock": LOCKED}
+    assert planned(registry, tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
 
 
 @pytest.mark.parametrize(
