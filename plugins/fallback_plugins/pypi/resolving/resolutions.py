@@ -38,7 +38,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     unresolvable,
 )
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, lowest_python
+from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release, lowest_python
 from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
@@ -599,7 +599,8 @@ def _locked(
         tables = package_tables("uv.lock", scratch.text)
         passed = frozenset[str]() if is_trial else scratch.passed_over
         found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
-        dark |= {name for name in passed if learnt.listed.get(name, ()) is None}
+        unlisted = (name for name in passed if learnt.listed.get(name, ()) is None)
+        dark |= {name for name in unlisted if not _is_newest(client, lines, tables, name)}
         held = {f"{_underscored(it['name'])}-{it.get('version')}" for it in tables}
         taken = [it for stem, it in stubs.items() if stem in held]
         unread = [it for it in taken if it.stem not in learnt.said]
@@ -688,13 +689,26 @@ def _underscored(name: str) -> str:
 
 def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
     """The highest release that a set's own lines admit, if it has no wheel: uv may log in to a registry."""
-    try:
-        release = PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
-    except RecipeError:
-        return ()
-    if any(file.name.endswith(".whl") for file in release.files):
+    release = _highest(client, lines, name)
+    if release is None or any(file.name.endswith(".whl") for file in release.files):
         return ()
     return (Sdist(name, release.version, next(iter(release.files), None)),)
+
+
+def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
+    try:
+        return PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
+    except RecipeError:
+        return None
+
+
+def _is_newest(
+    client: UvClient, lines: Wanted, tables: Sequence[Mapping[str, Any]], name: str
+) -> bool:
+    """Return whether a lock has the highest release of a package that the set's own lines admit."""
+    highest = _highest(client, lines, name)
+    held = {it.get("version") for it in tables if it["name"] == name}
+    return highest is not None and held == {highest.version}
 
 
 def _spec(lines: Wanted, name: str) -> str:
@@ -720,8 +734,7 @@ def _not_looked_into(one: Sdist) -> Unresolved:
 
 def _not_listed(name: str) -> Unresolved:
     reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
-    names = frozenset({name})
-    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK, names=names)
+    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK)
 
 
 def _is_annotated(text: str) -> bool:

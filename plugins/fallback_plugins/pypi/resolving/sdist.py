@@ -5,8 +5,9 @@ setuptools writes what setup.py computed into ``requires.txt`` when the archive 
 into the metadata. distutils writes nothing: its setup.py is read, if it computes nothing.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
@@ -22,7 +23,7 @@ from packaging.utils import (
 )
 
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text, page
-from fallback_plugins.pypi.manifests.groups import texts
+from fallback_plugins.pypi.manifests.groups import tables, texts
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.manifests.setup_call import REQUIRES, setup_call
 from fallback_plugins.pypi.resolving.scratch_lock import ReleaseFile, file_name
@@ -75,29 +76,48 @@ def sdists_of(index: str, name: str, python: str) -> tuple[Sdist, ...] | None:
     content = page(address)
     if content is None:
         return None
-    links = _Links()
-    links.feed(content.decode("utf-8", "replace"))
     found: dict[str, Sdist] = {}
-    built = set()
-    for attributes in links.found:
+    built, is_listed = set(), False
+    for attributes in _files(content):
         url = urljoin(address, attributes.get("href") or "")
         file, archive = file_name(url), _ARCHIVE.fullmatch(file_name(url))
         try:
             if archive is None:
                 _, version, _, tags = parse_wheel_filename(file)
+                is_listed = True
                 if any(_serves(tag.interpreter, tag.abi, python) for tag in tags):
                     built.add(str(version))
                 continue
             own_name, version = parse_sdist_filename(f"{archive['release']}.tar.gz")
         except (InvalidWheelFilename, InvalidSdistFilename):
             continue
+        is_listed = True
         if own_name == name and "data-yanked" not in attributes:
             parts = urlsplit(url)
             digest = parts.fragment.replace("=", ":", 1)
             place = ReleaseFile(file, digest, parts._replace(fragment="").geturl())
             asked = _specifier(attributes.get("data-requires-python") or "")
             found.setdefault(str(version), Sdist(name, str(version), place, asked))
+    if not is_listed:
+        return None  # a page for people: of a login, or of another format
     return tuple(it for version, it in found.items() if version not in built)
+
+
+def _files(content: bytes) -> Iterator[Mapping[str, str | None]]:
+    """The links of a page with their attributes; of one in JSON (PEP 691), as that of HTML has them."""
+    try:
+        files = tables(json.loads(content).get("files"))
+    except (ValueError, AttributeError, RecursionError):
+        links = _Links()
+        links.feed(content.decode("utf-8", "replace"))
+        yield from links.found
+        return
+    for one in files:
+        hashes = one.get("hashes")
+        digest = str(hashes.get("sha256", "")) if isinstance(hashes, dict) else ""
+        href = f"{one.get('url', '')}#sha256={digest}"
+        found = {"href": href, "data-requires-python": str(one.get("requires-python") or "")}
+        yield found | ({"data-yanked": ""} if one.get("yanked") else {})
 
 
 class _Links(HTMLParser):

@@ -946,3 +946,27 @@ def test_a_python_that_can_not_start_is_passed_over(registry: Registry, tmp_path
     plan = planned(registry, tmp_path / "b", files, more=path)
     assert plan.result is not None, plan.problem
     assert [(move.package, move.after) for move in plan.result.moves] == [("left", "1.1.0")]
+
+
+def test_a_page_that_can_not_be_read_may_have_any_source_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv logs in to the registry, and passes over what has no wheel: of ``between`` it takes 1.0."""
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0")
+    files = {"between.egg-info/requires.txt": "left<1.1\n"}
+    universe.pypi("between", "1.0", ["left>=1.1"])
+    universe.pypi("between", "2.0", sdist_only=True, files=files)
+    universe.pypi("between", "3.0", ["left>=1.1"])
+    universe.pypi("caps", "1.0", ["between<3"]).pypi("fine", "1.0", ["between"])
+    whole = Registry.answer
+
+    def answer(self: Registry, path: str, accept: str) -> Any:
+        is_clients = "json" in accept or "/files/" in path
+        return whole(self, path, accept) if is_clients else None
+
+    monkeypatch.setattr(Registry, "answer", answer)
+    with serve(universe) as served:
+        plan = planned(served, tmp_path / "a", {"requirements.txt": "caps\n"})
+        assert plan.reason is RefusalReason.UNKNOWN, plan.problem
+        plan = planned(served, tmp_path / "b", {"requirements.txt": "fine\n"})
+        assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem

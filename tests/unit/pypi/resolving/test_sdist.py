@@ -194,6 +194,24 @@ def test_releases_without_a_wheel_of_a_page() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "versions"),
+    [
+        (b"<html><a href='/login'>Log in</a></html>", None),
+        (b'{"files": []}', None),
+        (
+            b'{"files": [{"url": "it-1.0.tar.gz"}, {"url": "it-2.0.tar.gz", "yanked": "bad"}]}',
+            ["1.0"],
+        ),
+    ],
+)
+def test_a_page_in_json_or_for_people(page: bytes, versions: list[str] | None) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page)
+    with serving(head + page) as server:
+        found = sdist.sdists_of(server.url, "it", "3.9")
+    assert (None if found is None else [it.version for it in found]) == versions
+
+
+@pytest.mark.parametrize(
     "made",
     [
         lambda: b"",
