@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files
@@ -17,6 +18,7 @@ from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.ladder import unknown
+from fallback_plugins.shared.resolution import ResolvedPackage
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -51,7 +53,7 @@ class Elsewhere:
         left = [it for it in self.open_commands if it.path not in named]
         for asked, command in enumerate(left, 1):
             try:
-                found = next(self._resolution(command).resolution.affected(self.advisory), None)
+                found = self._brought_in(command)
             except (RecipeError, RepositoryError, ToolError) as error:
                 is_unanswered = not (self.repo.settings.offline or _ANSWERS.search(error.problem))
                 skipped = left[asked:] if is_unanswered else []
@@ -60,8 +62,20 @@ class Elsewhere:
                     return
                 continue
             if found is not None:
-                what = f"installs {found.name} {found.version}, which is affected"
+                which = (
+                    "or another version, by a variable" if command.is_open else "which is affected"
+                )
+                what = f"installs {found.name} {found.version}, {which}"
                 yield command.path, self._unknown(command.path, f"`{command.text}`", what)
+
+    def _brought_in(self, command: ClientCommand) -> ResolvedPackage | None:
+        """The first affected package of a command; if a variable decides its versions, the first of the
+        advisory's in any version: another release may require another."""
+        made = self._resolution(command).resolution
+        names = {*self.advisory.packages(ECOSYSTEM)} if command.is_open else set[str]()
+        own = {name for name, _ in command.packages}
+        named = (one for name in sorted(names - own) for one in made.by_name.get(name, ()))
+        return next(chain(named, made.affected(self.advisory)), None)
 
     @property
     def open_commands(self) -> tuple[ClientCommand, ...]:
