@@ -66,7 +66,11 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
     """What the files alone tell, project by project. Never raises for a file that can't be read."""
-    return _outline(projects(repo, clients), advisory, _left_out(advisory, repo))
+    found = projects(repo, clients)
+    for project in found:
+        if isinstance(project, ManifestProject):
+            project.only_kept = True
+    return _outline(found, advisory, _left_out(advisory, repo))
 
 
 def apply(

@@ -145,6 +145,8 @@ class CommandResolution:
     texts: Mapping[str, str]
     #: Of a manifest, what its lock does not hold: environments of other tools, and builds.
     only_tools: bool = False
+    #: No client may run: what was kept answers.
+    only_kept: bool = False
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
     #: Why uv can't resolve the pins together, once they were taken as they are.
@@ -220,7 +222,7 @@ class CommandResolution:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
         if self._is_lock and (pins := _pins(lines)) is not None:
             return self._resolution(ResolvedBy.LOCK, self._flat(pins), {})
-        return self._kept() if self.repo.settings.offline else None
+        return self._kept() if self.only_kept or self.repo.settings.offline else None
 
     @cached_property
     def made(self) -> Resolution:
@@ -254,7 +256,7 @@ class CommandResolution:
     def notes(self) -> Iterator[str]:
         """Yield sentences on how the resolution was made, if it was and is not this day's of uv."""
         if self.kept_since:
-            yield f"{self.path} was resolved on {self.kept_since}, and not again (--offline)."
+            yield f"{self.path} was resolved on {self.kept_since}, and not again (no registry is asked)."
         if self.pins_reason:
             yield (
                 f"{self.path}: its pins are counted as installed, as uv can't resolve them together."

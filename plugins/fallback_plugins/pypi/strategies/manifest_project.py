@@ -57,6 +57,8 @@ class ManifestProject:
     clients: ClientRunner
     files: tuple[str, ...]
     terms: Terms = FREE
+    #: No client may run: what was kept answers.
+    only_kept: bool = False
     unknown: list[str] = field(default_factory=list)
 
     @property
@@ -77,7 +79,9 @@ class ManifestProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What the set resolves to. Raises RepositoryError."""
-        return CommandResolution(self.repo, self.clients, self.path, self.texts)
+        return CommandResolution(
+            self.repo, self.clients, self.path, self.texts, only_kept=self.only_kept
+        )
 
     @property
     def resolution(self) -> Resolution:
@@ -336,7 +340,10 @@ class ReadOnlyProject(ManifestProject):
     @cached_property
     def command(self) -> CommandResolution:
         """As that of ``ManifestProject``. Raises RepositoryError."""
-        return CommandResolution(self.repo, self.clients, self.path, self.texts, only_tools=True)
+        texts, only_kept = self.texts, self.only_kept
+        return CommandResolution(
+            self.repo, self.clients, self.path, texts, only_tools=True, only_kept=only_kept
+        )
 
     def unsettled(
         self,

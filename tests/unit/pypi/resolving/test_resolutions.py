@@ -16,9 +16,11 @@ from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.resolving import uv_client
 from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
+from fallback_tier.advisory import AdvisorySet
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
+from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
@@ -157,6 +159,16 @@ def planned(
     except RecipeError as error:
         plan.reason, plan.problem = error.reason, error.problem
         plan.unread = [item.path for item in error.unread]
+    return plan
+
+
+def from_files(registry: Registry, root: Path, files: Files, record: Any) -> RemediationPlan:
+    """What ``plan --no-resolve`` says; no client runs."""
+    clients = Clients(registry)
+    given = AdvisorySet(advisories=(record,))
+    plugins = {"PyPI": build_ecosystem(clients)}
+    plan = divisible_plan(given, repository(root, files), plugins, resolve=False).plan
+    assert clients.runs == []
     return plan
 
 
@@ -632,6 +644,13 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     assert kept.reason is RefusalReason.NOT_AFFECTED
     assert "requirements.txt was resolved on 20" in kept.problem
     assert kept.clients.runs == []
+    # So does a plan from the files alone.
+    plan = from_files(registry, tmp_path / "p", files, LEFT)
+    assert plan.not_affected == (LEFT.id,)
+    assert any("requirements.txt was resolved on 20" in note for note in plan.notes)
+    assert from_files(registry, tmp_path / "q", files, RIGHT).fixes
+    other = {"requirements.txt": "asks\nright<1.0.1\n"}
+    assert from_files(registry, tmp_path / "r", other, LEFT).undecided == (LEFT.id,)
     ranged = {"requirements.txt": "right>=1.0\n"}
     assert planned(registry, tmp_path / "e", ranged, RIGHT).result is not None
     fixed = planned(registry, tmp_path / "f", ranged, RIGHT, offline=True)
