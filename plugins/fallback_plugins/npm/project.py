@@ -38,7 +38,12 @@ from fallback_plugins.npm.surveying.origins import (
 )
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
+from fallback_plugins.npm.surveying.resolutions import (
+    REFUSES,
+    CommandResolution,
+    blank_lock,
+    out_of_step,
+)
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
@@ -209,13 +214,16 @@ class NpmProject:
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
         """Return whether an error is noted, not raised: what the project installs is unknown, but people
         install no test data, and a lock that names none of the advisory's packages is no sign of one.
+        If their client refuses what such files say, they concern no package that they don't name.
         Nothing is called unaffected because of it."""
         if error.reason is not RefusalReason.UNKNOWN or self.unread is None:
             return False
         packages = advisory.packages(ECOSYSTEM)
-        is_named = self.site.lock is None or self.site.names_any(self.repo, packages)
-        if is_named and not is_aside(self.path):
+        is_named = self.site.names_any(self.repo, packages)
+        if not is_aside(self.path) and (is_named or self.site.lock is None):
             return False
+        if is_aside(self.path) and not is_named and REFUSES.search(error.problem):
+            return True  # what it installs is nothing, until a person changes what it asks for
         self.unread.note(self.path, error)
         return True
 

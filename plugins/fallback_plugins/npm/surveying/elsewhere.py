@@ -16,7 +16,7 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.npm.surveying.resolutions import CommandResolution
+from fallback_plugins.npm.surveying.resolutions import REFUSES, CommandResolution
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import ResolvedPackage
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
@@ -26,9 +26,6 @@ from fallback_tier.repo import RepoContext
 
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
-
-#: How npm says that a registry answered, and has no such release. Any other failure would repeat itself.
-_ANSWERS = re.compile(r"\b(?:E404|ETARGET|ERESOLVE|notarget)\b")
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Elsewhere:
             try:
                 found = self._brought_in(command)
             except (RecipeError, RepositoryError, ToolError) as error:
-                is_unanswered = not (self.repo.settings.offline or _ANSWERS.search(error.problem))
+                is_unanswered = not (self.repo.settings.offline or REFUSES.search(error.problem))
                 skipped = left[asked:] if is_unanswered else []
                 notes.extend(map(_not_resolved, (command, *skipped)))
                 if is_unanswered:

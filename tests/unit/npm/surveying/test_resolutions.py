@@ -863,3 +863,39 @@ def test_a_scope_of_another_registry_is_unknown_and_asked_nowhere(tmp_path: Path
         assert "install" not in here.verbs()
     assert caught.value.reason is RefusalReason.UNKNOWN
     assert "npm.corp.example" in caught.value.problem
+
+
+_REFUSED = [
+    ({"other": "^latest"}, {}),
+    ({"other": ">=9"}, {}),
+    ({"nowhere": "1.0.0"}, {}),
+    ({"other": "^latest"}, {"packageManager": "yarn@1.22.22"}),
+    ({"other": "^latest"}, {"packageManager": "pnpm@9.15.9"}),
+    ({"other": "^9.0.0"}, {"packageManager": "pnpm@9.15.9"}),
+    ({"other": "^9.0.0"}, {"packageManager": "yarn@1.22.22"}),
+]
+
+
+@pytest.mark.parametrize(("asked", "more"), _REFUSED)
+def test_an_example_that_its_client_refuses_concerns_what_it_names(
+    tmp_path: Path, asked: dict[str, str], more: dict[str, str]
+) -> None:
+    example = "examples/a/package.json"
+    with world(universe(), tmp_path) as here:
+
+        def end(files: Mapping[str, str]) -> RefusalReason:
+            repo = here.repo(files)
+            found = here.plugin.select(LEAF, repo)
+            if isinstance(found, NotApplicable):
+                return found.reason
+            with pytest.raises(RecipeError) as refused:
+                here.plugin.apply(found, LEAF, repo)
+            return refused.value.reason
+
+        files = {**project({"other": "1.0.0"}, {"other": at("1.0.0")})}
+        refused = manifest(dependencies=asked, **more)
+        assert end({**files, example: refused}) is RefusalReason.NOT_AFFECTED
+        # In the project itself, or if it names the package, it is a doubt.
+        assert end({**files, "a/package.json": refused}) is RefusalReason.UNKNOWN
+        named = manifest(dependencies=asked, devDependencies={"leaf": ">=1"}, **more)
+        assert end({**files, example: named}) is RefusalReason.UNKNOWN
