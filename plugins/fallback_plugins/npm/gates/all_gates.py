@@ -24,7 +24,7 @@ from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import is_planned, may_stay
+from fallback_plugins.shared.gates.staying import is_planned, left_aside, may_stay
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.installed import Level, NotInstalled
@@ -89,6 +89,13 @@ class NotVulnerableGate(NotVulnerable):
             return gating.unread(self.name, beside)
         now = _Holding.of(context, repo, package, here)
         bad = _affected(context, package, now.copies)
+        aside = left_aside(context.application, bad)
+        bad = {place: version for place, version in bad.items() if place not in aside}
+        if aside and not bad:
+            where = gating.some_of(sorted(aside), _NAMED)
+            return gating.unread(
+                self.name, f"{package} stays affected in {where}, which is left as it is"
+            )
         messages = [
             f"{place}{now.contradictions.get(place, f' is {version}')}"
             for place, version in bad.items()

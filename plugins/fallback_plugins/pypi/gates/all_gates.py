@@ -28,7 +28,7 @@ from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.not_vulnerable import NotVulnerable
 from fallback_plugins.shared.gates.project_gates import ResolvingGate
-from fallback_plugins.shared.gates.staying import may_stay, still_installed
+from fallback_plugins.shared.gates.staying import left_aside, may_stay, still_installed
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
@@ -97,6 +97,14 @@ class NotVulnerableGate(NotVulnerable):
         environments = installed.versions
         held = _held(context, repo, package, places, environments)
         bad = _affected(context, package, held)
+        aside = left_aside(context.application, dict(bad))
+        bad = [one for one in bad if one[0] not in aside]
+        held = [one for one in held if one[0] not in aside]
+        if aside and not bad:
+            where = ", ".join(sorted(aside))
+            return gating.unread(
+                self.name, f"{package} stays affected in {where}, which is left as it is"
+            )
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):

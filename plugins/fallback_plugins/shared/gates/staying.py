@@ -1,8 +1,10 @@
 """Copies that stay affected, as a run over several advisories planned it (ADR-0051)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.resolution import STILL_INSTALLED
 from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.outcome import Applied
@@ -50,3 +52,13 @@ def still_installed(made: Applied, package: str) -> Iterator[str]:
     for item in made.remediation.unread if made.remediation else ():
         if STILL_INSTALLED in item.reason and f" {package} " in item.reason:
             yield item.reason.rstrip(".")
+
+
+def left_aside(made: Applied, bad: Mapping[str, str]) -> dict[str, str]:
+    """Those of the affected places (with their versions) that are of projects among tests and examples
+    which the recipe could not fix, and which the patch does not touch."""
+    items = made.remediation.unread if made.remediation else ()
+    folders = {str(PurePosixPath(item.path).parent) for item in items if is_aside(item.path)}
+    touched = {str(PurePosixPath(path).parent) for path in made.files}
+    left = tuple(f"{folder}/" for folder in folders - touched)
+    return {place: version for place, version in bad.items() if place.startswith(left)}
