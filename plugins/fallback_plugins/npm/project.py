@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
     BINARY_LOCKS,
@@ -139,9 +139,9 @@ class NpmProject:
         """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
         return Scopes.of(self.files, self.clients)
 
-    @property
+    @cached_property
     def _scoped(self) -> ClientRunner:
-        return ScopedClients(self.clients, self.scopes)
+        return self.scopes.over(self.clients)
 
     @cached_property
     def command(self) -> CommandResolution:

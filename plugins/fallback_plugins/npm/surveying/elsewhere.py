@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
@@ -99,7 +99,7 @@ class Elsewhere:
         settings = {".npmrc": self._text(".npmrc")} if self.repo.has(".npmrc") else None
         files = Files(".", {MANIFEST: text}, settings=settings)
         scopes = Scopes.of(files, self.clients)
-        client = client_for(None, ScopedClients(self.clients, scopes))
+        client = client_for(None, scopes.over(self.clients))
 
         def running() -> Client:
             for refusal in filter(None, map(scopes.refusal, asked)):

@@ -206,16 +206,11 @@ class UvClient:
             name: "".join(f"{requirement_line(it)}\n" for it in held)
             for name, held in lines.items()
         }
-        with scratch_folder("uv") as folder:
-            laid_out(folder, texts)
-            files = [word for name, option in _FILES.items() for word in (*option, name)]
-            command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
-            command.append("--annotation-style=line")
-            result = run_uv(self.clients, folder, command, _QUICK if quick else None)
-            if result.ok and needs.search(result.output):
-                return result.output
-            message = "no answer in time" if result.timed_out else own_words(result.output, folder)
-            raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
+        result, words = _compiled(self.clients, tuple(texts.items()), options, quick=quick)
+        if result.ok and needs.search(result.output):
+            return result.output
+        message = "no answer in time" if result.timed_out else words
+        raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
 
 
 def _yanked(match: re.Match[str]) -> str:
@@ -239,6 +234,24 @@ def _passed_over(log: str, text: str) -> frozenset[str]:
     tables = package_tables("uv.lock", text)
     held = frozenset(str(it["name"]) for it in tables if "registry" in table_of(it, "source"))
     return passed if held <= taken else held
+
+
+@lru_cache(maxsize=_LOCKS)
+def _compiled(
+    clients: ClientRunner,
+    texts: tuple[tuple[str, str], ...],
+    options: tuple[str, ...],
+    *,
+    quick: bool,
+) -> tuple[CommandResult, str]:
+    """What uv answered, and its message on one line: each project asks about the same releases."""
+    with scratch_folder("uv") as folder:
+        laid_out(folder, dict(texts))
+        files = [word for name, option in _FILES.items() for word in (*option, name)]
+        command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
+        command.append("--annotation-style=line")
+        result = run_uv(clients, folder, command, _QUICK if quick else None)
+        return result, own_words(result.output, folder)
 
 
 @lru_cache(maxsize=_LOCKS)

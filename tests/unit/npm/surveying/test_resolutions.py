@@ -899,3 +899,13 @@ def test_an_example_that_its_client_refuses_concerns_what_it_names(
         assert end({**files, "a/package.json": refused}) is RefusalReason.UNKNOWN
         named = manifest(dependencies=asked, devDependencies={"leaf": ">=1"}, **more)
         assert end({**files, example: named}) is RefusalReason.UNKNOWN
+
+
+def test_projects_of_a_repository_share_what_a_registry_said(tmp_path: Path) -> None:
+    """One question about the package, and per project one resolution of the fix."""
+    for number in (1, 5):
+        with world(universe(), tmp_path / str(number)) as here:
+            text = manifest(dependencies={"leaf": "1.1.0"})
+            here.fix(LEAF, {f"p{it}/package.json": text for it in range(number)})
+            verbs = [call[1] for call in here.clients.calls]
+        assert {it: verbs.count(it) for it in verbs} == {"view": 1, "install": number}

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -989,3 +990,15 @@ def test_a_page_that_can_not_be_read_may_have_any_source_archive(
         assert plan.reason is RefusalReason.UNKNOWN, plan.problem
         plan = planned(served, tmp_path / "b", {"requirements.txt": "fine\n"})
         assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem
+
+
+def test_projects_of_a_repository_share_what_a_registry_said(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """One question about the release, and per set one resolution of the base and one of the fix."""
+    texts = {f"p{it}/requirements.txt": f"left==1.0.0\nright>=1.0.{it}\n" for it in range(5)}
+    for number in (1, 5):
+        files = dict(list(texts.items())[:number])
+        plan = planned(registry, tmp_path / str(number), files)
+        assert plan.result is not None, plan.problem
+        assert Counter(run[0] for run in plan.clients.runs) == {"pip": 1, "lock": 2 * number}
