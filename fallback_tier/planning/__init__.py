@@ -88,6 +88,9 @@ def divisible_plan(
     silent = [advisory.id for advisory in advisories if advisory.id not in named]
     unknown = {name for it in planners.values() for name in it.undecided if not resolve}
     undecided = tuple(name for name in silent if name in unknown)
+    not_affected = tuple(name for name in silent if name not in unknown)
+    by_files = not_affected and (repo.settings.offline or not resolve)
+    notes = [note for planner in planners.values() for note in planner.notes if by_files]
     unread = [item for remaining in left for item in remaining.unread]
     unread += [item for fix in fixes for item in fix.unread]
     unread += [_unresolved(repo)] if undecided else []
@@ -98,11 +101,12 @@ def divisible_plan(
         offline=repo.settings.offline,
         fixes=fixes,
         left=tuple(left),
-        not_affected=tuple(name for name in silent if name not in unknown),
+        not_affected=not_affected,
         undecided=undecided,
         skipped=given.skipped,
         findings=given.findings,
         unread=tuple(dict.fromkeys(unread))[:MAX_UNREAD_LISTED],
+        notes=tuple(dict.fromkeys(notes)),
     )
     return DivisiblePlan(found_out, planners)
 

@@ -47,7 +47,8 @@ class RemediationPlan(Frozen):
     ``resolved`` False: predicted from the files alone, no client ran; whether an ``undecided`` advisory
     concerns what isn't locked, only resolving tells. ``skipped`` are inputs that gave no
     advisory, ``findings`` a scanner's findings in source code, which no recipe fixes. ``unread``: what may
-    hold an affected version and was not read or resolved, at most MAX_UNREAD_LISTED.
+    hold an affected version and was not read or resolved, at most MAX_UNREAD_LISTED. ``notes``: on what
+    shows that the ``not_affected`` are, if no client ran.
     """
 
     repository: str
@@ -61,3 +62,4 @@ class RemediationPlan(Frozen):
     skipped: tuple[Skipped, ...] = ()
     findings: tuple[CodeFinding, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
+    notes: tuple[str, ...] = ()

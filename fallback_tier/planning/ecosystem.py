@@ -46,6 +46,8 @@ class EcosystemPlanner:
         self.left: list[Remaining] = []
         #: Only resolving tells whether these concern the repository.
         self.undecided: set[str] = set()
+        #: What the files alone say about themselves, as the day of a resolution that was kept.
+        self.notes: tuple[str, ...] = ()
         self._plugin, self._repo, self._advisories = plugin, repo, advisories
         self._settled = settled
         self._resolve, self._whole_only, self._observe = resolve, whole, observe
@@ -80,8 +82,10 @@ class EcosystemPlanner:
         for item in found:
             for name in self._concern.ids(item):
                 self._held.setdefault(name, set()).add(self._concern.canonical(item.package))
+        self.notes = outline.notes
         silent = [advisory for advisory in open_ones if advisory.id not in self._held]
-        reported = {one.id: it for one, it in self._concern.of_silent(silent, self._plugin)}
+        asked = silent if self._resolve else self._open_by_files(silent)
+        reported = {one.id: it for one, it in self._concern.of_silent(asked, self._plugin)}
         for advisory in silent:
             selection = reported.get(advisory.id)
             if not isinstance(selection, NotApplicable):
@@ -100,6 +104,13 @@ class EcosystemPlanner:
         ]
         # Where no client is to run, this is the first resolution already.
         self._outline = None if self._resolve or left else outline
+
+    def _open_by_files(self, silent: Sequence[Advisory]) -> list[Advisory]:
+        """Those that locks, and resolutions that were kept, leave open: no client is asked."""
+        settings = self._repo.settings.model_copy(update={"offline": True})
+        quiet = self._repo.model_copy(update={"settings": settings})
+        concern = Concern(self._plugin.name, self._advisories, quiet)
+        return [advisory for advisory, _ in concern.of_silent(silent, self._plugin)]
 
     def only(self, names: Collection[str]) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
         """As ``resolve``, after it, for these of its advisories without the others; with what is left."""

@@ -32,6 +32,7 @@ def registry() -> Iterator[Mapping[str, str]]:
         for version in ("1.0.0", "2.0.0"):
             universe.npm(name, version)
             universe.pypi(name, version)
+    universe.pypi("stuck", "1.0.0", ["left<2"])
     with serve(universe) as served:
         yield served.environ
 
@@ -129,6 +130,32 @@ def test_a_fix_is_proved_beside_it(
     assert any(f"'test/fixtures/{name}'" in note for note in notes)
     (verdict,) = (it for it in ended.json["verdicts"] if it["gate"] == "not_vulnerable")
     assert f"can't be read here, as at the base commit: test/fixtures/{name}" in verdict["detail"]
+
+
+@pytest.mark.sandbox
+def test_a_fixture_that_can_not_be_fixed_stops_no_fix_of_another(scenario: Scenario) -> None:
+    """``stuck`` requires the affected release."""
+    fixture = "tests/fixtures/a/requirements.txt"
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+    files = {**PINS, fixture: "left==1.0.0\nstuck\n", "test_it.py": test}
+    scenario.make(files, "other.link", "a broken link")
+    scenario.advisory("A", "left", "PyPI")
+    plan = scenario("plan")
+    assert (plan.code, plan.json["left"]) == (exit_codes.OK, [])
+    assert [it["path"] for it in plan.json["unread"]] == [fixture]
+    ended = scenario("fix", "--dry-run")
+    assert (ended.code, ended.json["outcome"]) == (exit_codes.PATCHED, "patched")
+    assert ended.json["application"]["files"] == ["requirements.txt"]
+    (verdict,) = (it for it in ended.json["verdicts"] if it["gate"] == "not_vulnerable")
+    assert f"left stays affected in {fixture}" in verdict["detail"]
+    assert [it["path"] for it in ended.json["unread"]] == [fixture]
+
+
+def test_a_fixture_alone_is_refused_by_its_own_reason(scenario: Scenario) -> None:
+    files = {"tests/a/requirements.txt": "left==1.0.0\nstuck\n"}
+    scenario.make(files, "other.link", "a broken link")
+    scenario.advisory("A", "left", "PyPI")
+    assert scenario("plan").code == exit_codes.REFUSED
 
 
 @pytest.mark.sandbox

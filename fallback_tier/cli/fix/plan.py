@@ -86,6 +86,7 @@ def show_rest(console: Console, planned: RemediationPlan) -> None:
     """What of the input needs nothing, and what could not be used."""
     if planned.not_affected:
         line(console, f"not affected: {len(planned.not_affected)} of the advisories")
+        show_notes(console, planned.notes)
     if planned.undecided:
         line(
             console,

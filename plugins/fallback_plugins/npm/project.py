@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.registry import NpmRegistry
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
@@ -32,7 +32,12 @@ from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
+from fallback_plugins.npm.surveying.resolutions import (
+    REFUSES,
+    CommandResolution,
+    blank_lock,
+    out_of_step,
+)
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
@@ -131,9 +136,9 @@ class NpmProject:
         """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
         return Scopes.of(self.files, self.clients)
 
-    @property
+    @cached_property
     def _scoped(self) -> ClientRunner:
-        return ScopedClients(self.clients, self.scopes)
+        return self.scopes.over(self.clients)
 
     @cached_property
     def command(self) -> CommandResolution:
@@ -193,13 +198,16 @@ class NpmProject:
     def leaves_out(self, error: RecipeError, advisory: Advisory) -> bool:
         """Return whether an error is noted, not raised: what the project installs is unknown, but people
         install no test data, and a lock that names none of the advisory's packages is no sign of one.
+        If their client refuses what such files say, they concern no package that they don't name.
         Nothing is called unaffected because of it."""
         if error.reason is not RefusalReason.UNKNOWN or self.unread is None:
             return False
         packages = advisory.packages(ECOSYSTEM)
-        is_named = self.site.lock is None or self.site.names_any(self.repo, packages)
-        if is_named and not is_aside(self.path):
+        is_named = self.site.names_any(self.repo, packages)
+        if not is_aside(self.path) and (is_named or self.site.lock is None):
             return False
+        if is_aside(self.path) and not is_named and REFUSES.search(error.problem):
+            return True  # what it installs is nothing, until a person changes what it asks for
         self.unread.note(self.path, error)
         return True
 

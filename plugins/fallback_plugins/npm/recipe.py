@@ -69,7 +69,9 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
             if isinstance(problem, RecipeError) and problem.reason is RefusalReason.UNKNOWN:
                 unread.note(site.path, problem)
             else:
-                error = error or unread.refusal(files_of(site), problem)
+                refusal = unread.refusal(files_of(site), problem)
+                if refusal is not None and not unread.set_aside(site.path, refusal):
+                    error = error or refusal
     if error is not None:
         raise error
     if repo.settings.offline:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fallback_plugins.pypi.manifests.groups import table_of, texts
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
+from fallback_plugins.pypi.manifests.literals import install_commands
+from fallback_plugins.pypi.manifests.pyproject import in_other_arrays, parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import connected
-from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.foreign_lock import (
     FOREIGN,
@@ -39,7 +40,19 @@ def projects(
     claimed = frozenset(path for project in locked for path in project.manifests)
     built = (path for project in locked for path in _read_by_a_build(repo, project.path))
     rest = _manifest_projects(repo, clients, terms, claimed.union(built))
-    return tuple(sorted((*locked, *rest), key=lambda project: project.path))
+    read = (ReadOnlyProject(repo, clients, (it,), terms) for it in _only_read(repo, claimed))
+    return tuple(sorted((*locked, *rest, *read), key=lambda project: project.path))
+
+
+def _only_read(repo: RepoContext, claimed: frozenset[str]) -> Iterator[str]:
+    """Files with install commands of CI, and manifests beside a lock with environments of other tools."""
+    for path, text in Sources.of(repo).searched.items():
+        if path in claimed and kind_of(path) is Kind.PYPROJECT:
+            with suppress(RecipeError):  # its own project says so
+                if next(in_other_arrays(parse_toml(path, text)), None) is not None:
+                    yield path
+        elif kind_in_set(path) is Kind.CI and install_commands(path, text):
+            yield path
 
 
 def files_of(project: PythonProject, repo: RepoContext) -> tuple[str, ...]:

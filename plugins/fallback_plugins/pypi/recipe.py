@@ -9,15 +9,17 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
-from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
     combined,
+    error_of,
     refuse,
     resolve_all,
     unknown,
@@ -66,7 +68,11 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
     """What the files alone tell, project by project. Never raises for a file that can't be read."""
-    return _outline(projects(repo, clients), advisory, _left_out(advisory, repo))
+    found = projects(repo, clients)
+    for project in found:
+        if isinstance(project, ManifestProject):
+            project.only_kept = True
+    return _outline(found, advisory, _left_out(advisory, repo))
 
 
 def apply(
@@ -136,13 +142,20 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
     parts = []
     for project in found:
         try:
-            parts.append(project.outline(advisory))
+            part = project.outline(advisory)
         except (RecipeError, RepositoryError) as error:
             files = files_of(project, unread.reader.repo)
-            if (item := unread.left(project.path, files, error, advisory, ECOSYSTEM)) is not None:
-                parts.append(Outline(left=(item,)))
-    moves = tuple(move for part in parts for move in part.moves)
-    left = tuple(item for part in parts for item in part.left)
+            item = unread.left(project.path, files, error, advisory, ECOSYSTEM)
+            part = Outline(left=(item,) if item is not None else ())
+        parts.append((project.path, part))
+    others = [project for project in found if not is_aside(project.path)]
+    goes_on = any(part.moves for path, part in parts if not is_aside(path))
+    if goes_on or _may_be_affected(others, advisory):
+        stuck = [(path, part.left[0]) for path, part in parts if part.left]
+        aside = {path for path, left in stuck if unread.set_aside(path, error_of(left))}
+        parts = [(path, part) for path, part in parts if path not in aside]
+    moves = tuple(move for _, part in parts for move in part.moves)
+    left = tuple(item for _, part in parts for item in part.left)
     if not moves and not left and not _may_be_affected(found, advisory):
         notes = unread.notes
         if [*_unresolved(found, advisory)]:
@@ -198,6 +211,8 @@ def _unresolved(
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             packages = frozenset(project.unsettled(advisory, patched))
             parts = project.resolution.unresolved if packages else ()
+            if isinstance(project, ReadOnlyProject):
+                parts = (*project.stuck(advisory), *parts)
         for part in parts:
             if concerned := packages & part.names if part.names else packages:
                 yield _Open(project.path, part, concerned)

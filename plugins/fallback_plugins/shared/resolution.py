@@ -25,6 +25,9 @@ from fallback_tier.files.folders import users_folder
 #: Resolutions of all clients in one folder of a cache, the last used; one has 100 to 500 kB.
 MAX_RESOLUTIONS = 300
 
+#: What is said of an affected version in a file that no fix changes; a gate reads it in a result.
+STILL_INSTALLED = ", which is affected, and no fix changes that file"
+
 
 class ResolvedBy(StrEnum):
     """Where a resolution comes from."""

@@ -12,7 +12,13 @@ from typing import TypeVar
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.shared.identity import is_aside
-from fallback_plugins.shared.ladder import NO_TEXTS, Project, ProjectFix, whole_project_left
+from fallback_plugins.shared.ladder import (
+    NO_TEXTS,
+    Project,
+    ProjectFix,
+    error_of,
+    whole_project_left,
+)
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.limits import MAX_UNREAD_LISTED
@@ -110,6 +116,8 @@ class LeftOut:
 
     reader: Reader
     found: dict[str, Unread] = field(default_factory=dict)
+    #: Projects among tests and examples that can't be fixed, by path: they stop no fix of another.
+    aside: dict[str, Unread] = field(default_factory=dict)
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
         """The refusal of the project of these files, of which ``error`` was said: by the file that can't be
@@ -122,6 +130,12 @@ class LeftOut:
             return first.unknown(others)
         self.found.update({one.path: one for one in found if one.may_hold})
         return None
+
+    def set_aside(self, path: str, error: Unreadable) -> bool:
+        """Note that a project can't be fixed. Return False if it is not among tests or examples."""
+        if is_aside(path):
+            self.aside[path] = Unread(path, error, may_hold=True)
+        return path in self.aside
 
     def note(self, path: str, error: Unreadable) -> None:
         """Something that is left as it is for another reason, and of which nobody knows what it holds."""
@@ -170,6 +184,8 @@ class LeftOut:
         ]
         if more := len(self.found) - len(messages):
             messages.append(f"{more} more manifests or locks could not be read.")
+        aside = [*self.aside.values()][:_NAMED]
+        messages += [f"{it.path} is left as it is. {it.error.problem}" for it in aside]
         return tuple(messages)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:
@@ -179,7 +195,9 @@ class LeftOut:
 
     def or_else(self, nothing: RecipeError) -> RecipeError:
         """Return ``nothing`` if all was read; otherwise the refusal that lists what was not: unknown is not
-        absent."""
+        absent. Without a fix of another, a project among tests that can't be fixed is refused."""
+        for it in self.aside.values():
+            return it.error if isinstance(it.error, RecipeError) else it.unknown(())
         if not self.found:
             return nothing
         first, *others = self.found.values()
@@ -192,13 +210,14 @@ class LeftOut:
     @property
     def items(self) -> tuple[UnreadItem, ...]:
         """What was left out, as results list it."""
-        found = (item for one in self.found.values() for item in one.items)
+        found = (item for one in (*self.aside.values(), *self.found.values()) for item in one.items)
         return tuple(found)[:MAX_UNREAD_LISTED]
 
 
 @dataclass(frozen=True)
 class Lenient:
-    """A project that is left out, not refused, where it can't be read and nothing shows it affected."""
+    """A project that is left out, not refused, if it can't be read and nothing shows it affected, or if it
+    can't be fixed and is among tests or examples."""
 
     project: Project
     files: Sequence[str]
@@ -212,7 +231,7 @@ class Lenient:
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:
-        """As the project's; None, too, where it is left out. What of it can't be fixed is told by the file
+        """As the project's; None, too, if it is left out. What of it can't be fixed is told by the file
         that can't be read, if there is one: any other reason only follows from that."""
         try:
             fix = self.project.resolve(advisory, patched)
@@ -220,9 +239,11 @@ class Lenient:
                 self.left_out.check(self.files)
         except (RecipeError, RepositoryError) as error:
             refusal = self.left_out.refusal(self.files, error)
-            if refusal is not None:
+            if refusal is not None and not self.left_out.set_aside(self.path, refusal):
                 raise refusal from error
             return None
+        if fix is not None and fix.left:
+            return None if self.left_out.set_aside(self.path, error_of(fix.left[0])) else fix
         return fix
 
 

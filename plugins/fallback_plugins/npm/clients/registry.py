@@ -1,7 +1,7 @@
-"""What the registry has of a package, as ``npm view`` tells it: one call a package, kept for a
-resolution."""
+"""What the registry has of a package, as ``npm view`` tells it: one call a package for all projects."""
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.npm.refusals import unresolved
+from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
@@ -21,6 +22,11 @@ from fallback_tier.execution import ClientRunner
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
+
+#: What npm answered, by runner and package: each project of a repository asks about the same ones. A runner
+#: is held, so that its id stays its own.
+_answers: dict[tuple[int, str], "tuple[ClientRunner, float, tuple[Release, ...]]"] = {}
+_MAX_ANSWERS = 256
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
@@ -62,20 +68,25 @@ class NpmRegistry:
     """Asks the registry through npm, whichever client the project uses."""
 
     clients: ClientRunner
-    _known: dict[str, tuple[Release, ...] | RecipeError] = field(default_factory=dict, init=False)
+    _failed: dict[str, RecipeError] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
         """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
-        if package not in self._known:
+        if package in self._failed:
+            raise self._failed[package]
+        key = id(self.clients), package
+        _, since, found = _answers.get(key, (None, 0.0, None))
+        if found is None or time.monotonic() - since > MAX_AGE_S:
             try:
-                self._known[package] = self._ask(package)
+                found = self._ask(package)
             except RecipeError as error:
-                self._known[package] = error
-        known = self._known[package]
-        if isinstance(known, RecipeError):
-            raise known
-        return known
+                self._failed[package] = error
+                raise
+            if len(_answers) >= _MAX_ANSWERS:
+                _answers.clear()
+            _answers[key] = self.clients, time.monotonic(), found
+        return found
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
         """What a published version has in its archive. Raises RecipeError, ToolError."""

@@ -67,6 +67,10 @@ class Scopes:
                 return cls(granted, refused, path)
         return cls()
 
+    def over(self, clients: ClientRunner) -> ClientRunner:
+        """The clients as a project may use them; without scopes they are the same for all."""
+        return ScopedClients(clients, self) if self.granted or self.refused else clients
+
     def refusal(self, package: str) -> RecipeError | None:
         """Why nothing can be asked about a package; None: it can be."""
         scope = package.partition("/")[0]
@@ -115,8 +119,7 @@ def _place(url: str) -> str:
 
 def scoped(files: Files, clients: ClientRunner) -> ClientRunner:
     """The clients as a project may use them. Raises ToolError."""
-    scopes = Scopes.of(files, clients)
-    return ScopedClients(clients, scopes) if scopes.granted or scopes.refused else clients
+    return Scopes.of(files, clients).over(clients)
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
     is_planned,
+    left_aside,
     may_stay,
 )
 from fallback_plugins.shared.gates.suite_run import SuiteRun
@@ -97,6 +98,13 @@ class NotVulnerableGate(NotVulnerable):
             return gating.unread(self.name, beside)
         now = _Holding.of(context, repo, package, here)
         bad = _affected(context, package, now.copies)
+        aside = left_aside(context.application, bad)
+        bad = {place: version for place, version in bad.items() if place not in aside}
+        if aside and not bad:
+            where = gating.some_of(sorted(aside), _NAMED)
+            return gating.unread(
+                self.name, f"{package} stays affected in {where}, which is left as it is"
+            )
         messages = [
             f"{place}{now.contradictions.get(place, f' is {version}')}"
             for place, version in bad.items()

@@ -2,9 +2,12 @@
 they read locks.
 """
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.manifests.layout import MANIFEST, readable_text
@@ -41,6 +44,8 @@ _CLIENTS = {
 _RUNNERS = frozenset({"npx", "pnpx", "bunx"})
 _RUNS = frozenset({"exec", "x", "dlx"})
 _ADDS = frozenset({"install", "i", "in", "ins", "inst", "isntall", "add", "a"})
+_CREATES = frozenset({"create", "init", "innit"})
+_UPDATES = frozenset({"update", "up", "upgrade", "udpate"})
 _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test", "it"}
 
 #: Options whose value is the next word.
@@ -79,6 +84,19 @@ _SETTINGS = {
 }
 _GLOBAL = re.compile(r"\s(?:-g|--global|global)\b")
 
+#: What an image gets, and what of it (or of a checkout) is removed before an install.
+_IMAGE = re.compile(r"(?:.*/)?(?:(?:Docker|Container)file[^/]*|[^/]+\.dockerfile)")
+_STAGE = re.compile(
+    r"\s*FROM\s+(?:--\S+\s+)*(?P<base>\S+)(?:\s+AS\s+(?P<name>\S+))?", re.IGNORECASE
+)
+_COPIES = re.compile(r"\s*(?:COPY|ADD)\s+(?P<words>.*)", re.IGNORECASE)
+_MOUNTED = re.compile(r"--mount=\S*type=bind\S*")
+_MOUNT_OF = re.compile(r"(?:source|src)=([^,\s]+)")
+_REMOVES = re.compile(r"\b(?:rm|del|unlink|rimraf)\b(?P<words>.*)")
+
+#: A version that is a variable, and the one text that a file gives it.
+_VARIABLE = re.compile(r"(?<=@)\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+
 
 @dataclass(frozen=True)
 class ClientCommand:
@@ -92,14 +110,74 @@ class ClientCommand:
     packages: tuple[tuple[str, str], ...] = ()
     is_run: bool = False
     installs: bool = False
+    updates: bool = False
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class _Unlocked:
+    """A command that may find no lock. ``copied``: what an image has got by then; None: the checkout, of
+    which the files with the names in ``removed`` are gone. ``updates``: it takes the lock for no answer."""
+
+    path: str
+    client: str
+    updates: bool
+    removed: tuple[str, ...]
+    copied: tuple[str, ...] | None
+
+    def lacks(self, repo: RepoContext, lock: str) -> bool:
+        """Return whether it installs the lock's project without the lock."""
+        if self.updates or any(f"/{lock}".endswith(f"/{_plain(it)}") for it in self.removed):
+            return True
+        if self.copied is None:
+            return False
+        manifests = [it for it in repo.tracked_files if PurePosixPath(it).name == MANIFEST]
+        for context in map(str, PurePosixPath(self.path).parents):
+            got = [it for it in manifests if self._has(repo, context, it)]
+            if got:
+                own = str(PurePosixPath(lock).with_name(MANIFEST))
+                return own in got and not self._has(repo, context, lock)
+        return False
+
+    def _has(self, repo: RepoContext, context: str, path: str) -> bool:
+        inside = path if context == "." else path.removeprefix(f"{context}/")
+        if inside == path and context != ".":
+            return False
+        folders = [*map(str, PurePosixPath(inside).parents)]
+        is_got = any(
+            fnmatchcase(it, _plain(source))
+            for source in self.copied or ()
+            for it in (inside, *folders)
+        )
+        return is_got and not self._is_left_out(repo, context, inside)
+
+    def _is_left_out(self, repo: RepoContext, context: str, path: str) -> bool:
+        """By .dockerignore, whose last line that is about the file decides."""
+        own = f"{self.path}.dockerignore"
+        listed = own if repo.has(own) else str(PurePosixPath(context) / ".dockerignore")
+        left = False
+        for line in readable_text(repo, listed).split():
+            pattern = _plain(line.removeprefix("!")).removeprefix("**/")
+            is_anywhere = "**/" in line
+            names = [path, *map(str, PurePosixPath(path).parents[:-1])]
+            names += [PurePosixPath(it).name for it in names] if is_anywhere else []
+            if any(fnmatchcase(it, pattern) for it in names):
+                left = not line.startswith("!")
+        return left
+
+
+def _plain(path: str) -> str:
+    """A path of an image's or shell's command, from the root of its files."""
+    return posixpath.normpath(path.strip("/") or ".")
 
 
 @dataclass(frozen=True)
 class Commands:
-    """All of a repository. ``lines``: (path, line) of every line that names a client."""
+    """All of a repository. ``lines``: (path, line) of every line of its files, but for prose."""
 
     found: tuple[ClientCommand, ...]
     lines: tuple[tuple[str, str], ...]
+    unlocked: tuple[_Unlocked, ...] = ()
 
     @classmethod
     def of(cls, repo: RepoContext) -> "Commands":
@@ -114,11 +192,11 @@ class Commands:
             if _FILES.fullmatch(path)
             and not {"node_modules", "bower_components"} & {*PurePosixPath(path).parts}
             and not is_aside(path)
-            for line in readable_text(repo, path).replace("\\\n", " ").splitlines()
+            for line in _with_values(readable_text(repo, path)).replace("\\\n", " ").splitlines()
             if not _PROSE.match(line)
         )
         found = (one for path, line in lines for one in _commands(path, line))
-        return cls(tuple(dict.fromkeys(found)), lines)
+        return cls(tuple(dict.fromkeys(found)), lines, tuple(dict.fromkeys(_unlocked(lines))))
 
     def installers(self, folder: str) -> frozenset[str]:
         """Clients that may install the project of a folder."""
@@ -126,8 +204,11 @@ class Commands:
             it.client for it in self.found if it.installs and _is_about(it.path, folder)
         )
 
-    def ignore_lock(self, repo: RepoContext, folder: str, client: str) -> bool:
-        """Does a command or a setting have the client install a folder's project without its lock?"""
+    def ignore_lock(self, repo: RepoContext, lock: str, client: str) -> bool:
+        """Does a command or a setting have the client install a lock's project without it?"""
+        folder = str(PurePosixPath(lock).parent)
+        if any(it.client == client and it.lacks(repo, lock) for it in self.unlocked):
+            return True
         for (name, whose), setting in _SETTINGS.items():
             path = name if folder == "." else f"{folder}/{name}"
             if whose == client and setting.search(readable_text(repo, path)):
@@ -143,6 +224,50 @@ def _is_about(path: str, folder: str) -> bool:
     """May a file's command be about a folder's project? A manifest's is about its own."""
     pure = PurePosixPath(path)
     return pure.name != MANIFEST or str(pure.parent) == folder
+
+
+def _with_values(text: str) -> str:
+    """The text with the versions that are variables of one value in it."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or match[3]
+        given = re.compile(rf"\b{name}[ \t]*(?:[:?]?=|:|[ \t])[ \t]*[\"']?v?(\d[\w.+-]*)")
+        versions = set(given.findall(text))
+        return versions.pop() if len(versions) == 1 else match[0]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
+    """Commands of files, but for manifests: what a person runs from those is committed with its lock."""
+    for path, group in groupby(lines, key=lambda it: it[0]):
+        if PurePosixPath(path).name == MANIFEST:
+            continue
+        removed: list[str] = []
+        stages: dict[str, list[str]] = {}
+        copied: list[str] = []
+        for _, line in group:
+            if stage := _STAGE.match(line):
+                copied = [*stages.get(stage["base"].lower(), ())]
+                stages[(stage["name"] or "").lower()] = copied
+            copied += _got(line)
+            got = tuple(copied) if _IMAGE.fullmatch(path) else None
+            for segment in _ENDS.split(line):
+                for match in _REMOVES.finditer(segment):
+                    removed += _WORD.findall(match["words"])
+                for one in _commands(path, segment):
+                    if one.updates or (one.installs and one.text.split()[1:2] != ["ci"]):
+                        yield _Unlocked(path, one.client, one.updates, tuple(removed), got)
+
+
+def _got(line: str) -> Iterator[str]:
+    """What an image's instruction brings in; all, if it is from another stage."""
+    if copies := _COPIES.match(line):
+        words = _WORD.findall(copies["words"])
+        plain = [it for it in words if not it.startswith("--")]
+        yield from ["."] if any(it.startswith("--from=") for it in words) else plain[:-1]
+    for mount in _MOUNTED.findall(line):
+        yield from _MOUNT_OF.findall(mount) or ["."]
 
 
 def _commands(path: str, line: str) -> Iterator[ClientCommand]:
@@ -178,11 +303,26 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
         arguments = named or plain[0 if program in _RUNNERS else 1 :][:1]
     elif verbs[0] in _ADDS:
         arguments = plain[plain.index(verbs[0]) + 1 :]
+    elif verbs[0] in _CREATES:
+        is_run = True
+        arguments = [_created(it) for it in plain[plain.index(verbs[0]) + 1 :][:1]]
+    is_open = any("@$" in it[1:] for it in arguments)
+    arguments = [it.partition("@$")[0] if "@$" in it[1:] else it for it in arguments]
     packages = tuple(sorted({_split(it) for it in arguments if _is_package(it)}))
     is_global = _GLOBAL.search(" ".join(words)) is not None
     installs = not arguments and (verbs[0] in _INSTALLS or (client == "yarn" and not plain))
     text = " ".join(words).translate(_SHOWN)
-    return ClientCommand(path, client, text, packages, is_run, installs and not is_global)
+    updates = verbs[0] in _UPDATES and not is_global
+    installs = installs and not is_global
+    return ClientCommand(path, client, text, packages, is_run, installs, updates, is_open)
+
+
+def _created(argument: str) -> str:
+    """The package that ``npm init`` and ``create`` run for a name."""
+    name, version = _split(argument)
+    scope, _, rest = name.partition("/") if name.startswith("@") else ("", "", name)
+    made = "/".join(filter(None, (scope, f"create-{rest}" if rest else "create")))
+    return f"{made}@{version}" if version else made
 
 
 def _split(argument: str) -> tuple[str, str]:

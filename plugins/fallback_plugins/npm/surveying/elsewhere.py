@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Files
@@ -14,8 +15,9 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.npm.surveying.resolutions import CommandResolution
+from fallback_plugins.npm.surveying.resolutions import REFUSES, CommandResolution
 from fallback_plugins.shared.ladder import unknown
+from fallback_plugins.shared.resolution import ResolvedPackage
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
@@ -23,9 +25,6 @@ from fallback_tier.repo import RepoContext
 
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
-
-#: How npm says that a registry answered, and has no such release. Any other failure would repeat itself.
-_ANSWERS = re.compile(r"\b(?:E404|ETARGET|ERESOLVE|notarget)\b")
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,29 @@ class Elsewhere:
         left = [it for it in self.open_commands if it.path not in named]
         for asked, command in enumerate(left, 1):
             try:
-                found = next(self._resolution(command).resolution.affected(self.advisory), None)
+                found = self._brought_in(command)
             except (RecipeError, RepositoryError, ToolError) as error:
-                is_unanswered = not (self.repo.settings.offline or _ANSWERS.search(error.problem))
+                is_unanswered = not (self.repo.settings.offline or REFUSES.search(error.problem))
                 skipped = left[asked:] if is_unanswered else []
                 notes.extend(map(_not_resolved, (command, *skipped)))
                 if is_unanswered:
                     return
                 continue
             if found is not None:
-                what = f"installs {found.name} {found.version}, which is affected"
+                which = (
+                    "or another version, by a variable" if command.is_open else "which is affected"
+                )
+                what = f"installs {found.name} {found.version}, {which}"
                 yield command.path, self._unknown(command.path, f"`{command.text}`", what)
+
+    def _brought_in(self, command: ClientCommand) -> ResolvedPackage | None:
+        """The first affected package of a command; if a variable decides its versions, the first of the
+        advisory's in any version: another release may require another."""
+        made = self._resolution(command).resolution
+        names = {*self.advisory.packages(ECOSYSTEM)} if command.is_open else set[str]()
+        own = {name for name, _ in command.packages}
+        named = (one for name in sorted(names - own) for one in made.by_name.get(name, ()))
+        return next(chain(named, made.affected(self.advisory)), None)
 
     @property
     def open_commands(self) -> tuple[ClientCommand, ...]:

@@ -178,7 +178,7 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
             path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
         members_locks=tuple(_members_locks(repo, folder, members, root)),
-        ignored=tuple(it for it in used if commands.ignore_lock(repo, folder, _client_of(it))),
+        ignored=tuple(it for it in used if commands.ignore_lock(repo, it, _client_of(it))),
     )
 
 

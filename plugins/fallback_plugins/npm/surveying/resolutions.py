@@ -70,6 +70,13 @@ _NPM_COMMAND = "npm install --package-lock-only"
 #: How npm says that peers can't be installed together.
 _PEER_CONFLICT = "ERESOLVE"
 
+#: How clients say that registries answered, and that what the files require can't be installed.
+REFUSES = re.compile(
+    r"\b(?:E404|ETARGET|ERESOLVE|notarget|EINVALID\w+|EUNSUPPORTED\w+|EOVERRIDE"
+    r"|ERR_PNPM_(?:NO_MATCHING_VERSION|FETCH_404|SPEC_NOT_SUPPORTED\w*|NO_VERSIONS))\b"
+    r"|Couldn't find (?:any versions for|package)"
+)
+
 #: A setting of a repository's .npmrc: npm leaves peers to the users.
 _LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
@@ -28,7 +29,13 @@ from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
-from fallback_plugins.shared.gates.project_gates import NotVulnerable, ResolvingGate, may_stay
+from fallback_plugins.shared.gates.project_gates import (
+    NotVulnerable,
+    ResolvingGate,
+    left_aside,
+    may_stay,
+    still_installed,
+)
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
@@ -97,6 +104,14 @@ class NotVulnerableGate(NotVulnerable):
         environments = installed.versions
         held = _held(context, repo, package, places, environments)
         bad = _affected(context, package, held)
+        aside = left_aside(context.application, dict(bad))
+        bad = [one for one in bad if one[0] not in aside]
+        held = [one for one in held if one[0] not in aside]
+        if aside and not bad:
+            where = ", ".join(sorted(aside))
+            return gating.unread(
+                self.name, f"{package} stays affected in {where}, which is left as it is"
+            )
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):
@@ -185,8 +200,9 @@ class _Installed:
                 if affected and version not in planned:
                     return f"{self._package} {version} is in the environment of {name!r}"
         sources = unread_sources(self._repo, self._context.advisory, [self._package])
-        counting = (one for one in sources if one.names_it and not one.for_tests)
-        return next((one.error.problem for one in counting), "")
+        counting = (one.error.problem for one in sources if one.names_it and not one.for_tests)
+        staying = still_installed(self._context.application, self._package)
+        return next(chain(counting, staying), "")
 
     @cached_property
     def _others(self) -> dict[str, Environment]:

@@ -23,13 +23,13 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from fallback_plugins.pypi.archives import MemberTooLargeError, fetched, member_text
-from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.install import NOT_COMPILED, reason, run_uv
-from fallback_plugins.pypi.installing.pythons import minor_of
+from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.hosts import asking_for
 from fallback_plugins.pypi.manifests.own_index import Indexes
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.pythons import minor_of
 from fallback_plugins.pypi.manifests.requirements_files import clean
 from fallback_plugins.pypi.probes.build_probe import NEEDS
 from fallback_plugins.pypi.probes.observed import source_of

@@ -29,7 +29,7 @@ from fallback_plugins.pypi.manifests.requirements_files import clean, includes, 
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
-from fallback_plugins.pypi.surveying.survey import setuptools_files
+from fallback_plugins.pypi.surveying.survey import metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -199,7 +199,7 @@ def _metadata(project: ProjectFiles) -> Iterator[Source]:
 def _setuptools(project: ProjectFiles) -> Iterator[Source]:
     """Files that metadata takes dependencies from."""
     for name in ("pyproject.toml", "setup.cfg"):
-        for extra, path in setuptools_files(name, project.text(name)):
+        for extra, path in metadata_files(name, project.text(name)):
             if not extra or extra in TEST_GROUPS:
                 lines = _requirement_lines(project, in_folder(project.folder, path))
                 option = ("-r", path)

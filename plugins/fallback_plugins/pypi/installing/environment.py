@@ -14,10 +14,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.installing import pythons
 from fallback_plugins.pypi.installing.building import tried_as
 from fallback_plugins.pypi.installing.making import Making, Setting, as_base, distributions_in
 from fallback_plugins.pypi.installing.plan import FLATTENED, Manifests
+from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.metadata import (
     asked_python,
     has_dynamic_version,

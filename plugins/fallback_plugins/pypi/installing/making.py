@@ -27,7 +27,7 @@ from fallback_plugins.pypi.installing.install import (
     run_uv,
 )
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
-from fallback_plugins.pypi.installing.pythons import minor_of, ours
+from fallback_plugins.pypi.manifests.pythons import minor_of, ours
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level

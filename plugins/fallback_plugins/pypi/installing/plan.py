@@ -34,7 +34,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     with_included,
 )
 from fallback_plugins.pypi.manifests.uv_settings import index_variables, leading_out
-from fallback_plugins.pypi.surveying.survey import setuptools_files
+from fallback_plugins.pypi.surveying.survey import metadata_files
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
@@ -148,7 +148,7 @@ class Manifests:
         metadata = (in_folder(self.folder, name) for name in ("pyproject.toml", "setup.cfg"))
         for path, text in self._read(metadata).items():
             with suppress(RecipeError):
-                wanted += [other for _, other in setuptools_files(path, text)]
+                wanted += [other for _, other in metadata_files(path, text)]
         texts = with_included(wanted, lambda path: self._read([path]).get(path))
         found = {path: text for path, text in texts.items() if text is not None}
         found |= self._manifests_at([self.folder, *map(str, PurePosixPath(self.folder).parents)])

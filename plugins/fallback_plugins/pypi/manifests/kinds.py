@@ -28,12 +28,14 @@ class Kind(StrEnum):
     SETUP_PY = "setup.py"
     #: Commands of a shell, a task runner, an image: of these only the literals of installs are read.
     COMMANDS = "commands"
+    #: The same of CI, which no fix changes.
+    CI = "ci"
     #: A Python script with its own metadata (PEP 723).
     SCRIPT = "script"
 
 
 #: Kinds that no file's name tells alone: their files hold other things too.
-IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.SCRIPT})
+IN_OTHER_TEXT = frozenset({Kind.COMMANDS, Kind.CI, Kind.SCRIPT})
 
 #: Those that are called so.
 _NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
@@ -42,10 +44,10 @@ _NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
 _COMMANDS = re.compile(
     r"(?:docker|container)file(?:\..*)?|.*\.(?:dockerfile|containerfile)|(?:gnu)?makefile|.*\.mk|\.?justfile"
     r"|tox\.ini|(?:noxfile|toxfile|tasks|fabfile|dodo)\.py|.*\.(?:sh|bash|zsh|ps1|bat|cmd|ya?ml)"
-    r"|procfile|vagrantfile",
+    r"|procfile|vagrantfile|jenkinsfile",
     re.IGNORECASE,
 )
-#: … but for those of CI, which no fix changes.
+#: … and those of CI among them.
 _CI = re.compile(
     r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
     r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
@@ -84,6 +86,6 @@ def kind_in_set(path: str) -> Kind:
     if (kind := kind_of(path)) is not None:
         return kind
     name = posixpath.basename(path)
-    if _COMMANDS.fullmatch(name) and not _CI.fullmatch(path):
-        return Kind.COMMANDS
+    if _COMMANDS.fullmatch(name):
+        return Kind.CI if _CI.fullmatch(path) else Kind.COMMANDS
     return Kind.SCRIPT if name.endswith(".py") else Kind.REQUIREMENTS

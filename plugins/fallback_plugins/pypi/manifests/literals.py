@@ -22,11 +22,20 @@ _CONTINUED = re.compile(r"[\\`^][ \t]*\r?\n")
 #: What is between words of a command, which may be items of a list: ``["pip", "install", "left==1.0"]``.
 _GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
 _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
-#: A command that installs what its arguments name, up to the end of the command.
+#: A command that installs what its arguments name, up to the end of the command; one that runs a package's
+#: program; and one that adds packages to the project's own (``uv run --with``).
+_OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?)*"
 _COMMAND = re.compile(
-    rf"(?<![\w.-])(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_GAP}(?:pip|tool))"
-    rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?)*{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
+    rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?:pip|tool))"
+    rf"{_OPTIONS}{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
+    rf"|(?P<runner>uvx)(?=[\s\"'])|uv{_OPTIONS}{_GAP}(?P<adds>run)\b)"
     rf"(?P<arguments>(?:{_QUOTED}|[^\r\n&|;])*)"
+)
+#: Arguments of those two: quoted or not; options that name packages, and a release by its name.
+_ARGUMENT = re.compile(r"\"(?P<double>[^\"\r\n]*)\"|'(?P<single>[^'\r\n]*)'|(?P<bare>[^\s\"',\]]+)")
+_NAMES_PACKAGE = re.compile(r"--(?P<option>with|from|spec)(?:=(?P<value>.*))?")
+_RELEASE = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?)@v?(?P<version>\d[\w.!+]*|latest)"
 )
 #: nox: ``session.install("left==1.0", …)``, over lines.
 _SESSION = re.compile(r"\bsession\.install\((?P<arguments>(?:[^()]|\([^()]*\))*)\)")
@@ -51,7 +60,8 @@ _CONDA_PIP = re.compile(
 #: A requirement among other words; not a path, an address or an option's value.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
 _REQUIREMENT = re.compile(
-    r"(?<![\w./:@$%{}=+-])[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w,. -]*\])?"
+    r"(?<![\w./:@$%{}+-])(?<!(?<!with)(?<!from)(?<!spec)=)"
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[\w,. -]*\])?"
     rf"[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+(?:[ \t]*,[ \t]*{_OPERATOR}[ \t]*[\w.!*+-]+)*(?=[\s\"',;)\]]|\Z)"
 )
 
@@ -63,7 +73,8 @@ _TAKES_WORD = re.compile(
     r"|(?:default-)?index|target|prefix|root|python(?:-version|-platform)?|platform|abi|implementation|src"
     r"|dest|wheel-dir|no-binary|only-binary|cache-dir|timeout|retries|proxy|cert|trusted-host|group|report"
     r"|upgrade-strategy|progress-bar|log|config-settings?|exclude-newer|resolution|prerelease|index-strategy"
-    r"|keyring-provider|link-mode|suffix|pip-args|spec)"
+    r"|keyring-provider|link-mode|suffix|pip-args|spec|with-requirements|with-editable|extra"
+    r"|package|env-file|directory|project|module)|-m"
 )
 _BARE = re.compile(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
@@ -122,12 +133,12 @@ class Command:
 def install_commands(path: str, text: str) -> tuple[Command, ...]:
     """Return the commands of a file that name packages. Of test tools' environments that require a package
     in several versions, none of these requirements is read, as ``literals`` says."""
-    if kind_in_set(path) is not Kind.COMMANDS or not _may_install(text):
+    if kind_in_set(path) not in {Kind.COMMANDS, Kind.CI} or not _may_install(text):
         return ()
     name = posixpath.basename(path)
     blanked = _blanked(name, text)
     found = [
-        (_requirements(blanked, area), _SOURCE.search(blanked, *area.span) is not None)
+        (_requirements(blanked, area), _SOURCE.search(blanked, *area.command) is not None)
         for area in _areas(name, blanked)
     ]
     dropped = set[str]()
@@ -143,7 +154,9 @@ def install_commands(path: str, text: str) -> tuple[Command, ...]:
 
 def has_literals(path: str, text: str) -> bool:
     """Return whether a file that is changed for its literals alone has any requirement among them, or a
-    command that installs a package."""
+    command that installs a package. CI is not changed."""
+    if kind_in_set(path) is Kind.CI:
+        return False
     return next(_spans(path, text), None) is not None or bool(install_commands(path, text))
 
 
@@ -186,11 +199,11 @@ def _may_install(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Area:
-    """Where a command's arguments are. ``verb``: the command's; empty: a list of requirements.
-    ``is_python``: names are strings there."""
+    """Where a command names packages. ``command``: all of its arguments. ``is_python``: names are strings
+    there."""
 
     span: tuple[int, int]
-    verb: str = ""
+    command: tuple[int, int]
     is_python: bool = False
 
 
@@ -205,12 +218,36 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
         rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
     words, written = [it[0] for it in _TOKEN.finditer(rest)], [text[slice(*it)] for it in found]
     for before, word in zip(["", *words], words, strict=False):
-        if _BARE.fullmatch(word) and not _TAKES_WORD.fullmatch(before):
+        release = _RELEASE.fullmatch(word)
+        if release is not None:
+            exact = "" if release["version"] == "latest" else f"=={release['version']}"
+            written.append(release["name"] + exact)
+        elif _BARE.fullmatch(word) and not _TAKES_WORD.fullmatch(before):
             written.append(word)
-            if area.verb == "run":
-                break  # what follows are the program's own arguments
     names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
     return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
+
+
+def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[int, int]]:
+    """Where a command that runs a program names packages: the values of its options, and, if it has a tool,
+    the first other word, unless an option names that. What follows are the program's own arguments."""
+    start, end = span
+    is_item = text[start:end][:1] in {'"', "'"}  # of a list: ``["uvx", "late"]``
+    option = before = ""
+    for match in _ARGUMENT.finditer(text, start + is_item, end):
+        word, place = match[match.lastgroup or 0], match.span(match.lastgroup or 0)
+        named = _NAMES_PACKAGE.fullmatch(word)
+        if before in {"with", "from", "spec"}:
+            yield place
+            option = before if before != "with" else option
+        elif named and named["value"]:
+            yield place[1] - len(named["value"]), place[1]
+            option = named["option"] if named["option"] != "with" else option
+        elif has_tool and not word.startswith("-") and not _TAKES_WORD.fullmatch(before):
+            if not option:
+                yield place
+            return
+        before = named["option"] if named and not named["value"] else word
 
 
 def _in_script(text: str) -> Iterator[tuple[int, int]]:
@@ -223,18 +260,25 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
 
 def _areas(name: str, text: str) -> Iterator[_Area]:
     for match in _COMMAND.finditer(text):
-        if not _PRINTS.search(text[text.rfind("\n", 0, match.start()) + 1 : match.start()]):
-            yield _Area(match.span("arguments"), match["verb"])
+        if _PRINTS.search(text[text.rfind("\n", 0, match.start()) + 1 : match.start()]):
+            continue
+        span = match.span("arguments")
+        runs = match["runner"] or match["verb"] == "run"
+        if runs or match["adds"]:
+            yield from (_Area(it, span) for it in _run(text, span, has_tool=bool(runs)))
+        else:
+            yield _Area(span, span)
     if name.endswith(".py"):
         for match in _SESSION.finditer(text):
             if not _OLDEST.search(_last(_FUNCTION, text, match.start())):
-                yield _Area(match.span("arguments"), is_python=True)
+                yield _Area(match.span("arguments"), match.span("arguments"), is_python=True)
     elif name == "tox.ini":
         for match in _DEPS.finditer(text):
             if not _OLDEST.search(_last(_SECTION, text, match.start())):
-                yield _Area(match.span("arguments"))
+                yield _Area(match.span("arguments"), match.span("arguments"))
     elif name.endswith((".yml", ".yaml")):
-        yield from (_Area(match.span("arguments")) for match in _CONDA_PIP.finditer(text))
+        for match in _CONDA_PIP.finditer(text):
+            yield _Area(match.span("arguments"), match.span("arguments"))
 
 
 def _last(heading: re.Pattern[str], text: str, end: int) -> str:

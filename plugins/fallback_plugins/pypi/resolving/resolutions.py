@@ -38,7 +38,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     unresolvable,
 )
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
-from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, lowest_python
+from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release, lowest_python
 from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
 from fallback_plugins.pypi.resolving.uv_client import THIS_PYTHON, UvClient, Wanted
 from fallback_plugins.pypi.resolving.wanted import (
@@ -46,12 +46,14 @@ from fallback_plugins.pypi.resolving.wanted import (
     check_dynamic,
     constraint_files,
     has_own_index,
+    hatch_hook,
+    joined,
     name_of,
     project_lines,
     wanted,
 )
 from fallback_plugins.pypi.surveying.compiled import decided_by
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, is_installed
 from fallback_plugins.pypi.uv_words import one_line
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import NO_TEXTS
@@ -141,6 +143,10 @@ class CommandResolution:
     clients: ClientRunner
     path: str
     texts: Mapping[str, str]
+    #: Of a manifest, what its lock does not hold: environments of other tools, and builds.
+    only_tools: bool = False
+    #: No client may run: what was kept answers.
+    only_kept: bool = False
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
     #: Why uv can't resolve the pins together, once they were taken as they are.
@@ -151,6 +157,8 @@ class CommandResolution:
     def wanted(self) -> Wanted:
         """What uv is given; the rest is in ``_skipped``. Raises RecipeError: not TOML."""
         reading = Reading(self._folders(), self._skipped, closed=self.is_compiled)
+        if self._is_of_tools:
+            return joined(self._tools(reading))
         if kind_of(self.path) is Kind.PYPROJECT:
             reading.each(self.path, self.texts[self.path], self._check_dynamic)
         return wanted(self._installed, reading)
@@ -214,7 +222,7 @@ class CommandResolution:
             return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {})
         if self._is_lock and (pins := _pins(lines)) is not None:
             return self._resolution(ResolvedBy.LOCK, self._flat(pins), {})
-        return self._kept() if self.repo.settings.offline else None
+        return self._kept() if self.only_kept or self.repo.settings.offline else None
 
     @cached_property
     def made(self) -> Resolution:
@@ -248,7 +256,7 @@ class CommandResolution:
     def notes(self) -> Iterator[str]:
         """Yield sentences on how the resolution was made, if it was and is not this day's of uv."""
         if self.kept_since:
-            yield f"{self.path} was resolved on {self.kept_since}, and not again (--offline)."
+            yield f"{self.path} was resolved on {self.kept_since}, and not again (no registry is asked)."
         if self.pins_reason:
             yield (
                 f"{self.path}: its pins are counted as installed, as uv can't resolve them together."
@@ -317,6 +325,8 @@ class CommandResolution:
     def _parts(self) -> list[Wanted]:
         """What separate commands install: root files with what they include; groups and extras."""
         reading = Reading(self._folders(), [])
+        if self._is_of_tools:
+            return [*self._tools(reading)]
         if kind_of(self.path) is Kind.PYPROJECT:
             return self._groups(reading)
         if self._is_of_commands:
@@ -346,14 +356,22 @@ class CommandResolution:
                 groups.setdefault(keys[:-1], []).extend(reading.clean(self.path, [value]))
         main = groups.pop(("project", "dependencies"), [])
         whole = self.wanted
-        # Environments of other tools, and builds, have nothing of the project's.
-        others = grouped((it.keys[:-1], it.value) for it in in_other_arrays(document))
-        apart = [Wanted(tuple(reading.clean(self.path, lines))) for lines in others.values()]
+        apart = self._tools(reading)
         parts: list[list[str]] = [*groups.values()] or [[]]
         return [
             *(Wanted((*main, *lines), whole.constraints, whole.overrides) for lines in parts),
             *apart,
         ]
+
+    def _tools(self, reading: Reading) -> Iterator[Wanted]:
+        """What environments of other tools, and builds, take apart from the project's dependencies."""
+        document = parse_toml(self.path, self.texts[self.path])
+        own = own_name({"pyproject.toml": self.texts[self.path]})
+        is_locked = self.repo.has(posixpath.join(posixpath.dirname(self.path), "pdm.lock"))
+        found = (it for it in in_other_arrays(document) if not (is_locked and it.keys[1] == "pdm"))
+        for lines in grouped((it.keys[:-1], it.value) for it in found).values():
+            asked = reading.clean(self.path, lines)
+            yield Wanted(tuple(line for line in asked if name_of(line) != own))
 
     # --- by pins --------------------------------------------------------------------------------
 
@@ -458,8 +476,12 @@ class CommandResolution:
         )
 
     @property
+    def _is_of_tools(self) -> bool:
+        return self.only_tools and kind_of(self.path) is Kind.PYPROJECT
+
+    @property
     def _is_of_commands(self) -> bool:
-        return kind_in_set(self.path) is Kind.COMMANDS
+        return kind_in_set(self.path) in {Kind.COMMANDS, Kind.CI}
 
     @property
     def _command(self) -> InstallCommand:
@@ -500,14 +522,7 @@ class CommandResolution:
     ) -> Sequence[str]:
         if folder in above:
             return ()
-        found = {}
-        for name in _METADATA:
-            path = posixpath.normpath(posixpath.join(folder, name))
-            if self.repo.has(path) and kind_of(path) is not None:
-                try:
-                    found[name] = patched.get(path) or self.repo.read_text(path)
-                except RepositoryError as error:
-                    raise unresolvable(self.path, folder) from error
+        found = self._metadata_of(folder, patched)
         if not found:
             raise unresolvable(self.path, folder)
         reading = Reading(self._folders(patched, (*above, folder)))
@@ -518,10 +533,25 @@ class CommandResolution:
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""
-        folder = posixpath.dirname(path)
-        beside = [name for name in _METADATA if self.repo.has(posixpath.join(folder, name))]
-        check_dynamic(path, parse_toml(path, text), beside)
+        check_dynamic(path, parse_toml(path, text), self._metadata_of(posixpath.dirname(path)))
         return ()
+
+    def _metadata_of(self, folder: str, patched: Mapping[str, str] = NO_TEXTS) -> dict[str, str]:
+        """The texts of a folder's metadata files by name, and of ``hatch_hook``. Raises RecipeError."""
+        found: dict[str, str] = {}
+
+        def read(name: str) -> None:
+            path = posixpath.normpath(posixpath.join(folder, name))
+            if name and self.repo.has(path) and not is_installed(path):
+                try:
+                    found[name] = patched.get(path) or self.repo.read_text(path)
+                except RepositoryError as error:
+                    raise unresolvable(self.path, folder) from error
+
+        for name in _METADATA:
+            read(name)
+        read(hatch_hook(parse_toml("pyproject.toml", found.get("pyproject.toml", ""))))
+        return found
 
     # --- kept for runs without a registry -------------------------------------------------------
 
@@ -571,7 +601,8 @@ def _locked(
         tables = package_tables("uv.lock", scratch.text)
         passed = frozenset[str]() if is_trial else scratch.passed_over
         found = {it.stem: it for it in learnt.above(client, lines, tables, passed, options)}
-        dark |= {name for name in passed if learnt.listed.get(name, ()) is None}
+        unlisted = (name for name in passed if learnt.listed.get(name, ()) is None)
+        dark |= {name for name in unlisted if not _is_newest(client, lines, tables, name)}
         held = {f"{_underscored(it['name'])}-{it.get('version')}" for it in tables}
         taken = [it for stem, it in stubs.items() if stem in held]
         unread = [it for it in taken if it.stem not in learnt.said]
@@ -660,13 +691,26 @@ def _underscored(name: str) -> str:
 
 def _by_uv(client: UvClient, lines: Wanted, name: str) -> tuple[Sdist, ...]:
     """The highest release that a set's own lines admit, if it has no wheel: uv may log in to a registry."""
-    try:
-        release = PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
-    except RecipeError:
-        return ()
-    if any(file.name.endswith(".whl") for file in release.files):
+    release = _highest(client, lines, name)
+    if release is None or any(file.name.endswith(".whl") for file in release.files):
         return ()
     return (Sdist(name, release.version, next(iter(release.files), None)),)
+
+
+def _highest(client: UvClient, lines: Wanted, name: str) -> Release | None:
+    try:
+        return PackageIndex(client.clients).highest(name, _spec(lines, name), client.python)
+    except RecipeError:
+        return None
+
+
+def _is_newest(
+    client: UvClient, lines: Wanted, tables: Sequence[Mapping[str, Any]], name: str
+) -> bool:
+    """Return whether a lock has the highest release of a package that the set's own lines admit."""
+    highest = _highest(client, lines, name)
+    held = {it.get("version") for it in tables if it["name"] == name}
+    return highest is not None and held == {highest.version}
 
 
 def _spec(lines: Wanted, name: str) -> str:
@@ -692,8 +736,7 @@ def _not_looked_into(one: Sdist) -> Unresolved:
 
 def _not_listed(name: str) -> Unresolved:
     reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
-    names = frozenset({name})
-    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK, names=names)
+    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK)
 
 
 def _is_annotated(text: str) -> bool:

@@ -15,7 +15,9 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS
 from fallback_plugins.pypi.manifests import hosts
+from fallback_plugins.pypi.manifests.metadata import asked_python
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
+from fallback_plugins.pypi.manifests.pythons import fits, minor_of, suited_once
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
 from fallback_plugins.pypi.uv_words import one_line, release_at, release_before
 from fallback_plugins.shared.bumping import unsupported
@@ -95,6 +97,7 @@ def uv_lock(
         place = root / lock
         place.parent.mkdir(parents=True, exist_ok=True)
         options = [*options, *write_stubs(place.parent, stubs or {})]
+        options += _interpreter(clients, files)
         result = run_uv(
             clients, place.parent, ["lock", "--no-build", *options], index_variables(files)
         )
@@ -109,6 +112,15 @@ def uv_lock(
             problem = f"uv could not resolve it; {ending}: {message}."
             raise UvRefusedError(problem, result.output, result.refused_hosts)
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
+
+
+def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
+    """The option that names a Python of this machine which the project and its members support, if there is
+    one. uv itself searches the path alone, where pyenv has scripts of which only some start a Python."""
+    manifests = (text for path, text in files.items() if path.endswith("pyproject.toml"))
+    asked = ",".join(filter(None, (asked_python({"pyproject.toml": text}) for text in manifests)))
+    python = suited_once(clients, asked)[0]
+    return ["--python", str(python)] if not asked or fits(asked, minor_of(python)) else []
 
 
 def uv_accepts(clients: ClientRunner, files: Mapping[str, str], lock: str) -> str | None:

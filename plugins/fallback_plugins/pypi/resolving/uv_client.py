@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.uv_lock import package_tables
 from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.pythons import ours
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
     laid_out,
@@ -160,12 +161,16 @@ class UvClient:
         overrides = [requirement_line(it) for it in wanted.overrides]
         if not _PYTHON.fullmatch(self.python):
             raise resolver_failed(f"{self.python[:_MAX_ASKED]!r} is no version of Python.")
+        # uv starts an interpreter that the project supports, and this one may be too old for it.
+        lowest = min(self.python, THIS_PYTHON, key=lambda it: [*map(int, it.split("."))])
+        supported = [f"python_full_version >= '{self.python}'"] if lowest != self.python else []
         manifest = (
             "[project]\n"
             'name = "fallback-tier-scratch"\nversion = "0"\n'
-            f'requires-python = ">={self.python}"\n'
+            f'requires-python = ">={lowest}"\n'
             f"dependencies = {json.dumps(requirements)}\n"
-            f"[tool.uv]\nconstraint-dependencies = {json.dumps(constraints)}\n"
+            f"[tool.uv]\nenvironments = {json.dumps(supported)}\n"
+            f"constraint-dependencies = {json.dumps(constraints)}\n"
             f"override-dependencies = {json.dumps(overrides)}\n"
         )
         if not alone:
@@ -201,16 +206,11 @@ class UvClient:
             name: "".join(f"{requirement_line(it)}\n" for it in held)
             for name, held in lines.items()
         }
-        with scratch_folder("uv") as folder:
-            laid_out(folder, texts)
-            files = [word for name, option in _FILES.items() for word in (*option, name)]
-            command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
-            command.append("--annotation-style=line")
-            result = run_uv(self.clients, folder, command, _QUICK if quick else None)
-            if result.ok and needs.search(result.output):
-                return result.output
-            message = "no answer in time" if result.timed_out else own_words(result.output, folder)
-            raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
+        result, words = _compiled(self.clients, tuple(texts.items()), options, quick=quick)
+        if result.ok and needs.search(result.output):
+            return result.output
+        message = "no answer in time" if result.timed_out else words
+        raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
 
 
 def _yanked(match: re.Match[str]) -> str:
@@ -237,6 +237,24 @@ def _passed_over(log: str, text: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=_LOCKS)
+def _compiled(
+    clients: ClientRunner,
+    texts: tuple[tuple[str, str], ...],
+    options: tuple[str, ...],
+    *,
+    quick: bool,
+) -> tuple[CommandResult, str]:
+    """What uv answered, and its message on one line: each project asks about the same releases."""
+    with scratch_folder("uv") as folder:
+        laid_out(folder, dict(texts))
+        files = [word for name, option in _FILES.items() for word in (*option, name)]
+        command = ["pip", "compile", *files, *options, "--no-build", "--no-header"]
+        command.append("--annotation-style=line")
+        result = run_uv(clients, folder, command, _QUICK if quick else None)
+        return result, own_words(result.output, folder)
+
+
+@lru_cache(maxsize=_LOCKS)
 def _locked(
     clients: ClientRunner,
     manifest: str,
@@ -249,6 +267,7 @@ def _locked(
         links = write_stubs(root, dict(stubs))
         # The settings are in the manifest, which is ours: it has to be read.
         env = {"UV_NO_CONFIG": "", **_LOGGED}
-        result = run_uv(clients, root, ["lock", *options, *links], env)
+        command = ["lock", *options, *links, "--python", str(ours())]
+        result = run_uv(clients, root, command, env)
         text = (root / "uv.lock").read_bytes().decode() if result.ok else None
         return result, own_words(_LOG_LINE.sub("", result.output), folder), text

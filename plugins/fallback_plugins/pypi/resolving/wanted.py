@@ -45,10 +45,10 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     requirement_lines,
     unresolvable,
 )
-from fallback_plugins.pypi.manifests.setup_call import only_defines, setup_call
+from fallback_plugins.pypi.manifests.setup_call import REQUIRES, only_defines, setup_call
 from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.resolving.uv_client import Wanted
-from fallback_plugins.pypi.surveying.survey import setup_cfg_requirements
+from fallback_plugins.pypi.surveying.survey import HATCH_FILES, setup_cfg_requirements
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.errors import RecipeError
@@ -59,11 +59,13 @@ _TRUSTED = re.compile(r"[ \t]*--trusted-host\b")
 
 _EXTRAS_OF_FOLDER = re.compile(r"\[(?P<extras>[\w\s,.-]*)\]")
 
-#: A keyword of setup.py, and the names of requirements files in it: those are resolved by themselves.
-_INSTALL_REQUIRES = re.compile(r"\binstall_requires\b")
+#: Names of requirements files in setup.py: those are resolved by themselves.
 _REQUIREMENTS_NAMED = re.compile(
     r"""['"][\w./-]*(?:requirements|constraints|reqs)[\w./-]*\.(?:txt|in)['"]"""
 )
+
+#: What an extra of a project requires of the project itself: its other extras.
+_WITH_EXTRAS = r"\s*{name}\s*\["
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
 
@@ -246,19 +248,21 @@ def check_declares(manifests: Mapping[str, str]) -> None:
     document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
     call, script = setup_call(manifests.get("setup.py", "")), manifests.get("setup.py", "")
     check_dynamic("pyproject.toml", document, manifests)
-    written = call.keywords.get("install_requires")
-    is_read = isinstance(written, list) and len(texts(written)) == len(written)
-    if call.hides_its_name and written is None and "**" in script:
+    if not call.is_whole and None in call.required and "**" in script:
         raise unresolvable("setup.py", "keywords that it computes (`**`)")
-    computes = _INSTALL_REQUIRES.search(script) and not _REQUIREMENTS_NAMED.search(script)
-    if computes and not is_read and not only_defines(script):
-        raise unresolvable("setup.py", "dependencies that it computes (`install_requires`)")
+    if _REQUIREMENTS_NAMED.search(script) or only_defines(script):
+        return
+    for word, value in zip(REQUIRES, call.required, strict=True):
+        lists = value.values() if isinstance(value, dict) else [value]
+        is_read = all(isinstance(it, list) and len(texts(it)) == len(it) for it in lists)
+        if word in script and not is_read:
+            raise unresolvable("setup.py", f"dependencies that it computes (`{word}`)")
 
 
-def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str]) -> None:
+def check_dynamic(path: str, document: Mapping[str, Any], beside: Mapping[str, str]) -> None:
     """Raises RecipeError if a build computes the dependencies of a pyproject.toml, and no file that is read
-    says them, or if something else is where a list of them belongs. ``beside``: names of the files in its
-    folder."""
+    says them, or if something else is where a list of them belongs. ``beside``: texts of its
+    metadata files, and of ``hatch_hook``, by path from its folder."""
     project = table_of(document, "project")
     lists = {
         "project.dependencies": project.get("dependencies", []),
@@ -268,18 +272,35 @@ def check_dynamic(path: str, document: Mapping[str, Any], beside: Collection[str
     for key, value in lists.items():
         if not isinstance(value, list):
             raise unresolvable(path, f"{key} that is no list")
-    if "dependencies" not in texts(project.get("dynamic")):
-        return
+    for key in {"dependencies", "optional-dependencies"}.intersection(
+        texts(project.get("dynamic"))
+    ):
+        _check_computed(path, document, beside, key)
+
+
+def _check_computed(
+    path: str, document: Mapping[str, Any], beside: Mapping[str, str], key: str
+) -> None:
     backend = str(table_of(document, "build-system").get("build-backend", "setuptools"))
     if backend.startswith("setuptools"):
         read = not {"setup.cfg", "setup.py"}.isdisjoint(beside)
-        read = read or bool(table_of(document, "tool", "setuptools", "dynamic", "dependencies"))
+        read = read or bool(table_of(document, "tool", "setuptools", "dynamic", key))
+    elif backend.startswith("hatchling"):
+        own = "files" if key == "dependencies" else key
+        read = bool(table_of(document, *HATCH_FILES).get(own))
+        read = read or _REQUIREMENTS_NAMED.search(beside.get(hatch_hook(document), "")) is not None
     else:
         read = backend.startswith("poetry") and bool(
             table_of(document, "tool", "poetry", "dependencies")
         )
     if not read:
-        raise unresolvable(path, "dependencies that its build computes (`dynamic`)")
+        raise unresolvable(path, f"{key} that its build computes (`dynamic`)")
+
+
+def hatch_hook(document: Mapping[str, Any]) -> str:
+    """The path of the script by which hatch computes metadata; empty: there is none."""
+    hooks = table_of(document, "tool", "hatch", "metadata", "hooks")
+    return str(table_of(hooks, "custom").get("path", "hatch_build.py")) if "custom" in hooks else ""
 
 
 def has_own_index(path: str, text: str) -> bool:
@@ -375,7 +396,7 @@ def _wanted_in(path: str, text: str, reading: Reading) -> Wanted:
             return _from_pyproject(path, text, reading)
         case Kind.SCRIPT:
             return Wanted(tuple(reading.clean(path, _from_script(path, text))))
-        case Kind.COMMANDS:
+        case Kind.COMMANDS | Kind.CI:
             return joined(reading.command(path, it) for it in install_commands(path, text))
     return Wanted(())
 
@@ -397,7 +418,8 @@ def _from_setup_py(path: str, text: str, reading: Reading) -> list[str]:
     extras = call.get("extras_require")
     groups = [call.get("install_requires"), call.get("tests_require"), call.get("setup_requires")]
     groups += extras.values() if isinstance(extras, dict) else ()
-    return [line for group in groups for line in texts(group)]
+    own = _WITH_EXTRAS.format(name=re.escape(str(call.get("name"))))
+    return [line for group in groups for line in texts(group) if not re.match(own, line)]
 
 
 def _from_pyproject(path: str, text: str, reading: Reading) -> Wanted:

@@ -1,4 +1,4 @@
-"""The core metadata of a wheel: what a release says of itself."""
+"""The core metadata of a release: what it says of itself."""
 
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -12,7 +12,7 @@ from fallback_plugins.pypi.resolving.resolver import resolver_failed
 
 @dataclass(frozen=True)
 class Metadata:
-    """The core metadata of a wheel, as its text."""
+    """The core metadata of a wheel or a source archive, as its text."""
 
     text: str
 
@@ -30,6 +30,17 @@ class Metadata:
     def requires_python(self) -> str:
         """As written; empty where the package doesn't say."""
         return str(self._headers.get("Requires-Python", ""))
+
+    @property
+    def lists_requirements(self) -> bool:
+        """Return whether a source archive's metadata has all that a build would (PEP 643)."""
+        version = str(self._headers.get("Metadata-Version", "")).partition(".")
+        is_new = all(it.isdigit() for it in version[::2]) and (
+            int(version[0]),
+            int(version[2]),
+        ) >= (2, 2)
+        dynamic = {str(it).strip().lower() for it in self._headers.get_all("Dynamic", ())}
+        return is_new and dynamic.isdisjoint({"requires-dist", "provides-extra"})
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:

@@ -5,7 +5,7 @@ resolution (ADR-0099), unless a declaration that holds in every case admits no a
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,7 +31,13 @@ from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, META
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind, ordered
 from fallback_plugins.shared.ladder import Resolution as Ladder
-from fallback_plugins.shared.resolution import Resolution, ResolvedBy, ResolvedPackage
+from fallback_plugins.shared.resolution import (
+    STILL_INSTALLED,
+    Resolution,
+    ResolvedBy,
+    ResolvedPackage,
+    Unresolved,
+)
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -51,6 +57,8 @@ class ManifestProject:
     clients: ClientRunner
     files: tuple[str, ...]
     terms: Terms = FREE
+    #: No client may run: what was kept answers.
+    only_kept: bool = False
     unknown: list[str] = field(default_factory=list)
 
     @property
@@ -71,7 +79,9 @@ class ManifestProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What the set resolves to. Raises RepositoryError."""
-        return CommandResolution(self.repo, self.clients, self.path, self.texts)
+        return CommandResolution(
+            self.repo, self.clients, self.path, self.texts, only_kept=self.only_kept
+        )
 
     @property
     def resolution(self) -> Resolution:
@@ -315,3 +325,52 @@ class ManifestProject:
             )
             found.notes.append(message)
         return found
+
+
+@dataclass
+class ReadOnlyProject(ManifestProject):
+    """Packages that commands of CI install, or environments of tools beside a lock: no fix changes them, so
+    that what they bring in is unknown if it is affected."""
+
+    @property
+    def manifests(self) -> frozenset[str]:
+        """None: other projects account for the file."""
+        return frozenset()
+
+    @cached_property
+    def command(self) -> CommandResolution:
+        """As that of ``ManifestProject``. Raises RepositoryError."""
+        texts, only_kept = self.texts, self.only_kept
+        return CommandResolution(
+            self.repo, self.clients, self.path, texts, only_tools=True, only_kept=only_kept
+        )
+
+    def unsettled(
+        self,
+        advisory: Advisory,
+        patched: Mapping[str, str] = NO_TEXTS,  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """As ``PythonProject`` says: all."""
+        return advisory.packages(ECOSYSTEM)
+
+    def outline(self, advisory: Advisory) -> Outline:  # noqa: ARG002
+        """As ``PythonProject`` says: no change."""
+        return Outline()
+
+    def resolve(
+        self,
+        advisory: Advisory,  # noqa: ARG002
+        patched: Mapping[str, str] = NO_TEXTS,  # noqa: ARG002
+        /,
+    ) -> ProjectFix | None:
+        """As ``ladder.Project`` says: None."""
+        return None
+
+    def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
+        """Yield what it installs in an affected version, as unknown. Raises RecipeError."""
+        for one in self.resolution.affected(advisory):
+            reason = f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}."
+            step = "Raise what requires it there, or remove the command."
+            yield Unresolved(
+                subject=self.path, reason=reason, next_step=step, names=frozenset({one.name})
+            )

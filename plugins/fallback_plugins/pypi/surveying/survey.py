@@ -109,6 +109,8 @@ _ANY = "any"
 
 _WORD = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION_AFTER = re.compile(r"[-_.](?=v?\d)")
+#: The table of hatch's plugin that takes requirements from files.
+HATCH_FILES = ("tool", "hatch", "metadata", "hooks", "requirements_txt")
 #: A value of setup.cfg that names files with the requirements.
 _FILES = re.compile(r"\s*file:\s*")
 _QUOTED = re.compile(r"""(?P<quote>['"])(?P<text>[^'"\n]*)(?P=quote)""")
@@ -167,7 +169,7 @@ def _requirement_files(
                 waiting.append((path, path))
             case Kind.PYPROJECT | Kind.SETUP_CFG:
                 with suppress(RecipeError, RepositoryError):  # its own project says so
-                    named = setuptools_files(path, repo.read_text(path))
+                    named = metadata_files(path, repo.read_text(path))
                     waiting += [(target, path) for _, target in named]
             case None if path in searched and _MAY_LIST.fullmatch(posixpath.basename(path)):
                 if is_requirements(searched[path], compiled_or_pinned=True):
@@ -268,9 +270,10 @@ def searched_text(repo: RepoContext, path: str) -> str:
     return text[:_MAX_CHARS]
 
 
-def setuptools_files(path: str, text: str) -> list[tuple[str, str]]:
-    """Extras (empty: none) and the requirements files that metadata takes each from, by setuptools' words:
-    ``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg. Raises RecipeError."""
+def metadata_files(path: str, text: str) -> list[tuple[str, str]]:
+    """Extras (empty: none) and the requirements files that metadata takes each from: by setuptools' words
+    (``dependencies = {file = …}`` in pyproject.toml, ``file: …`` in setup.cfg) or those of hatch's plugin
+    for such files. Raises RecipeError."""
     if "file" not in text:
         return []
     if kind_of(path) is Kind.SETUP_CFG:
@@ -283,10 +286,13 @@ def setuptools_files(path: str, text: str) -> list[tuple[str, str]]:
             (extra, name.strip()) for extra, value in values for name in re.split(r"[,\n]", value)
         ]
     else:
-        dynamic = table_of(parse_toml(path, text), "tool", "setuptools", "dynamic")
+        document = parse_toml(path, text)
+        dynamic = table_of(document, "tool", "setuptools", "dynamic")
+        hatch = table_of(document, *HATCH_FILES)
         main = {"": dynamic.get("dependencies")}
         sources = {**main, **table_of(dynamic, "optional-dependencies")}
         files = [(it, one.get("file")) for it, one in sources.items() if isinstance(one, dict)]
+        files += [("", hatch.get("files")), *table_of(hatch, "optional-dependencies").items()]
         named = [(extra, name) for extra, one in files for name in (texts([one]) or texts(one))]
     folder = posixpath.dirname(path)
     return [(it, posixpath.normpath(posixpath.join(folder, name))) for it, name in named if name]

@@ -3,13 +3,16 @@ every ecosystem's have in common."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import together
+from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.resolution import STILL_INSTALLED
 from fallback_tier.advisory import Advisory, canonical_name, lets_stay
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -141,3 +144,20 @@ def is_planned(
     return made.remediation is not None and all(
         lets_stay(advisory, ecosystem, package, ids) for ids in covering
     )
+
+
+def still_installed(made: Applied, package: str) -> Iterator[str]:
+    """Yield what the recipe found of commands that install an affected version and that no fix changes."""
+    for item in made.remediation.unread if made.remediation else ():
+        if STILL_INSTALLED in item.reason and f" {package} " in item.reason:
+            yield item.reason.rstrip(".")
+
+
+def left_aside(made: Applied, bad: Mapping[str, str]) -> dict[str, str]:
+    """Those of the affected places (with their versions) that are of projects among tests and examples
+    which the recipe could not fix, and which the patch does not touch."""
+    items = made.remediation.unread if made.remediation else ()
+    folders = {str(PurePosixPath(item.path).parent) for item in items if is_aside(item.path)}
+    touched = {str(PurePosixPath(path).parent) for path in made.files}
+    left = tuple(f"{folder}/" for folder in folders - touched)
+    return {place: version for place, version in bad.items() if place.startswith(left)}

@@ -9,6 +9,7 @@ from fallback_plugins.shared.ladder.candidates import next_candidate as next_can
 from fallback_plugins.shared.ladder.declines import Tried as Tried
 from fallback_plugins.shared.ladder.declines import blocked as blocked
 from fallback_plugins.shared.ladder.declines import does_not_serve as does_not_serve
+from fallback_plugins.shared.ladder.declines import error_of as error_of
 from fallback_plugins.shared.ladder.declines import left_behind as left_behind
 from fallback_plugins.shared.ladder.declines import refuse as refuse
 from fallback_plugins.shared.ladder.declines import unknown as unknown

@@ -95,7 +95,12 @@ def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
 
 def refuse(left: Left) -> NoReturn:
     """What is left of a single advisory is its refusal."""
-    raise RecipeError(left.reason, left.sentence, next_step=left.next_step, unread=left.unread)
+    raise error_of(left)
+
+
+def error_of(left: Left) -> RecipeError:
+    """Return the refusal to fix what is left."""
+    return RecipeError(left.reason, left.sentence, next_step=left.next_step, unread=left.unread)
 
 
 def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -> RecipeError:

@@ -33,6 +33,9 @@ REPAIR = "npm install --package-lock-only"
 
 def universe() -> Universe:
     found = Universe().npm("other", "1.0.0").npm("other", "2.0.0", {"leaf": "1.0.0"})
+    found.npm("alone", "1.0.0").npm("create-alone", "1.0.0")
+    for name in ("create-other", "@s/create-other"):
+        found.npm(name, "1.0.0", {"leaf": "1.0.0"})
     for version in ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"):
         found.npm("leaf", version)
     return found
@@ -330,6 +333,15 @@ _NO_LOCK = [
     ("yarn", ".yarnrc", "--install.no-lockfile true\n"),
     ("pnpm", ".npmrc", "lockfile=false\n"),
     ("pnpm", ".github/workflows/ci.yml", "    - run: pnpm i --no-lockfile\n"),
+    ("npm", "Dockerfile", "FROM node\nCOPY package.json ./\nRUN npm install\nCOPY . .\n"),
+    ("npm", "Dockerfile", "COPY . /app\nRUN rm -f package-lock.json && npm i\n"),
+    ("npm", "Dockerfile", 'FROM node AS a\nADD ["package.json", "./"]\nFROM a\nRUN npm i\n'),
+    ("yarn", "Containerfile", "COPY --chown=node package.json .npmrc ./\nRUN yarn\n"),
+    ("pnpm", "x.dockerfile", "RUN --mount=type=bind,source=package.json pnpm install\n"),
+    ("npm", "ci/run.sh", "rm -rf node_modules ./package-lock.json\nnpm install\n"),
+    ("npm", "Makefile", "up:\n\tnpm update\n"),
+    ("pnpm", "run.sh", "pnpm up --latest other\n"),
+    ("yarn", ".github/workflows/up.yml", "  - run: yarn upgrade\n"),
 ]
 _NAMES = {"npm": "package-lock.json", "yarn": "yarn.lock", "pnpm": "pnpm-lock.yaml"}
 _SAFE = {
@@ -355,10 +367,38 @@ def test_a_lock_that_an_install_command_ignores_does_not_decide_alone(
     assert [it.path for it in found.unread] == ["package.json"]
 
 
-@pytest.mark.parametrize("text", ["package-lock=true\n", "# package-lock=false\n"])
-def test_a_lock_that_its_client_reads_decides(tmp_path: Path, text: str) -> None:
+def test_an_image_that_leaves_the_lock_out_ignores_it(tmp_path: Path) -> None:
+    files = {"package.json": manifest(dependencies={"other": ">=1"}), _NAMES["npm"]: _SAFE["npm"]}
+    files["Dockerfile"] = "COPY . .\nRUN npm install\n"
+    for number, (listed, reason) in enumerate(
+        {
+            "node_modules\n": RefusalReason.NOT_AFFECTED,
+            "node_modules\n**/package-lock.json\n": RefusalReason.UNKNOWN,
+            "*.json\n!package*.json\n": RefusalReason.NOT_AFFECTED,
+        }.items()
+    ):
+        found = told(tmp_path / str(number), {**files, ".dockerignore": listed})
+        assert found.reason is reason, listed
+
+
+_READS_LOCK = [
+    (".npmrc", "package-lock=true\n"),
+    (".npmrc", "# package-lock=false\n"),
+    ("Dockerfile", "FROM node\nCOPY package*.json ./\nRUN npm install\n"),
+    ("Dockerfile", "COPY package.json package-lock.json ./\nRUN npm i\n"),
+    ("Dockerfile", "COPY package.json ./\nRUN npm i -g other@1.0.0\nCOPY . .\nRUN npm i\n"),
+    ("Dockerfile", "COPY ./ .\nRUN npm install && rm package-lock.json\nRUN npm ci\n"),
+    ("Dockerfile", "COPY package.json .\nCOPY --from=a /x/package-lock.json .\nRUN npm i\n"),
+    ("web/Dockerfile", "COPY web/package.json .\nRUN npm install\n"),
+    ("Dockerfile", "RUN git clone https://example.org/x && npm install\n"),
+    ("run.sh", "rm -rf old/package-lock.json\nnpm install\nnpm update -g\n"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), _READS_LOCK)
+def test_a_lock_that_its_client_reads_decides(tmp_path: Path, path: str, text: str) -> None:
     files = {"package.json": manifest(dependencies={"other": ">=1"})}
-    files |= {_NAMES["npm"]: _SAFE["npm"], ".npmrc": text}
+    files |= {_NAMES["npm"]: _SAFE["npm"], path: text}
     assert told(tmp_path, files).reason is RefusalReason.NOT_AFFECTED
 
 
@@ -389,6 +429,13 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("run.sh", "npm i -g 'leaf@<1.2.0'\n", True),
         ("run.sh", "npm i -g leaf@'>=1.0.0 <1.2.0' > log\n", True),
         ("run.sh", "npm i -g leaf@${LEAF}\n", True),
+        ("run.sh", "npm i -g other@${V}\n", True),
+        ("Dockerfile", "ARG V=1.0.0\nRUN npm i -g other@${V}\n", False),
+        ("Dockerfile", "ENV V 2.0.0\nRUN npm i -g other@$V\n", True),
+        ("run.sh", "V=1\nnpm i -g alone@$X leaf@1.3.0\n", False),
+        ("run.sh", "npm create other@latest my-app -- --yes\n", True),
+        ("Makefile", "x:\n\tnpm init -y && npm init @s/other\n", True),
+        ("run.sh", "pnpm create alone x\n", False),
         ("run.sh", "# npm i other@2\n", False),
         (".github/workflows/ci.yml", "  - name: npm install other\n    run: npm ci\n", False),
         ("package.json", manifest(scripts={"build": "tsc && npx other@2 x"}), True),
@@ -816,3 +863,49 @@ def test_a_scope_of_another_registry_is_unknown_and_asked_nowhere(tmp_path: Path
         assert "install" not in here.verbs()
     assert caught.value.reason is RefusalReason.UNKNOWN
     assert "npm.corp.example" in caught.value.problem
+
+
+_REFUSED = [
+    ({"other": "^latest"}, {}),
+    ({"other": ">=9"}, {}),
+    ({"nowhere": "1.0.0"}, {}),
+    ({"other": "^latest"}, {"packageManager": "yarn@1.22.22"}),
+    ({"other": "^latest"}, {"packageManager": "pnpm@9.15.9"}),
+    ({"other": "^9.0.0"}, {"packageManager": "pnpm@9.15.9"}),
+    ({"other": "^9.0.0"}, {"packageManager": "yarn@1.22.22"}),
+]
+
+
+@pytest.mark.parametrize(("asked", "more"), _REFUSED)
+def test_an_example_that_its_client_refuses_concerns_what_it_names(
+    tmp_path: Path, asked: dict[str, str], more: dict[str, str]
+) -> None:
+    example = "examples/a/package.json"
+    with world(universe(), tmp_path) as here:
+
+        def end(files: Mapping[str, str]) -> RefusalReason:
+            repo = here.repo(files)
+            found = here.plugin.select(LEAF, repo)
+            if isinstance(found, NotApplicable):
+                return found.reason
+            with pytest.raises(RecipeError) as refused:
+                here.plugin.apply(found, LEAF, repo)
+            return refused.value.reason
+
+        files = {**project({"other": "1.0.0"}, {"other": at("1.0.0")})}
+        refused = manifest(dependencies=asked, **more)
+        assert end({**files, example: refused}) is RefusalReason.NOT_AFFECTED
+        # In the project itself, or if it names the package, it is a doubt.
+        assert end({**files, "a/package.json": refused}) is RefusalReason.UNKNOWN
+        named = manifest(dependencies=asked, devDependencies={"leaf": ">=1"}, **more)
+        assert end({**files, example: named}) is RefusalReason.UNKNOWN
+
+
+def test_projects_of_a_repository_share_what_a_registry_said(tmp_path: Path) -> None:
+    """One question about the package, and per project one resolution of the fix."""
+    for number in (1, 5):
+        with world(universe(), tmp_path / str(number)) as here:
+            text = manifest(dependencies={"leaf": "1.1.0"})
+            here.fix(LEAF, {f"p{it}/package.json": text for it in range(number)})
+            verbs = [call[1] for call in here.clients.calls]
+        assert {it: verbs.count(it) for it in verbs} == {"view": 1, "install": number}

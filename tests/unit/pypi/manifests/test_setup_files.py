@@ -19,7 +19,7 @@ def test_another_script_is_another_call() -> None:
 def test_what_could_not_be_read_from_deep_down_is_read_from_above() -> None:
     text = "setup(name=" + "+".join(["'a'"] * 120) + ")"
     deep = _from(sys.getrecursionlimit() - len(stack()) - _LEFT, lambda: setup_call(text))
-    assert deep == SetupCall(hides_its_name=True)
+    assert deep == SetupCall(hides_its_name=True, is_whole=False)
     assert setup_call(text).keywords["name"] == "a" * 120
 
 

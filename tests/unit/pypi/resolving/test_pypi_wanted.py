@@ -1,10 +1,13 @@
 """What manifests ask for, as the lines that uv is handed; and which files make a set."""
 
+from contextlib import nullcontext
+
 import pytest
 
+from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import connected, includes, with_requirement
 from fallback_plugins.pypi.resolving.uv_client import Wanted
-from fallback_plugins.pypi.resolving.wanted import loosened, wanted
+from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, wanted
 from fallback_tier.errors import RecipeError
 
 TABLES = """\
@@ -95,6 +98,64 @@ def test_what_is_asked_for(texts: dict[str, str], asked: Wanted) -> None:
 def test_what_uv_is_not_told(line: str) -> None:
     with pytest.raises(RecipeError, match=r"^requirements\.txt has .*outside the sandbox"):
         wanted({"requirements.txt": f"a==1\n{line}\n"})
+
+
+HEAD = "from setuptools import setup\nextras = {'a': ['x'], 'b': 'y\\nz'}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "extras['all'] = sum(extras.values(), [])\nsetup(name='n', extras_require=extras)",
+        (
+            "c = [i for k, v in extras.items() for i in v if k != 'a']\n"
+            "setup(name='n', extras_require=dict(extras, c=c))"
+        ),
+        "setup(name='n', extras_require={**extras, 'all': sorted({*extras['a'], 'x'})})",
+        (
+            "more = []\nfor _, v in extras.items():\n    more.extend(v)\nextras['all'] = more\n"
+            "setup(name='n', extras_require=extras)"
+        ),
+        "extras['all'] = ['n[a,b]']\nsetup(name='n', extras_require=extras)",
+        "words = dict(name='n', extras_require=extras)\nsetup(**dict(words))",
+    ],
+)
+def test_extras_that_put_others_together_are_read(text: str) -> None:
+    assert {*wanted({"setup.py": HEAD + text}).requirements} == {"x", "y", "z"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "setup(name='n', extras_require=read())",
+        "extras['c'] = read()\nsetup(name='n', extras_require=extras)",
+        "extras.update(read())\nsetup(name='n', extras_require=extras)",
+        "setup(name='n', extras_require={**extras, **read()})",
+        "setup(name='n', extras_require={'c': [f'{it}==1' for it in extras['a']]})",
+        "for it in read():\n    extras['c'] = it\nsetup(name='n', extras_require=extras)",
+        "setup(name='n', **read())",
+        "if x:\n    setup(name='n')\nelse:\n    setup(name='n', install_requires=['w'])",
+    ],
+)
+def test_what_a_script_computes_is_unknown(text: str) -> None:
+    with pytest.raises(RecipeError, match="computes"):
+        wanted({"setup.py": HEAD + text})
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "hook", "is_read"),
+    [
+        ("optional-dependencies", "requirements_txt.optional-dependencies]\nx = ['x.txt']", True),
+        ("optional-dependencies", "requirements_txt]\nfiles = ['x.txt']", False),
+        ("dependencies", "requirements_txt]\nfiles = ['x.txt']", True),
+        ("dependencies", "requirements_txt]\n", False),
+    ],
+)
+def test_which_files_hatch_reads(dynamic: str, hook: str, is_read: bool) -> None:
+    build = "[build-system]\nbuild-backend = 'hatchling.build'\n[project]\n"
+    text = f"{build}dynamic = ['{dynamic}']\n[tool.hatch.metadata.hooks.{hook}"
+    with nullcontext() if is_read else pytest.raises(RecipeError, match=dynamic):
+        check_dynamic("pyproject.toml", parse_toml("pyproject.toml", text), {})
 
 
 def test_room_to_move() -> None:

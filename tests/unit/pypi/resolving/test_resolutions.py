@@ -1,6 +1,8 @@
 """What decides whether a Python project is affected: its resolution and its declarations (ADR-0099)."""
 
 import os
+import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,9 +17,11 @@ from fallback_plugins.pypi.projects import projects
 from fallback_plugins.pypi.resolving import uv_client
 from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
+from fallback_tier.advisory import AdvisorySet
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 from fallback_tier.outcome import NotApplicable, RecipeResult
+from fallback_tier.planning import RemediationPlan, divisible_plan
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
@@ -71,6 +75,7 @@ def registry() -> Iterator[Registry]:
     )
     universe.pypi("early", "1.0", ["left>=1.1"]).pypi("early", "2.0rc1", ["left<1.1"])
     universe.pypi("late", "1.0", ["left<1.1"]).pypi("late", "2.0", ["left>=1.1"])
+    universe.pypi("future", "1.0", requires_python=">=3.97")
     universe.pypi("above", "1.0", ["newer"])
     universe.pypi("below", "1.0", ["newer<2"])
     for name, version, text in _SDISTS:
@@ -158,6 +163,45 @@ def planned(
     return plan
 
 
+def from_files(registry: Registry, root: Path, files: Files, record: Any) -> RemediationPlan:
+    """What ``plan --no-resolve`` says; no client runs."""
+    clients = Clients(registry)
+    given = AdvisorySet(advisories=(record,))
+    plugins = {"PyPI": build_ecosystem(clients)}
+    plan = divisible_plan(given, repository(root, files), plugins, resolve=False).plan
+    assert clients.runs == []
+    return plan
+
+
+HATCH = (
+    '[build-system]\nrequires = []\nbuild-backend = "hatchling.build"\n[project]\nname = "app"\n'
+    'dynamic = ["version", "dependencies"]\n[tool.hatch.metadata.hooks.'
+)
+#: A lock of ``asks``.
+LOCKED = """version = 1
+requires-python = ">=3.9"
+
+[[package]]
+name = "app"
+version = "1"
+source = { virtual = "." }
+dependencies = [{ name = "asks" }]
+
+[package.metadata]
+requires-dist = [{ name = "asks" }]
+
+[[package]]
+name = "asks"
+version = "1.0"
+source = { registry = "https://pypi.org/simple" }
+dependencies = [{ name = "left" }]
+
+[[package]]
+name = "left"
+version = "1.1.0"
+source = { registry = "https://pypi.org/simple" }
+"""
+FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 
 OWN_INDEX = "--index-url https://packages.invalid/simple\n"
@@ -392,6 +436,39 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ({"requirements.txt": "-r gone.txt\nasks\n"}, RefusalReason.UNKNOWN),
         ({"requirements.txt": "--trusted-host x\n--pre\nasks\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "pkg-resources==0.0.0\nasks==1.0\n"}, RefusalReason.NOT_AFFECTED),
+        # hatch has plugins that take requirements from files, and scripts that may.
+        (
+            {"pyproject.toml": HATCH + "requirements_txt]\nfiles=['deps']\n", "deps": "holds\n"},
+            "affected",
+        ),
+        (
+            {"pyproject.toml": HATCH + "requirements_txt]\nfiles=['deps']\n", "deps": "asks\n"},
+            RefusalReason.NOT_AFFECTED,
+        ),
+        ({"pyproject.toml": HATCH + "requirements_txt]\n"}, RefusalReason.UNKNOWN),
+        (
+            {
+                "pyproject.toml": HATCH + "custom]\npath='ci/hook.py'\n",
+                "ci/hook.py": "read('requirements.txt')\n",
+                "requirements.txt": "asks\n",
+            },
+            RefusalReason.NOT_AFFECTED,
+        ),
+        (
+            {"pyproject.toml": HATCH + "custom]\n", "hatch_build.py": "read('left')\n"},
+            RefusalReason.UNKNOWN,
+        ),
+        ({"pyproject.toml": HATCH + "custom]\n"}, RefusalReason.UNKNOWN),
+        # No Python of this machine is as new as the project's lowest.
+        (
+            {"pyproject.toml": FUTURE + 'dependencies = ["asks", "future"]\n'},
+            RefusalReason.NOT_AFFECTED,
+        ),
+        ({"pyproject.toml": FUTURE + 'dependencies = ["holds"]\n'}, "affected"),
+        (
+            {"pyproject.toml": FUTURE + 'dependencies = ["old-python"]\n'},
+            RefusalReason.NOT_AFFECTED,
+        ),
         # A declaration that holds in every case settles it, whatever else is unknown.
         ({"requirements.txt": "private\nleft>=1.1\n"}, RefusalReason.NOT_AFFECTED),
         ({"requirements.txt": "private\nleft>=1.1; os_name == 'x'\n"}, RefusalReason.UNKNOWN),
@@ -568,6 +645,13 @@ def test_offline_takes_what_was_kept_with_its_date(registry: Registry, tmp_path:
     assert kept.reason is RefusalReason.NOT_AFFECTED
     assert "requirements.txt was resolved on 20" in kept.problem
     assert kept.clients.runs == []
+    # So does a plan from the files alone.
+    plan = from_files(registry, tmp_path / "p", files, LEFT)
+    assert plan.not_affected == (LEFT.id,)
+    assert any("requirements.txt was resolved on 20" in note for note in plan.notes)
+    assert from_files(registry, tmp_path / "q", files, RIGHT).fixes
+    other = {"requirements.txt": "asks\nright<1.0.1\n"}
+    assert from_files(registry, tmp_path / "r", other, LEFT).undecided == (LEFT.id,)
     ranged = {"requirements.txt": "right>=1.0\n"}
     assert planned(registry, tmp_path / "e", ranged, RIGHT).result is not None
     fixed = planned(registry, tmp_path / "f", ranged, RIGHT, offline=True)
@@ -686,6 +770,11 @@ def test_a_set_that_no_change_of_its_folder_frees_is_refused(
         {"tox.ini": "[testenv]\ndeps =\n    late==1.0\n"},
         {"noxfile.py": 'def lint(session):\n    session.install("late==1.0")\n'},
         {"Dockerfile": "RUN pip install -t /opt/lib early holds\n"},
+        {"Dockerfile": 'CMD ["uvx", "late@1.0"]\n'},
+        {"Makefile": "lint:\n\tuvx --python 3.12 --from 'late>=1,<2' tool x\n"},
+        {"scripts/run.sh": "uv tool run --with 'late<2' right\n"},
+        {"scripts/run.sh": "uv run --with=late==1.0 script.py\n"},
+        {"scripts/run.sh": "pipx run --spec 'late<2' tool; uv -q tool install asks\n"},
         {"Dockerfile": "RUN pip install left==1.1.0 && pip install late==1.0\n"},
     ],
 )
@@ -728,6 +817,50 @@ def test_a_command_that_does_not_concern_the_package_is_no_doubt(
 ) -> None:
     files = {"Dockerfile": f"RUN {command}\n", "requirements.txt": "left==1.1.0\n"}
     assert planned(registry, tmp_path / "repo", files).reason is RefusalReason.NOT_AFFECTED
+
+
+CI = ".github/workflows/ci.yml"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {CI: "      - run: pip install late==1.0\n"},
+        {CI: "      - run: uvx --with right late@1.0 check\n"},
+        {".gitlab-ci.yml": "lint:\n  script:\n    - pipx install 'late<2'\n"},
+        {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late<2"]\n'},
+        {"pyproject.toml": '[build-system]\nrequires = ["late==1.0"]\nbuild-backend = "late"\n'},
+    ],
+)
+def test_what_a_fix_can_not_change_is_unknown_if_it_brings_in_the_package(
+    registry: Registry, tmp_path: Path, files: dict[str, str]
+) -> None:
+    table = files.pop("pyproject.toml", "")
+    files |= {"pyproject.toml": PROJECT + f'dependencies = ["asks"]\n{table}', "uv.lock": LOCKED}
+    plan = planned(registry, tmp_path / "a", files)
+    assert plan.reason is RefusalReason.UNKNOWN, plan.problem
+    assert "left 1.0.0" in plan.problem
+    # Next to a fix it is a note.
+    files["requirements.txt"] = "left==1.0.0\n"
+    fixed = planned(registry, tmp_path / "b", files)
+    assert fixed.result is not None, fixed.problem
+    assert [it.path for it in fixed.result.unread] == plan.unread
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {CI: "      - run: pip install late uvx unheard-of && uvx late@latest --help\n"},
+        {CI: "      - run: pip install -r requirements.txt build ${{ matrix.extra }}\n"},
+        {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late", "app[x]"]\n'},
+    ],
+)
+def test_what_a_fix_can_not_change_is_no_doubt_otherwise(
+    registry: Registry, tmp_path: Path, files: dict[str, str]
+) -> None:
+    table = files.pop("pyproject.toml", "")
+    files |= {"pyproject.toml": PROJECT + f'dependencies = ["asks"]\n{table}', "uv.lock": LOCKED}
+    assert planned(registry, tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
 
 
 @pytest.mark.parametrize(
@@ -811,3 +944,61 @@ def test_a_uv_that_reports_its_steps_in_other_words_is_not_believed(
         assert plan.reason not in {None, RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
     plan = planned(registry, tmp_path / "asks", {"requirements.txt": "asks\n"})
     assert plan.reason is RefusalReason.NOT_AFFECTED
+
+
+def test_a_python_that_can_not_start_is_passed_over(registry: Registry, tmp_path: Path) -> None:
+    """pyenv puts a script on the path for each Python that it has, and only the chosen one starts."""
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
+        (shims / name).write_text("#!/bin/sh\nexit 127\n")
+        (shims / name).chmod(0o755)
+    path = {"PATH": str(shims)}
+    files = {"pyproject.toml": PROJECT + 'dependencies = ["asks"]\n'}
+    assert planned(registry, tmp_path / "a", files, more=path).reason is RefusalReason.NOT_AFFECTED
+    clients, root = SubprocessClients(os.environ | registry.environ), tmp_path / "made"
+    for manifest in ('dependencies = ["left==1.0.0"]\n', 'dependencies = ["left"]\n'):
+        files = {"pyproject.toml": PROJECT + manifest}
+        root.mkdir(exist_ok=True)
+        (root / "pyproject.toml").write_text(files["pyproject.toml"])
+        assert clients.run("uv", ["lock"], cwd=root, timeout_s=60).ok
+    files |= {"uv.lock": (root / "uv.lock").read_text()}
+    plan = planned(registry, tmp_path / "b", files, more=path)
+    assert plan.result is not None, plan.problem
+    assert [(move.package, move.after) for move in plan.result.moves] == [("left", "1.1.0")]
+
+
+def test_a_page_that_can_not_be_read_may_have_any_source_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv logs in to the registry, and passes over what has no wheel: of ``between`` it takes 1.0."""
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0")
+    files = {"between.egg-info/requires.txt": "left<1.1\n"}
+    universe.pypi("between", "1.0", ["left>=1.1"])
+    universe.pypi("between", "2.0", sdist_only=True, files=files)
+    universe.pypi("between", "3.0", ["left>=1.1"])
+    universe.pypi("caps", "1.0", ["between<3"]).pypi("fine", "1.0", ["between"])
+    whole = Registry.answer
+
+    def answer(self: Registry, path: str, accept: str) -> Any:
+        is_clients = "json" in accept or "/files/" in path
+        return whole(self, path, accept) if is_clients else None
+
+    monkeypatch.setattr(Registry, "answer", answer)
+    with serve(universe) as served:
+        plan = planned(served, tmp_path / "a", {"requirements.txt": "caps\n"})
+        assert plan.reason is RefusalReason.UNKNOWN, plan.problem
+        plan = planned(served, tmp_path / "b", {"requirements.txt": "fine\n"})
+        assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem
+
+
+def test_projects_of_a_repository_share_what_a_registry_said(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """One question about the release, and per set one resolution of the base and one of the fix."""
+    texts = {f"p{it}/requirements.txt": f"left==1.0.0\nright>=1.0.{it}\n" for it in range(5)}
+    for number in (1, 5):
+        files = dict(list(texts.items())[:number])
+        plan = planned(registry, tmp_path / str(number), files)
+        assert plan.result is not None, plan.problem
+        assert Counter(run[0] for run in plan.clients.runs) == {"pip": 1, "lock": 2 * number}

@@ -31,12 +31,17 @@ PLACE = "it-1.0/src/it.egg-info/requires.txt"
 
 
 def tarred(name: str = PLACE, text: str = REQUIRES) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        info = tarfile.TarInfo(name)
-        info.size = len(text)
-        archive.addfile(info, io.BytesIO(text.encode()))
-    return packed.getvalue()
+    return packed({name.removeprefix("it-1.0/"): text})
+
+
+def packed(files: dict[str, str]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"it-1.0/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return content.getvalue()
 
 
 def zipped() -> bytes:
@@ -83,6 +88,94 @@ def test_a_line_that_can_not_be_read_leaves_all_unknown(
     assert sdist.sdist_requirements(given(tarred(text=f"one\n{text}\n"))) is None
 
 
+DISTUTILS = """from distutils.core import Extension, setup
+about = dict(name="it", version="1.0", description=open("README").read())
+def run(fast):
+    words = dict(about)
+    if fast:
+        words["ext_modules"] = [Extension("it._fast", ["it.c"])]
+    setup(**words)
+run(True)
+"""
+POETRY = """from setuptools import setup
+install_requires = ["one>=1", "two ; python_version < '3'"]
+extras_require = {"more": ["three"]}
+setup_kwargs = {"name": "it", "install_requires": install_requires, "extras_require": extras_require}
+setup(**setup_kwargs)
+"""
+FLIT = """Metadata-Version: 2.1
+Name: it
+Requires-Dist: one>=1
+Requires-Dist: two ; extra == "more"
+Provides-Extra: more
+"""
+HATCH = "Metadata-Version: 2.4\nName: it\n"
+OTHERS = "tests/data/other.egg-info/requires.txt"
+
+
+@pytest.mark.parametrize(
+    ("files", "required"),
+    [
+        ({"setup.py": DISTUTILS, "PKG-INFO": "Metadata-Version: 1.1\nName: it\n"}, ()),
+        (
+            {"setup.py": POETRY},
+            (
+                "Requires-Dist: one>=1",
+                'Requires-Dist: two ; (python_version < "3")',
+                "Provides-Extra: more",
+                "Requires-Dist: three ; (extra == 'more')",
+            ),
+        ),
+        (
+            {"PKG-INFO": FLIT, "setup.py": "made()", "pyproject.toml": ""},
+            (
+                "Provides-Extra: more",
+                "Requires-Dist: one>=1",
+                'Requires-Dist: two; extra == "more"',
+            ),
+        ),
+        ({"PKG-INFO": HATCH, "pyproject.toml": "[project]", OTHERS: "one"}, ()),
+    ],
+    ids=["distutils", "poetry", "flit", "hatch"],
+)
+def test_an_archive_that_setuptools_did_not_make(
+    given: Callable[[bytes], ReleaseFile], files: dict[str, str], required: tuple[str, ...]
+) -> None:
+    assert sdist.sdist_requirements(given(packed(files))) == required
+
+
+def script(more: str, *, before: str = "") -> dict[str, str]:
+    return {"setup.py": f"from setuptools import setup\n{before}\nsetup(name='it', {more})\n"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"setup.py": "from helper import made\nmade()\n"},
+        script("**computed()"),
+        script("**{**computed(), 'version': '1'}"),
+        script("**words", before="words = {}\nwords.update(computed())"),
+        script("install_requires=ask()"),
+        script("install_requires=['one', x]"),
+        script("extras_require={'x': ['one', y]}"),
+        script("install_requires=needs", before="needs = ['one']\nneeds, rest = split()"),
+        script("install_requires=needs", before="needs = []\nfrom helper import needs"),
+        script("**w", before="w = {'install_requires': []}\nw['install_requires'].append('one')"),
+        script("install_requires=[]", before="setup(name='it', install_requires=['one'])"),
+        script("", before="exec(open('it.py').read())"),
+        script("") | {"setup.cfg": "[options]\ninstall_requires = file: r.txt\n"},
+        script("") | {"pyproject.toml": "[project]\n"},
+        {"setup.py": "print 'a Python of then'\n"},
+        {"PKG-INFO": HATCH + "Dynamic: Requires-Dist\n", "pyproject.toml": "[project]"},
+        {OTHERS: "one"},
+    ],
+)
+def test_an_archive_that_computes_what_it_requires(
+    given: Callable[[bytes], ReleaseFile], files: dict[str, str]
+) -> None:
+    assert sdist.sdist_requirements(given(packed(files))) is None
+
+
 def test_releases_without_a_wheel_of_a_page() -> None:
     universe = Universe()
     universe.pypi("it", "1.0").pypi("it", "2.0", sdist_only=True, requires_python=">=3.8")
@@ -98,6 +191,24 @@ def test_releases_without_a_wheel_of_a_page() -> None:
         assert "Requires-Python: >=3.8\n" in found[0].stub(())
         assert sdist.sdists_of(registry.pypi_url, "gone", "3.9") is None
     assert sdist.sdists_of("http://registry.invalid/simple", "it", "3.9") is None
+
+
+@pytest.mark.parametrize(
+    ("page", "versions"),
+    [
+        (b"<html><a href='/login'>Log in</a></html>", None),
+        (b'{"files": []}', None),
+        (
+            b'{"files": [{"url": "it-1.0.tar.gz"}, {"url": "it-2.0.tar.gz", "yanked": "bad"}]}',
+            ["1.0"],
+        ),
+    ],
+)
+def test_a_page_in_json_or_for_people(page: bytes, versions: list[str] | None) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page)
+    with serving(head + page) as server:
+        found = sdist.sdists_of(server.url, "it", "3.9")
+    assert (None if found is None else [it.version for it in found]) == versions
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def installed(home: Path | None = None) -> tuple[Path, ...]:
 def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:
     """Those that a project may run with, by what it asks for (``>=3.8,<3.12``); all, where none is."""
     every = here()
-    fit = [path for path in every if not asked or _fits(asked, minor_of(path))]
+    fit = [path for path in every if not asked or fits(asked, minor_of(path))]
     return tuple(fit or every)[: MAX_OTHERS + 1]
 
 
@@ -65,7 +65,8 @@ def minor_of(python: Path) -> int:
     return int(found[1]) if found else -1
 
 
-def _fits(asked: str, minor: int) -> bool:
+def fits(asked: str, minor: int) -> bool:
+    """Return whether a project that asks for this (``>=3.8,<3.12``) may run with a minor version."""
     return any(admits(asked, f"3.{minor}.{patch}") for patch in (0, 99))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.pypi.installing import pythons
+from fallback_plugins.pypi.manifests import pythons
 from fallback_tier.sandbox.clients import SubprocessClients
 
 MINE = sys.version_info.minor
