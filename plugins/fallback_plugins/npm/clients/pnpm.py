@@ -22,10 +22,10 @@ from fallback_plugins.npm.clients.pnpm_settings import (
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_tree, without
-from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import settings
+from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
 

@@ -27,8 +27,8 @@ from fallback_plugins.npm.locks.yarn_lock import (
     parse_yarn_lock,
     split_pattern,
 )
-from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.jsontext import set_value
 from fallback_tier.errors import RecipeError
 
 #: Sections that a direct bump edits.

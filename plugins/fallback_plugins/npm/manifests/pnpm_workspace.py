@@ -37,7 +37,7 @@ def workspace_text(files: Files) -> dict[str, str]:
 def catalogs(content: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
     """Return, for each catalog by name, the keys that lead to it and its entries."""
     named = content.get("catalogs")
-    found = {
+    found: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         name: (("catalogs", name), dict(entries(held)))
         for name, held in (named.items() if isinstance(named, dict) else ())
     }
