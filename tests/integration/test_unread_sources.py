@@ -371,6 +371,10 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         },
         "uv.lock names left 1.0.0",
     ),
+    "a tool's versions": (
+        {"pyproject.toml": f'{PROJECT}[tool.other.versions]\nleft = "1.0.0"\n'},
+        "in tool.other.versions.left",
+    ),
     "pdm, overridden": (
         {"pyproject.toml": f'{PROJECT}[tool.pdm.resolution.overrides]\nleft = "1.0.0"\n'},
         "in tool.pdm.resolution.overrides.left",
@@ -418,6 +422,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
 
 #: What names no affected version stops nothing.
 CLEAN: Mapping[str, Files] = {
+    "a tool's own table": {"pyproject.toml": f'{PROJECT}[tool.other]\nx = {{ left = "1.0.0" }}\n'},
     "the tag of an image": {
         "requirements.txt": "right\n",
         "docker-compose.yml": "services:\n  a:\n    image: left:1.0.0\n",
