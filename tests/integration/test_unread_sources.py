@@ -521,6 +521,24 @@ def test_what_names_no_affected_version_stops_nothing(
     assert ended.code == exit_codes.NOT_AFFECTED, ended
 
 
+@pytest.mark.parametrize("path", [".github/requirements.txt", ".devcontainer/requirements.txt"])
+def test_a_plan_never_holds_what_the_policy_gate_refuses(
+    tmp_path: Path, registry: Mapping[str, str], path: str
+) -> None:
+    """Files of CI and of editors are read, and no fix changes them: plan and fix say so alike."""
+    repo = make(tmp_path, {path: "left==1.0.0\n"})
+    words = f"{path!r} may not be changed"
+    planned = command("plan", tmp_path, registry)
+    (left,) = planned.json["left"]
+    assert (planned.code, words in left["sentence"]) == (exit_codes.REFUSED, True), planned
+    outlined = command("plan", tmp_path, registry, "--no-resolve")
+    (left,) = outlined.json["left"]
+    assert (outlined.code, words in left["sentence"]) == (exit_codes.REFUSED, True), outlined
+    fixed = command("fix", tmp_path, registry)
+    assert (fixed.code, words in fixed.json["sentence"]) == (exit_codes.REFUSED, True), fixed
+    assert (repo / path).read_text() == "left==1.0.0\n"
+
+
 # --- what is proved -------------------------------------------------------------------------------
 
 ADMITTING = (

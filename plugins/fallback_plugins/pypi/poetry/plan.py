@@ -1,6 +1,6 @@
 """Which locked packages have to move together, so that everyone who asks still gets what was asked for."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -34,7 +34,8 @@ _MAX_TRIED = 5
 class Planner:
     """The versions that one fix takes, widened until no constraint of the lock is broken.
 
-    ``asked``: what the project itself asks for, where that is known.
+    ``asked``: what the project itself asks for, where that is known. ``member_admits``: does a package that
+    is a folder of the repository require another in words that admit a version?
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class Planner:
         index: PackageIndex,
         advisory: Advisory,
         asked: Sequence[Root] = (),
+        member_admits: Callable[[str, str, str], bool] = lambda _member, _name, _version: False,
     ) -> None:
+        self._member_admits = member_admits
         self._lock = lock
         self._index = index
         self._advisory = advisory
@@ -71,7 +74,8 @@ class Planner:
         """
         for name, version in self.versions.items():
             for parent, constraint in self._dependents(name):
-                if not admits(constraint, version):
+                is_open = admits(constraint, version) or self._member_admits(parent, name, version)
+                if not is_open:
                     self._raise_parent(parent, name, version, constraint)
                     return True
         for name, requirement in self._requirements():

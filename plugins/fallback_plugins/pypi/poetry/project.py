@@ -4,14 +4,20 @@ Poetry itself is not run: it builds source distributions to learn what they need
 package's requirements, so a new version can be held against all who ask for it and all it asks for.
 """
 
+import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import (
+    parse_toml,
+    requirement_arrays,
+    requirement_strings,
+)
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.poetry.content_hash import content_hash
 from fallback_plugins.pypi.poetry.lock import PoetryLock, in_plain_lines
@@ -31,8 +37,10 @@ from fallback_plugins.pypi.strategies.locked_project import (
 )
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
-from fallback_tier.errors import RecipeError
+from fallback_tier.advisory import Advisory
+from fallback_tier.errors import RecipeError, RepositoryError
 
 #: Formats of a Poetry that looks at its own tables alone.
 _BEFORE_PROJECT = frozenset({"1.1", "2.0"})
@@ -46,6 +54,56 @@ class PoetryProject(EditedProject):
     _INSTALL = "poetry install"
     _HAS_TREE = True
     _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
+
+    #: Texts of the projects that are fixed already, by path.
+    patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """As ``ladder.Project`` says. A folder of the repository that the lock takes as a package is a
+        project, too, and is fixed before."""
+        if not patched.keys().isdisjoint(self.members.values()):
+            return replace(self, patched=patched).resolve(advisory)
+        return super().resolve(advisory)
+
+    @cached_property
+    def members(self) -> Mapping[str, str]:
+        """The manifests of folders of the repository that the lock takes as packages, by package."""
+        found: dict[str, str] = {}
+        for table in self.lock.packages:
+            source = table.get("source", {})
+            if source.get("type") == "directory":
+                place = posixpath.join(posixpath.dirname(self.path), str(source.get("url")))
+                manifest = posixpath.normpath(posixpath.join(place, self._MANIFEST))
+                if self.repo.has(manifest):
+                    found[canonicalize_name(table["name"])] = manifest
+        return found
+
+    @property
+    def installs_folders(self) -> bool:
+        """Does the lock take folders of the repository as packages?"""
+        with suppress(RecipeError, RepositoryError):  # said when the lock is read
+            return bool(self.members)
+        return False
+
+    def member_admits(self, member: str, package: str, version: str) -> bool:
+        """Does a folder of the repository require a package in words that admit the version?"""
+        strings = self._member_asks(member, package, self.patched)
+        return bool(strings) and all(it.declaration.admits(version) for it in strings)
+
+    def member_raised(self, member: str, package: str) -> bool:
+        """Did the folder's own project raise its requirement of the package?"""
+        old, new = (self._member_asks(member, package, it) for it in (NO_TEXTS, self.patched))
+        return [it.value for it in old] != [it.value for it in new]
+
+    def _member_asks(
+        self, member: str, package: str, patched: Mapping[str, str]
+    ) -> tuple[TableEntry, ...]:
+        path = self.members.get(member)
+        if path is None:
+            return ()
+        return requirement_strings(path, patched.get(path) or self.repo.read_text(path), package)
 
     @cached_property
     def step(self) -> LockStep:
@@ -108,7 +166,8 @@ class _Resolver(EditResolver[PoetryProject]):
         path, texts = self._path, self._manifests(state)
         lock = PoetryLock(path, state.files[path])
         asked = self._project.asked(texts)
-        planner = Planner(lock, self._index, self._advisory, asked or ())
+        admits = self._project.member_admits
+        planner = Planner(lock, self._index, self._advisory, asked or (), admits)
         planner.add(package, self._target(state, package))
         while True:
             check_raises(texts, planner.versions, may_raise)
@@ -119,6 +178,10 @@ class _Resolver(EditResolver[PoetryProject]):
             texts = {**texts, **lock_edit.raised(texts, name, version)}
             edit = with_release if lock.of(name) else with_entry
             lock = edit(lock, *planner.releases[name], planner.extras(name))
+            for member in filter(lock.of, self._project.members):
+                if admits(member, name, version):
+                    is_raised = self._project.member_raised(member, name)
+                    lock = lock.with_constraint(member, name, version, is_raised=is_raised)
         old = PoetryLock(path, state.files[path])
         lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
         if texts != self._manifests(state):
