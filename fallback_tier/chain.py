@@ -39,6 +39,7 @@ from fallback_tier.outcome import (
     Selected,
     UnreadItem,
 )
+from fallback_tier.patch.admission import check_recipe
 from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.prompt.prose import without_secrets
@@ -117,6 +118,7 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
         return task.selection
     try:
         result = task.plugin.apply(task.selection, task.advisory, task.repo)
+        check_recipe(result.changes, task.plugin, task.repo)
     except (RecipeError, RepositoryError) as error:
         return NotApplicable.of(error)
     except ToolMissingError as error:

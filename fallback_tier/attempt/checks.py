@@ -14,6 +14,7 @@ from fallback_tier.errors import (
 )
 from fallback_tier.grounding.validity import check_plan
 from fallback_tier.outcome import DependencyBump, Override, Refuse, SourceEdit
+from fallback_tier.patch.admission import check_recipe
 from fallback_tier.patch.edits import merge_edits
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.prompt.builder import Prompt
@@ -74,6 +75,7 @@ def _turned_into_changes(
         raising = task.plugin.override if isinstance(plan, Override) else task.plugin.bump
         selection = raising(plan.package, plan.version)
         recipe = task.plugin.apply(selection, task.advisory, task.repo)
+        check_recipe(recipe.changes, task.plugin, task.repo)
         merged, level = merge_edits(task.repo, recipe.changes, plan.edits), recipe.proof_level
     return Proposal(
         Tier.LLM,

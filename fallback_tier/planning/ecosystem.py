@@ -8,6 +8,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.outcome import Left, Move, NotApplicable, UnreadItem
+from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
 from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, refusal_of
@@ -177,12 +178,15 @@ class EcosystemPlanner:
     def _resolved(self, advisory: Advisory) -> Resolved:
         if not self._resolve:
             outline, self._outline = self._outline, None
-            return outline or self._outlined(advisory)
+            found = outline or self._outlined(advisory)
+            check_planned(found.files, self._plugin, self._repo)
+            return found
         selection = self._plugin.select(advisory, self._repo)
         if isinstance(selection, NotApplicable):
             why, unread = selection.sentence, selection.unread
             raise RecipeError(selection.reason, why, next_step="", unread=unread)
         result = self._plugin.apply(selection, advisory, self._repo)
+        check_recipe(result.changes, self._plugin, self._repo)
         return Resolved(
             moves=result.moves,
             left=result.left,

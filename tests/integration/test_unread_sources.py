@@ -371,6 +371,10 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         },
         "uv.lock names left 1.0.0",
     ),
+    "a tool's versions": (
+        {"pyproject.toml": f'{PROJECT}[tool.other.versions]\nleft = "1.0.0"\n'},
+        "in tool.other.versions.left",
+    ),
     "pdm, overridden": (
         {"pyproject.toml": f'{PROJECT}[tool.pdm.resolution.overrides]\nleft = "1.0.0"\n'},
         "in tool.pdm.resolution.overrides.left",
@@ -418,6 +422,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
 
 #: What names no affected version stops nothing.
 CLEAN: Mapping[str, Files] = {
+    "a tool's own table": {"pyproject.toml": f'{PROJECT}[tool.other]\nx = {{ left = "1.0.0" }}\n'},
     "the tag of an image": {
         "requirements.txt": "right\n",
         "docker-compose.yml": "services:\n  a:\n    image: left:1.0.0\n",
@@ -514,6 +519,24 @@ def test_what_names_no_affected_version_stops_nothing(
     make(tmp_path, CLEAN[case])
     ended = command("plan", tmp_path, registry)
     assert ended.code == exit_codes.NOT_AFFECTED, ended
+
+
+@pytest.mark.parametrize("path", [".github/requirements.txt", ".devcontainer/requirements.txt"])
+def test_a_plan_never_holds_what_the_policy_gate_refuses(
+    tmp_path: Path, registry: Mapping[str, str], path: str
+) -> None:
+    """Files of CI and of editors are read, and no fix changes them: plan and fix say so alike."""
+    repo = make(tmp_path, {path: "left==1.0.0\n"})
+    words = f"{path!r} may not be changed"
+    planned = command("plan", tmp_path, registry)
+    (left,) = planned.json["left"]
+    assert (planned.code, words in left["sentence"]) == (exit_codes.REFUSED, True), planned
+    outlined = command("plan", tmp_path, registry, "--no-resolve")
+    (left,) = outlined.json["left"]
+    assert (outlined.code, words in left["sentence"]) == (exit_codes.REFUSED, True), outlined
+    fixed = command("fix", tmp_path, registry)
+    assert (fixed.code, words in fixed.json["sentence"]) == (exit_codes.REFUSED, True), fixed
+    assert (repo / path).read_text() == "left==1.0.0\n"
 
 
 # --- what is proved -------------------------------------------------------------------------------

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import ABSENT, RawChange
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, failed, passed
 from fallback_tier.gates.builtin.capability import CapabilityGate
 from fallback_tier.gates.builtin.javascript import disagreement_with_node
-from fallback_tier.gates.builtin.manifests.changes import manifest_problems
 from fallback_tier.gates.builtin.patched_file import patched_text
 from fallback_tier.gates.trees.isolation import (
     GIT_TIMEOUT_S,
@@ -24,14 +22,9 @@ from fallback_tier.gates.trees.isolation import (
     in_short,
 )
 from fallback_tier.limits import MAX_FILE_BYTES
+from fallback_tier.patch.admission import path_problems, text_problems
 from fallback_tier.patch.creation import creation_reason, text_reason
-from fallback_tier.patch.judging import Judging
-from fallback_tier.patch.plain_text import misread_reason
-from fallback_tier.patch.policy import (
-    changes_versions_only,
-    check_policy,
-    forbidden_reason,
-)
+from fallback_tier.patch.policy import changes_versions_only, check_policy
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.syntax import grammar_of_text
 
@@ -75,16 +68,8 @@ class PolicyGate:
     def judge(self, context: GateContext) -> GateVerdict:
         """Path policy over the changed files, then the content of each. Raises ToolError."""
         changes = context.worktree.changed()
-        paths = [change.path for change in changes]
-        manifests = frozenset(p for p in paths if self.plugin.editable_keys(p) is not None)
-        pins = frozenset(it.path for it in changes if _changes_versions_only(it, context))
-        problems = list(check_policy(paths, allowed=manifests, pins=pins))
-        judging = Judging.of(context.repo)
-        problems += [
-            f"{path!r} may not be changed: {reason}."
-            for path in paths
-            if forbidden_reason(path) is None and (reason := judging.reason(path))
-        ]
+        pins = [it.path for it in changes if _changes_versions_only(it, context)]
+        problems = path_problems([it.path for it in changes], pins, self.plugin, context.repo)
         made = [change.path for change in changes if change.status == "A"]
         for change in changes:
             problems += self._content_problems(change, made, context)
@@ -117,16 +102,13 @@ class PolicyGate:
             except RepositoryError as error:  # then all its lines are the patch's
                 if keys is not None:
                     yield error.problem
-            else:
-                if keys is not None:
-                    rules = rules_of(self.plugin.name)
-                    yield from manifest_problems(path, keys, before, after, rules)
-        why = misread_reason(path, before, after)
-        grammar = grammar_of_text(path, after, before or "")
-        if why is None and before != after and grammar == "javascript":
+        problems = [*text_problems(path, before, after, self.plugin)]
+        yield from problems
+        is_new = not problems and before != after
+        if is_new and grammar_of_text(path, after, before or "") == "javascript":
             why = disagreement_with_node(context, before or "", after)
-        if why is not None:
-            yield f"{path!r} does not read as it runs: {why}."
+            if why is not None:
+                yield f"{path!r} does not read as it runs: {why}."
 
 
 def _changes_versions_only(change: RawChange, context: GateContext) -> bool:

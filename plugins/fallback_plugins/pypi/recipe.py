@@ -86,7 +86,7 @@ def apply(
         _check_choice(advisory, repo, found, choice)
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     # A set that installs folders of the repository is resolved with what the fix makes of these.
-    in_order = sorted(found, key=lambda it: isinstance(it, ManifestProject) and it.installs_folders)
+    in_order = sorted(found, key=lambda it: it.installs_folders)
     resolved = [Lenient(project, files_of(project, repo), unread) for project in in_order]
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]

@@ -64,6 +64,11 @@ def pipfile_lock(
         "default": (pipfile or {}).get("packages", {}),
         "develop": (pipfile or {}).get("dev-packages", {}),
     }
+    content |= {
+        category: table
+        for category, table in (pipfile or {}).items()
+        if category not in {"source", "packages", "dev-packages", "requires"}
+    }
     written = json.dumps(content, sort_keys=True, separators=(",", ":"))
     meta = {
         "hash": {"sha256": hashlib.sha256(written.encode()).hexdigest()},

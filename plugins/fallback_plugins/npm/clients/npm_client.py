@@ -16,7 +16,7 @@ from fallback_plugins.npm.manifests.manifest import (
     referred,
     with_value,
 )
-from fallback_plugins.npm.manifests.specs import admits, foreign, is_tag, split_alias
+from fallback_plugins.npm.manifests.specs import admits, excludes, foreign, is_tag, split_alias
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.execution import ClientRunner
@@ -121,7 +121,8 @@ class NpmClient:
     def _after(self, words: Sequence[str], files: Files, reported: Files, specs: Specs) -> Files:
         new = self._npm.lock_after(words, reported)
         if files.lock_text:
-            new = as_found(files.lock_text, new, specs)
+            root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
+            new = as_found(files.lock_text, new, specs, root)
         lock = files.lock or in_folder(files.folder, DEFAULT_LOCK)
         return Files(files.folder, files.manifests, lock, new, files.settings)
 
@@ -150,13 +151,14 @@ def _stricter(files: Files, tree: DependencyTree, wanted_versions: WantedVersion
                 continue  # it goes too: only the registry knows what its new version asks for
             own = dependent.key == ""
             specs[dependent.key, ask.name] = ask.spec
-            if target is None or not admits(ask.spec, target):
+            tagged = is_tag(split_alias(ask.spec)[1])
+            if target is None or not (tagged or admits(ask.spec, target)):
                 if own:
                     pins[ask.name] = node.version  # a rule may not touch what the root asks for
                 continue
             if own:
                 pins[ask.name] = target
-            else:
+            elif not tagged:
                 alias, spec = split_alias(ask.spec)
                 rules[f"{ask.name}@{spec}"] = f"{alias}{target}"
     manifest = dict(parse_manifest(files.root_manifest, files.manifests[files.root_manifest]))
@@ -167,7 +169,7 @@ def _stricter(files: Files, tree: DependencyTree, wanted_versions: WantedVersion
         # "*" meets every ask: the narrower rules come first, for the first that meets one counts.
         ordered = dict(sorted(rules.items(), key=lambda rule: rule[0].endswith(("@*", "@"))))
         manifest[_OVERRIDES] = _merged(given if isinstance(given, dict) else {}, ordered)
-    _keep_tagged(manifest, tree, specs)
+    _keep_tagged(manifest, tree, specs, wanted_versions)
     text = json.dumps(manifest, indent=2, ensure_ascii=False)
     granted = frozenset((package, version) for (package, _), version in wanted_versions.items())
     return _Stricter(files.with_manifest(files.root_manifest, text), specs, granted)
@@ -198,18 +200,23 @@ def _forcing(manifest: dict[str, Any], wanted_versions: WantedVersions) -> dict[
 
 
 def _keep_tagged(
-    manifest: dict[str, Any], tree: DependencyTree, specs: dict[tuple[str, str], str]
+    manifest: dict[str, Any],
+    tree: DependencyTree,
+    specs: dict[tuple[str, str], str],
+    wanted_versions: WantedVersions,
 ) -> None:
-    """What was asked for by a tag ("latest") stays what it is: npm would follow the tag anew."""
+    """What was asked for by a tag ("latest") stays what it is, or becomes what is wished: npm would follow
+    the tag anew."""
     given = manifest.get(_OVERRIDES)
     rules = dict(given) if isinstance(given, dict) else {}
     for dependent in tree.nodes.values():
         for ask in dependent.asks:
             if ask.to is None or not is_tag(ask.spec) or ask.to not in tree.nodes:
                 continue
-            held = rules.get(dependent.name, {})
+            held, node = rules.get(dependent.name, {}), tree.nodes[ask.to]
             if isinstance(held, dict) and ask.name not in held:
-                rules[dependent.name] = {**held, ask.name: tree.nodes[ask.to].version}
+                version = wanted_versions.get((node.name, node.version), node.version)
+                rules[dependent.name] = {**held, ask.name: version}
                 specs[dependent.key, ask.name] = ask.spec
     if rules:
         manifest[_OVERRIDES] = rules
@@ -231,7 +238,7 @@ def _stands(before: DependencyTree, after: DependencyTree, stricter: _Stricter) 
         if (node.name, node.version) not in stricter.wanted:
             continue
         for dependent, ask in after.dependents(node.key):
-            if not ask.peer and not foreign(ask.spec) and not admits(ask.spec, node.version):
+            if not ask.peer and excludes(ask.spec, node.version):
                 return False
             raised = dependent.key in known and known[dependent.key] != dependent.version
             if _is_rule(ask, node) and (raised or dependent.key not in known) and dependent.key:

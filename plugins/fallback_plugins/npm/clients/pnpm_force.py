@@ -8,7 +8,7 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.manifests.manifest import SECTIONS, entries, parse_manifest
-from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.manifests.specs import admits, is_tag
 from fallback_plugins.shared.tree import DependencyTree, Node
 
 OVERRIDES = ("pnpm", "overrides")
@@ -76,7 +76,8 @@ def forces_of(
             dependents = tree.dependents(node.key) if node.version == held else ()
             for dependent, ask in dependents:
                 is_root = tree.is_root(dependent)
-                if is_root and not (dependent.key in files.manifests and admits(ask.spec, version)):
+                is_open = is_tag(ask.spec) or admits(ask.spec, version)
+                if is_root and not (dependent.key in files.manifests and is_open):
                     continue
                 who = (dependent.key, "") if is_root else (dependent.name, dependent.version)
                 found[Force(*who, ask.name, package, version, is_manifest=is_root)] = None

@@ -70,6 +70,7 @@ class NpmRegistry:
     clients: ClientRunner
     _failed: dict[str, RecipeError] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
+    _tags: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
         """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
@@ -87,6 +88,15 @@ class NpmRegistry:
                 _answers.clear()
             _answers[key] = self.clients, time.monotonic(), found
         return found
+
+    def tags(self, package: str) -> Mapping[str, str]:
+        """The version that each dist-tag names now. Raises RecipeError, ToolError."""
+        if package not in self._tags:
+            self._tags[package] = {
+                tag: str(version)
+                for tag, version in self._view(package, package, "dist-tags").items()
+            }
+        return self._tags[package]
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
         """What a published version has in its archive. Raises RecipeError, ToolError."""
@@ -113,10 +123,17 @@ class NpmRegistry:
             NpmRunner(self.clients).lock_after(["install"], Files(".", manifest))
 
     def _ask(self, package: str) -> tuple[Release, ...]:
+        # The range makes npm answer with every version's own fields, not with those of the latest.
+        answer = self._view(package, f"{package}@>=0.0.0", *_FIELDS)
+        found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
+        real = (release for release in found if is_orderable("npm", release.version))
+        return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+    def _view(self, package: str, spec: str, *fields: str) -> Any:
+        """What ``npm view`` says. Raises RecipeError, ToolError."""
         if not is_package_name(package):
             raise _unknown_versions(package, "it is no package's name")
-        # The range makes npm answer with every version's own fields, not with those of the latest.
-        words = ["view", f"{package}@>=0.0.0", *_FIELDS, "--json", "--loglevel=silent"]
+        words = ["view", spec, *fields, "--json", "--loglevel=silent"]
         # A manifest, so that npm looks for no other in the folders above.
         with scratch_project({MANIFEST: "{}"}) as folder:
             result = self.clients.run("npm", words, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
@@ -126,9 +143,7 @@ class NpmRegistry:
             answer = {"error": {}}
         if not result.ok or (isinstance(answer, dict) and "error" in answer):
             raise _unknown_versions(package, _summary(answer) or own_words(result.output))
-        found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
-        real = (release for release in found if is_orderable("npm", release.version))
-        return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+        return answer
 
 
 def _unknown_versions(package: str, why: str) -> RecipeError:

@@ -23,9 +23,9 @@ from fallback_plugins.npm.locks.yarn_lock import (
     split_pattern,
     yarn_tree,
 )
-from fallback_plugins.npm.manifests.jsontext import set_value
 from fallback_plugins.npm.manifests.manifest import LATER_YARN, entries, parse_manifest, texts_of
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
 

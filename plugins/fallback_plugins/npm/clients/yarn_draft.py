@@ -9,7 +9,7 @@ from typing import Any
 
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, real_name, split_pattern
 from fallback_plugins.npm.manifests.manifest import SECTIONS, entries
-from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.manifests.specs import admits, is_tag
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 
@@ -44,7 +44,7 @@ class Draft:
         }
         unanswered = {p for p in new if p not in self._answers and real_name(p) == name}
         for pattern in answered | unanswered:
-            if admits(plain_range(pattern), block.version):
+            if is_tag(plain_range(pattern)) or admits(plain_range(pattern), block.version):
                 self._answers[pattern] = block
 
     def held(self, name: str, version: str) -> Block | None:

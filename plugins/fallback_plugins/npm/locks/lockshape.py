@@ -5,15 +5,14 @@ Newer clients respell and reorder what they don't change. What a fix doesn't nee
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fallback_plugins.npm.locks.addresses import Addresses
 from fallback_plugins.npm.locks.lockfile import entries_of, objects
-from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries
+from fallback_plugins.shared.jsontext import BOM, rewritten
 
-_INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
-_BOM = "\ufeff"
 _MODULES = "node_modules/"
 _COMMIT = re.compile(r"#(?:semver:)?([0-9a-f]{40})$")
 
@@ -27,43 +26,31 @@ _DESCRIBING = "license"
 Specs = Mapping[tuple[str, str], str]
 
 
-def edited(text: str, edit: Callable[[dict[str, Any]], None], like: str = "") -> str:
-    """The lock with an edit made on its object, written as ``like`` (else: as it) is: npm indents a lock
-    as the manifest is, and ends it with a line end. A text that can't be written again is kept as is."""
-    lock = json.loads(text)
-    if _written(lock, text) != text:
-        return text
-    edit(lock)
-    return _written(lock, like or text)
-
-
-def as_found(old: str, new: str, specs: Specs) -> str:
-    """``new`` with the asks' own words put back, and what npm only respelled."""
-
-    def edit(lock: dict[str, Any]) -> None:
-        for key, entry in objects(lock.get("packages")):
-            for section in MEMBER_SECTIONS:
+def as_found(old: str, new: str, specs: Specs, manifest: Mapping[str, Any]) -> str:
+    """``new`` with the asks' own words put back, and what npm only respelled. ``manifest``: the root's, of
+    which each section has its own words."""
+    lock, before = json.loads(new), json.loads(old.removeprefix(BOM))
+    for key, entry in objects(lock.get("packages")):
+        for section in MEMBER_SECTIONS:
+            if _MODULES in key:
                 _put_back(entry.get(section), key, specs)
-        before = json.loads(old.removeprefix(_BOM)) if old else {}
-        if "packages" not in lock or "dependencies" in lock:
-            for key, entry in entries_of(lock):
-                _put_back(entry.get("requires"), key, specs)
-            _respell(before.get("dependencies"), lock)
-        _put_back_addresses(before, lock)
-        _put_back_descriptions(before, lock)
-
-    text = edited(new, edit, old)
-    # npm takes line ends from the package.json beside it.
-    text = text.replace("\r\n", "\n")
-    text = text.replace("\n", "\r\n") if "\r\n" in old else text
-    return _BOM + text if old.startswith(_BOM) else text
+            elif not key:
+                own = {("", name): spec for name, spec in entries(manifest.get(section))}
+                _put_back(entry.get(section), key, own)
+    if "packages" not in lock or "dependencies" in lock:
+        for key, entry in entries_of(lock):
+            _put_back(entry.get("requires"), key, specs)
+        _respell(before.get("dependencies"), lock)
+    _put_back_addresses(before, lock)
+    _put_back_descriptions(before, lock)
+    return rewritten(old, lock)
 
 
 def without(text: str, keys: Collection[str]) -> str:
     """A lock for npm to complete: without the copies at these places, and what lies below them."""
     if not keys:
         return text
-    lock = json.loads(text.removeprefix(_BOM))
+    lock = json.loads(text.removeprefix(BOM))
     below = tuple(f"{key}/" for key in keys)
     for key in [it for it, _ in objects(lock.get("packages")) if f"{it}/".startswith(below)]:
         del lock["packages"][key]
@@ -72,7 +59,7 @@ def without(text: str, keys: Collection[str]) -> str:
         for name in names[:-1]:
             owner = _object(_object(owner.get("dependencies")).get(name))
         _object(owner.get("dependencies")).pop(names[-1], None)
-    return _written(lock, text)
+    return rewritten(text, lock)
 
 
 def _put_back_addresses(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -120,12 +107,11 @@ def _put_back(asked: Any, key: str, specs: Specs) -> None:
 
 
 def _respell(old: Any, parent: dict[str, Any]) -> None:
-    """Recursively: the order of entries, git addresses of one commit, empty ``requires``."""
+    """Recursively: git addresses of one commit, flags, empty ``requires``."""
     new = parent.get("dependencies")
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
-    parent["dependencies"] = ordered = _in_order(old, new)
-    for name, entry in ordered.items():
+    for name, entry in new.items():
         found = old.get(name)
         if not isinstance(found, dict):
             continue
@@ -135,8 +121,6 @@ def _respell(old: Any, parent: dict[str, Any]) -> None:
         _put_back_flags(found, entry)
         if entry.get("requires") == {} and "requires" not in found:
             del entry["requires"]
-        if isinstance(entry.get("requires"), dict) and isinstance(found.get("requires"), dict):
-            entry["requires"] = _in_order(found["requires"], entry["requires"])
         _respell(found.get("dependencies"), entry)
 
 
@@ -156,18 +140,6 @@ def _put_back_flags(found: Mapping[str, Any], entry: dict[str, Any]) -> None:
             entry.pop(flag, None)
 
 
-def _in_order(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """``new`` in the order of ``old``; an added key stays behind the one that it follows."""
-    order = [name for name in old if name in new]
-    known = set(order)
-    before = None
-    for name in new:
-        if name not in known:
-            order.insert(0 if before is None else order.index(before) + 1, name)
-        before = name
-    return {name: new[name] for name in order}
-
-
 def _as_in(found: Mapping[str, Any], entry: dict[str, Any], field: str) -> None:
     if field in found:
         entry[field] = found[field]
@@ -180,16 +152,3 @@ def _commit(entry: Mapping[str, Any]) -> str | None:
     version = entry.get("version")
     match = _COMMIT.search(version) if isinstance(version, str) else None
     return match.group(1) if match else None
-
-
-def _written(lock: Any, like: str) -> str:
-    """As npm's JSON writer: indentation, line ends and final newline of the text it is like."""
-    found = _INDENT.search(like)
-    text = json.dumps(
-        lock,
-        indent=found.group(1) if found else None,
-        ensure_ascii=False,
-        separators=None if found else (",", ":"),
-    )
-    text += "\n" * (len(like) - len(like.rstrip("\r\n")) > 0)
-    return text.replace("\n", "\r\n") if "\r\n" in like else text

@@ -145,11 +145,12 @@ class RefreshOrBump(NpmStep):
         _check_source(at.tree, node)
         refuse_bundled(at.tree, node)
         asked = [ask.spec for _, ask in at.tree.dependents(node.key)]
-        everyone = _all_admit([*specs, *asked])
+        everyone = self._all_admit(node, [*specs, *asked])
         heard = [spec for spec in asked if admits(spec, node.version)]
         found = None
         if overruled:
-            near = _all_admit([*specs, *heard], node.version if len(heard) < len(asked) else None)
+            held = node.version if len(heard) < len(asked) else None
+            near = self._all_admit(node, [*specs, *heard], held)
             found = self.targets.lowest(node, near, tree=at.tree)
         found = found or self.targets.lowest(node, everyone, tree=at.tree)
         if found is None and any(excludes(spec, node.version) for spec in asked):
@@ -157,6 +158,17 @@ class RefreshOrBump(NpmStep):
             published = self.targets.published(node.name, node.version)
             found = next(filter(everyone, published), None)
         return found
+
+    def _all_admit(
+        self, node: Node, specs: Sequence[str], near: str | None = None
+    ) -> Callable[[str], bool]:
+        """Does a version fit all of these? ``near``: and is it compatible with this one?"""
+
+        def fits(version: str) -> bool:
+            is_near = near is None or compatible(near, version)
+            return is_near and all(self.targets.admits(node.name, it, version) for it in specs)
+
+        return fits
 
     def _planned(self, at: NpmPosition, packages: tuple[str, ...], aim: _Aim) -> _Changes:
         plan = _Changes(at.files)
@@ -235,16 +247,6 @@ class RefreshOrBump(NpmStep):
                 self.targets.prefer(name, wanted_version, better)
                 learned = True
         return learned
-
-
-def _all_admit(specs: Sequence[str], near: str | None = None) -> Callable[[str], bool]:
-    """Does a version fit all of these? ``near``: and is it compatible with this one?"""
-
-    def fits(version: str) -> bool:
-        is_near = near is None or compatible(near, version)
-        return is_near and all(admits(spec, version) for spec in specs)
-
-    return fits
 
 
 def _check_source(tree: DependencyTree, node: Node) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
-from fallback_plugins.npm.manifests.specs import compatible
+from fallback_plugins.npm.manifests.specs import admits, compatible, is_tag, split_alias
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import (
     Advisory,
@@ -80,6 +80,23 @@ class Targets:
             if note not in self.notes:
                 self.notes.append(note)
             return ()
+
+    def admits(self, package: str, spec: str, version: str) -> bool:
+        """As ``specs.admits``; a dist-tag admits what is not above the safe version that it names now."""
+        tag = split_alias(spec)[1]
+        if self.registry is None or not is_tag(tag):
+            return admits(spec, version)
+        try:
+            named = self.registry.tags(package).get(tag)
+        except (RecipeError, ToolError) as error:
+            self.notes.append(error.problem)
+            return False
+        is_known = named is not None and is_orderable(ECOSYSTEM, named)
+        return (
+            is_known
+            and self.is_safe(package, named or "")
+            and compare_versions(ECOSYSTEM, named or "", version) >= 0
+        )
 
     def dependents(self, tree: DependencyTree, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
         """As ``DependencyTree.dependents``, with the ranges that the lock doesn't keep (pnpm's): a

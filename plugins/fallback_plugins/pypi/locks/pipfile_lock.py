@@ -3,11 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import product
+from functools import cached_property
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -17,12 +16,16 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.lock_shape import check_pipenv
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.jsontext import rewritten
 from fallback_tier.errors import RecipeError
 
 _META = "_meta"
 #: Tables of a Pipfile that are no categories of packages, or that the lock calls otherwise.
 _NOT_HASHED_BY_NAME = frozenset(
-    {"source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv"}
+    {
+        *("source", "packages", "dev-packages", "requires", "scripts", "pipfile", "pipenv"),
+        *("default", "develop"),
+    }
 )
 _FLOOR_MARKER = re.compile(r"python_version >= '(?P<version>[\d.]+)'")
 _FLOOR = re.compile(r">= ?(?P<version>\d+(?:\.\d+)*)")
@@ -99,15 +102,29 @@ class PipfileLock:
 
     def is_of(self, path: str, pipfile: str) -> bool:
         """Does the lock's own hash say that it was made from this Pipfile? Raises RecipeError."""
-        return bool(self._meta.get("hash", {}).get("sha256") == self._hash_of(path, pipfile))
+        return self._spelling(path, pipfile) is not None
+
+    def _spelling(self, path: str, pipfile: str) -> Callable[[str], str] | None:
+        """How the lock's pipenv spells names in the hash of this Pipfile; None: it is not of this one.
+
+        Since 2026 it normalises them; an older one takes them as they are.
+        """
+        stated = self._meta.get("hash", {}).get("sha256")
+        spellings: tuple[Callable[[str], str], ...] = (canonicalize_name, str)
+        return next((it for it in spellings if self._hash_of(path, pipfile, it) == stated), None)
 
     def with_release(
-        self, name: str, version: str, hashes: Sequence[str], requires_python: str
+        self,
+        name: str,
+        version: str,
+        hashes: Sequence[str],
+        requires_python: str,
+        sections: Collection[str],
     ) -> "PipfileLock":
-        """The lock with a package at another version, in every section that has it. Raises RecipeError."""
+        """The lock with a package at another version in these sections. Raises RecipeError."""
         document = deepcopy(dict(self.document))
         for section, key, entry in self._entries():
-            if canonicalize_name(key) == name and "version" in entry:
+            if section in sections and canonicalize_name(key) == name and "version" in entry:
                 new = {**entry, "version": f"=={version}", "hashes": sorted(hashes)}
                 new |= _marker(entry, requires_python)
                 document[section][key] = {field: new[field] for field in entry} | new
@@ -135,9 +152,11 @@ class PipfileLock:
             document[section] = dict(sorted({**document[section], name: entry}.items()))
         return self._written(document)
 
-    def sections_of(self, name: str) -> frozenset[str]:
-        """Where a package is pinned."""
-        return frozenset(pin.section for pin in self.pins if pin.name == name)
+    def sections_of(self, name: str, version: str = "") -> frozenset[str]:
+        """The sections that pin a package; with a ``version``, those that pin it to that."""
+        return frozenset(
+            pin.section for pin in self.pins if pin.name == name and version in ("", pin.version)
+        )
 
     def extras_of(self, name: str) -> frozenset[str]:
         """The extras of a package that are pinned with it."""
@@ -146,12 +165,13 @@ class PipfileLock:
 
     def with_pipfile_hash(self, path: str, before: str, after: str) -> "PipfileLock":
         """The lock of another Pipfile. Raises RecipeError where it isn't the lock of this one."""
-        if not self.is_of(path, before):
+        spelling = self._spelling(path, before)
+        if spelling is None:
             raise unsupported(
                 f"The hash in {self.path} is not that of {path} as it stands: the lock is out of date."
             )
         document = deepcopy(dict(self.document))
-        document[_META]["hash"]["sha256"] = self._hash_of(path, after)
+        document[_META]["hash"]["sha256"] = self._hash_of(path, after, spelling)
         return self._written(document)
 
     @property
@@ -159,36 +179,35 @@ class PipfileLock:
         meta = self.document.get(_META, {})
         return meta if isinstance(meta, dict) else {}
 
-    def _hash_of(self, path: str, pipfile: str) -> str:
+    def _hash_of(self, path: str, pipfile: str, name: Callable[[str], str]) -> str:
         document = parse_toml(path, pipfile)
+
+        def named(table: Any) -> Any:
+            return (
+                {name(it): entry for it, entry in table.items()}
+                if isinstance(table, dict)
+                else table
+            )
+
         content: dict[str, Any] = {
             _META: {
                 "sources": document.get("source", self._meta.get("sources", [])),
                 "requires": document.get("requires", {}),
             },
-            "default": document.get("packages", {}),
-            "develop": document.get("dev-packages", {}),
+            "default": named(document.get("packages", {})),
+            "develop": named(document.get("dev-packages", {})),
         }
         content |= {
-            name: table for name, table in document.items() if name not in _NOT_HASHED_BY_NAME
+            category: named(table)
+            for category, table in document.items()
+            if category not in _NOT_HASHED_BY_NAME
         }
         written = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(written.encode()).hexdigest()
 
     def _written(self, document: Mapping[str, Any]) -> "PipfileLock":
-        """In the form that the lock has, line ends and byte order mark as they are found.
-
-        Raises RecipeError where that form is not pipenv's.
-        """
-        mark = BOM if self.text.startswith(BOM) else ""
-        ending = "\r\n" if "\r\n" in self.text else "\n"
-        last = ending if self.text.endswith(ending) else ""
-        indents: tuple[int | str, ...] = (4, 2, "\t")
-        for indent, ascii_only in product(indents, (True, False)):
-            write = partial(_json, indent, ending, ascii_only=ascii_only)
-            if mark + write(self.document) + last == self.text:
-                return PipfileLock(self.path, mark + write(document) + last)
-        raise unsupported(f"{self.path} is not written as pipenv writes it.")
+        """In the form that the lock has."""
+        return PipfileLock(self.path, rewritten(self.text, document))
 
     def _entries(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Section, name and table of every entry; an entry that is no table has an empty one."""
@@ -207,10 +226,6 @@ class PipfileLock:
                 line += f" ; {marker}" if marker else ""
                 pinned = version.lstrip("=")
                 yield Pin(canonicalize_name(name), pinned, line, section, entry.get("index"))
-
-
-def _json(indent: int | str, ending: str, content: Mapping[str, Any], *, ascii_only: bool) -> str:
-    return json.dumps(content, indent=indent, ensure_ascii=ascii_only).replace("\n", ending)
 
 
 def _marker(entry: Mapping[str, Any], requires_python: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ pipenv itself is not run: it builds source distributions. Its lock keeps pins al
 against each other by the real uv, in a scratch lock that is thrown away.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.poetry.lock import extras_in
 from fallback_plugins.pypi.poetry.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.resolving.releases import Releases
@@ -41,6 +42,9 @@ MAX_MOVED = 4
 
 #: Stands where neither Pipfile nor lock says which Python it is for.
 _SOME_PYTHON = "3.9"
+
+#: Categories of a Pipfile that the lock calls otherwise.
+_SECTIONS = {"packages": "default", "dev-packages": "develop"}
 
 
 @dataclass
@@ -77,15 +81,16 @@ class PipenvProject(EditedProject):
             f"{pin.name} {pin.version}": Node(f"{pin.name} {pin.version}", pin.name, pin.version)
             for pin in lock.pins
         }
-        keys = {node.name: key for key, node in nodes.items()}
+        keys = {pin.name: f"{pin.name} {pin.version}" for pin in lock.pins}
+        of_section = {(pin.section, pin.name): f"{pin.name} {pin.version}" for pin in lock.pins}
         roots: tuple[Node, ...] = ()
         if self.texts:
             document = parse_toml(self.manifest, self.texts[self.manifest])
+            entries = [(canonicalize_name(it.name), it) for it in pipfile_entries(document)]
+            sections = [_SECTIONS.get(str(it.keys[0]), str(it.keys[0])) for _, it in entries]
             asks = tuple(
-                DependencyEdge(
-                    canonicalize_name(it.name), it.value, keys.get(canonicalize_name(it.name))
-                )
-                for it in pipfile_entries(document)
+                DependencyEdge(name, it.value, of_section.get((section, name)) or keys.get(name))
+                for (name, it), section in zip(entries, sections, strict=True)
             )
             roots = (Node(self.manifest, self.manifest, "", asks),)
         return DependencyTree(self.path, nodes, roots)
@@ -110,6 +115,11 @@ class PipenvProject(EditedProject):
         return grouped((pin.name, pin.index) for pin in self.lock.pins)
 
 
+def _of_line(held: str, version: str) -> Callable[[Declaration], str | None]:
+    """The version for each declaration; None for one that does not admit the copy that is held."""
+    return lambda declaration: version if not held or declaration.admits(held) else None
+
+
 class _Resolver(EditResolver[PipenvProject]):
     """The steps of one resolution."""
 
@@ -119,17 +129,22 @@ class _Resolver(EditResolver[PipenvProject]):
     def _moved(self, state: State, package: str, may_raise: MayRaise) -> State:
         path, texts = self._path, self._manifests(state)
         lock = PipfileLock(path, state.files[path])
+        # Categories may hold other lines of the package: each goes to its own fix, one at a time.
+        line = lock_edit.affected_versions(state.tree, self._advisory)[package][-1]
+        held = line if len(state.tree.of(package)) > 1 else ""
         moved = {package: self._target(state, package)}
         while True:
-            check_raises(texts, moved, may_raise)
+            check_raises(texts, moved, may_raise, {package: held} if held else {})
             if not self._widen(lock, moved):
                 break
         python = lock.python or _SOME_PYTHON
         for name, version in moved.items():
-            texts = {**texts, **lock_edit.raised(texts, name, version)}
+            own = held if name == package else ""
+            texts = {**texts, **lock_edit.raised(texts, name, _of_line(own, version))}
             release, metadata = self._index.release(name, version, python)
             hashes = [file.hash for file in release.files]
-            lock = lock.with_release(name, version, hashes, metadata.requires_python)
+            sections = lock.sections_of(name, own)
+            lock = lock.with_release(name, version, hashes, metadata.requires_python, sections)
         if self._gains:
             self._check_source(texts)
             lock = self._with_new(lock, PipfileLock(path, state.files[path]), moved)

@@ -18,7 +18,10 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.lock_shape import check_poetry
 from fallback_plugins.pypi.manifests.groups import table_of
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
+from fallback_plugins.pypi.manifests.poetry_tables import Keys
+from fallback_plugins.pypi.manifests.pyproject import parse_toml, replace_requirement
+from fallback_plugins.pypi.manifests.requirements import poetry_specifier_in
+from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.poetry.markers import can_hold
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
@@ -193,6 +196,37 @@ class PoetryLock:
             raise unsupported(f"{self.path} has no entries, so none is added to it.")
         place = behind[0] if behind else blocks[-1][2]
         return PoetryLock(self.path, f"{self.text[:place]}{block}\n{self.text[place:]}")
+
+    def with_constraint(
+        self, owner: str, name: str, version: str, *, is_raised: bool
+    ) -> "PoetryLock":
+        """The lock with what a package's entry asks of another raised to a version, if it excludes that or
+        the manifest ``is_raised``. Raises RecipeError."""
+        start, end = self.block(owner)
+        block = self.text[start:end]
+        document = parse_toml(self.path, block)
+        (table,) = document["package"]
+        for written, entries in table.get("dependencies", {}).items():
+            keys: Keys = ("package", 0, "dependencies", written)
+            for at, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+                place = (*keys, at) if isinstance(entries, list) else keys
+                place, value = (
+                    (place, entry)
+                    if isinstance(entry, str)
+                    else ((*place, "version"), entry["version"])
+                )
+                declaration = poetry_specifier_in(value)
+                is_answer = declaration.admits(version) and not is_raised
+                if canonicalize_name(written) != name or is_answer:
+                    continue
+                edits = edits_for(declaration, version)
+                if edits is None:
+                    raise unsupported(
+                        f"{self.path} says that {owner} asks for {name} {value}, which can't be raised as"
+                        " text."
+                    )
+                block = replace_requirement(self.path, block, place, apply_edits(value, edits))
+        return PoetryLock(self.path, self.text[:start] + block + self.text[end:])
 
     def _blocks(self) -> Iterator[tuple[str, int, int]]:
         """Each entry's canonical name, with where it begins and ends. Raises RecipeError."""

@@ -4,8 +4,10 @@ Poetry itself is not run: it builds source distributions to learn what they need
 package's requirements, so a new version can be held against all who ask for it and all it asks for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from packaging.requirements import Requirement
@@ -14,8 +16,12 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
-from fallback_plugins.pypi.manifests.poetry_tables import poetry_entries
-from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays
+from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
+from fallback_plugins.pypi.manifests.pyproject import (
+    parse_toml,
+    requirement_arrays,
+    requirement_strings,
+)
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
 from fallback_plugins.pypi.poetry.lock import PoetryLock, applying, content_hash, in_plain_lines
@@ -35,10 +41,10 @@ from fallback_plugins.pypi.strategies.locked_project import (
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import blocked
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
-from fallback_tier.errors import RecipeError
+from fallback_tier.errors import RecipeError, RepositoryError
 
 #: Formats of a Poetry that looks at its own tables alone.
 _BEFORE_PROJECT = frozenset({"1.1", "2.0"})
@@ -56,7 +62,8 @@ _MAX_TRIED = 5
 class Planner:
     """The versions that one fix takes, widened until no constraint of the lock is broken.
 
-    ``asked``: what the project itself asks for, where that is known.
+    ``asked``: what the project itself asks for, where that is known. ``member_admits``: does a package that
+    is a folder of the repository require another in words that admit a version?
     """
 
     def __init__(
@@ -65,7 +72,9 @@ class Planner:
         index: PackageIndex,
         advisory: Advisory,
         asked: Sequence[Root] = (),
+        member_admits: Callable[[str, str, str], bool] = lambda _member, _name, _version: False,
     ) -> None:
+        self._member_admits = member_admits
         self._lock = lock
         self._index = index
         self._advisory = advisory
@@ -93,7 +102,8 @@ class Planner:
         """
         for name, version in self.versions.items():
             for parent, constraint in self._dependents(name):
-                if not admits(constraint, version):
+                is_open = admits(constraint, version) or self._member_admits(parent, name, version)
+                if not is_open:
                     self._raise_parent(parent, name, version, constraint)
                     return True
         for name, requirement in self._requirements():
@@ -267,6 +277,56 @@ class PoetryProject(EditedProject):
     _HAS_TREE = True
     _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
 
+    #: Texts of the projects that are fixed already, by path.
+    patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)
+
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """As ``ladder.Project`` says. A folder of the repository that the lock takes as a package is a
+        project, too, and is fixed before."""
+        if not patched.keys().isdisjoint(self.members.values()):
+            return replace(self, patched=patched).resolve(advisory)
+        return super().resolve(advisory)
+
+    @cached_property
+    def members(self) -> Mapping[str, str]:
+        """The manifests of folders of the repository that the lock takes as packages, by package."""
+        found: dict[str, str] = {}
+        for table in self.lock.packages:
+            source = table.get("source", {})
+            if source.get("type") == "directory":
+                place = posixpath.join(posixpath.dirname(self.path), str(source.get("url")))
+                manifest = posixpath.normpath(posixpath.join(place, self._MANIFEST))
+                if self.repo.has(manifest):
+                    found[canonicalize_name(table["name"])] = manifest
+        return found
+
+    @property
+    def installs_folders(self) -> bool:
+        """Does the lock take folders of the repository as packages?"""
+        with suppress(RecipeError, RepositoryError):  # said when the lock is read
+            return bool(self.members)
+        return False
+
+    def member_admits(self, member: str, package: str, version: str) -> bool:
+        """Does a folder of the repository require a package in words that admit the version?"""
+        strings = self._member_asks(member, package, self.patched)
+        return bool(strings) and all(it.declaration.admits(version) for it in strings)
+
+    def member_raised(self, member: str, package: str) -> bool:
+        """Did the folder's own project raise its requirement of the package?"""
+        old, new = (self._member_asks(member, package, it) for it in (NO_TEXTS, self.patched))
+        return [it.value for it in old] != [it.value for it in new]
+
+    def _member_asks(
+        self, member: str, package: str, patched: Mapping[str, str]
+    ) -> tuple[TableEntry, ...]:
+        path = self.members.get(member)
+        if path is None:
+            return ()
+        return requirement_strings(path, patched.get(path) or self.repo.read_text(path), package)
+
     @cached_property
     def step(self) -> LockStep:
         """The lock beside what the manifest asks for; nothing, where its hash says that it is of it."""
@@ -328,7 +388,8 @@ class _Resolver(EditResolver[PoetryProject]):
         path, texts = self._path, self._manifests(state)
         lock = PoetryLock(path, state.files[path])
         asked = self._project.asked(texts)
-        planner = Planner(lock, self._index, self._advisory, asked or ())
+        admits = self._project.member_admits
+        planner = Planner(lock, self._index, self._advisory, asked or (), admits)
         planner.add(package, self._target(state, package))
         while True:
             check_raises(texts, planner.versions, may_raise)
@@ -339,6 +400,10 @@ class _Resolver(EditResolver[PoetryProject]):
             texts = {**texts, **lock_edit.raised(texts, name, version)}
             edit = with_release if lock.of(name) else with_entry
             lock = edit(lock, *planner.releases[name], planner.extras(name))
+            for member in filter(lock.of, self._project.members):
+                if admits(member, name, version):
+                    is_raised = self._project.member_raised(member, name)
+                    lock = lock.with_constraint(member, name, version, is_raised=is_raised)
         old = PoetryLock(path, state.files[path])
         lock = in_plain_lines(lock, lambda plain: settled(old, plain, asked))
         if texts != self._manifests(state):

@@ -86,10 +86,15 @@ def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]
             yield from ((path, name, string) for string in strings)
 
 
-def not_admitting(texts: Mapping[str, str], package: str, version: str) -> tuple[str, str] | None:
-    """The first manifest whose words exclude the version, with those words; None: all admit it."""
+def not_admitting(
+    texts: Mapping[str, str], package: str, version: str, line: str = ""
+) -> tuple[str, str] | None:
+    """The first manifest whose words exclude the version, with those words; None: all admit it. ``line``:
+    only words that admit this version count."""
     for path, text in texts.items():
         for string in requirement_strings(path, text, package):
+            if line and not string.declaration.admits(line):
+                continue
             if not string.declaration.admits(version):
                 return path, string.declaration.specifier
     return None

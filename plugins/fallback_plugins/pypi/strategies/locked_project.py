@@ -110,11 +110,17 @@ class EditResolver(LockResolver[ProjectT]):
 
 
 def check_raises(
-    texts: Mapping[str, str], versions: Mapping[str, str], may_raise: MayRaise
+    texts: Mapping[str, str],
+    versions: Mapping[str, str],
+    may_raise: MayRaise,
+    lines: Mapping[str, str] = NO_TEXTS,
 ) -> None:
-    """Raises RecipeError where a manifest excludes a version, and its declaration may not be raised."""
+    """Raises RecipeError where a manifest excludes a version, and its declaration may not be raised.
+
+    ``lines``: the installed version of packages of which only the declarations that admit it count.
+    """
     for name, version in versions.items():
-        excluded = not_admitting(texts, name, version)
+        excluded = not_admitting(texts, name, version, lines.get(name, ""))
         if excluded and not may_raise(name):
             raise lock_edit.excluded_by(*excluded, name, version)
 

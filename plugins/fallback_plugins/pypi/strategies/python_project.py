@@ -22,6 +22,11 @@ class PythonProject(Protocol):
         """Files that this project accounts for: no other project resolves them."""
         ...
 
+    @property
+    def installs_folders(self) -> bool:
+        """Does it install folders of the repository, whose own projects are then fixed before it?"""
+        ...
+
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
     ) -> ProjectFix | None:

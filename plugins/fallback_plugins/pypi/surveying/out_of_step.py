@@ -46,6 +46,11 @@ class DecidedByLock:
         """As ``PythonProject`` says: the lock decides."""
         return advisory.packages(ECOSYSTEM)
 
+    @property
+    def installs_folders(self) -> bool:
+        """As ``PythonProject`` says: of uv's lock, the folders belong to its own project."""
+        return False
+
     def awaits_client(self, advisory: Advisory) -> bool:  # noqa: ARG002
         """As ``PythonProject`` says."""
         return False

@@ -344,6 +344,12 @@ def _of_value(value: str, package: str) -> Declaration | None:
     return declaration_in(f"{package}{specifier}", package)
 
 
+#: In the name of a table that may have packages installed; other tables may well have keys of their names.
+_OF_PACKAGES = re.compile(
+    r"dep|requi|constraint|overrid|package|version|pin|lock|install|env|group|extra|feature|source|resol",
+    re.IGNORECASE,
+)
+
 #: Tables and arrays of pyproject.toml that have a reader.
 _READ: frozenset[Keys] = frozenset(
     {
@@ -373,9 +379,14 @@ def _in_tables(
             yield from _in_tables(item, (*keys, at), package, counts, read)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if canonicalize_name(key) == package and keys[:1] == ("tool",):
+            if canonicalize_name(key) == package and _asks_for_packages(keys):
                 yield from _entry(item, (*keys, key), package, counts)
             yield from _in_tables(item, (*keys, key), package, counts, read)
+
+
+def _asks_for_packages(keys: Keys) -> bool:
+    """Return whether a table of a tool is one of packages by its name, or by that of one around it."""
+    return keys[:1] == ("tool",) and any(_OF_PACKAGES.search(str(key)) for key in keys[1:])
 
 
 def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.pipenv.project import PipenvProject
 from fallback_plugins.shared.ladder import ProjectFix, combined
 from fallback_tier.errors import RecipeError
@@ -180,11 +181,76 @@ def test_pins_that_only_a_build_could_judge_are_said_to_be_unchecked(
     assert any("could not be checked against each other" in note for note in fix.notes)
 
 
-def test_a_lock_in_another_hand_is_not_rewritten(
+def test_a_lock_that_a_formatter_wrote_keeps_its_form(
     clients: SubprocessClients, tmp_path: Path
 ) -> None:
-    lock = _lock(_entry("leaf", "1.0")).replace('": {', '" : {')
-    assert "not written as pipenv writes it" in _resolve(clients, tmp_path, lock).left[0].sentence
+    def formatted(text: str) -> str:
+        return text.replace('": {', '" : {').replace("    ", "\t").replace("\n", "\r\n").rstrip()
+
+    fix = _resolve(clients, tmp_path, formatted(_lock(_entry("leaf", "1.0"))))
+    wanted = _lock(_entry("leaf", "1.2", markers="python_version >= '3.8'"))
+    assert fix.texts == {"Pipfile.lock": formatted(wanted)}
+
+
+#: What the real pipenv says of this Pipfile: 2026.10.3, which normalises names, and 2025.0.4.
+NAMES = """[[source]]
+url = "https://index.test/simple"
+verify_ssl = true
+name = "index"
+
+[packages]
+My_Leaf = "==1.0"
+
+[dev-packages]
+"Zope.Thing" = {version = "*", extras = ["a"]}
+
+[docs]
+Leaf_Docs = "*"
+
+[pipenv]
+allow_prereleases = false
+"""
+HASHES = (
+    "8497209b5d3b684520a57c8c9e5f2e4162ed63390df634b19aa586d6a337645b",
+    "076d51ae0a12d39ecc4ea26868474064754f9138741bd46d3be855b836b1d87a",
+)
+
+
+@pytest.mark.parametrize("stated", HASHES)
+def test_the_hash_is_that_of_the_pipenv_that_wrote_the_lock(stated: str) -> None:
+    lock = PipfileLock("Pipfile.lock", json.dumps({"_meta": {"hash": {"sha256": stated}}}))
+    assert lock.is_of("Pipfile", NAMES)
+    assert not lock.is_of("Pipfile", NAMES.replace("1.0", "1.1"))
+    # Another spelling of a name is another hash to the older pipenv alone.
+    respelt = NAMES.replace("My_Leaf", "my-leaf")
+    assert lock.is_of("Pipfile", respelt) is (stated == HASHES[0])
+    raised = lock.with_pipfile_hash("Pipfile", NAMES, NAMES.replace("1.0", "1.1"))
+    assert raised.with_pipfile_hash("Pipfile", NAMES.replace("1.0", "1.1"), NAMES) == lock
+
+
+def test_categories_with_other_lines_go_to_their_own_fixes(
+    clients: SubprocessClients, tmp_path: Path
+) -> None:
+    """pipenv locks categories apart with use_default_constraints = false."""
+    pipfile = '[packages]\nleaf = "*"\n\n[docs]\nleaf = "==1.2"  # docs\n'
+    document = tomllib.loads(pipfile)
+    sections = {"default": _entry("leaf", "1.0"), "develop": {}, "docs": _entry("leaf", "1.2")}
+    lock = pipfile_lock(sections, pipfile=document)
+    files = {"Pipfile": pipfile, "Pipfile.lock": lock}
+    ranges = [("0", "1.1"), ("1.2", "1.4")]
+    universe = Universe()
+    for version in ("1.0", "1.1", "1.2", "1.4"):
+        universe.pypi("leaf", version)
+    with real_uv(universe) as real:
+        repo = repository(tmp_path, files)
+        fix = PipenvProject(repo, real, "Pipfile.lock").resolve(advisory("PyPI", "leaf", ranges))
+    assert fix is not None
+    assert not fix.left
+    moved = {(move.before, move.after) for move in fix.moves}
+    assert moved == {(("1.0",), "1.1"), (("1.2",), "1.4")}
+    assert fix.texts["Pipfile"] == pipfile.replace('"==1.2"', '"==1.4"')
+    held = json.loads(fix.texts["Pipfile.lock"])
+    assert [held[it]["leaf"]["version"] for it in ("default", "docs")] == ["==1.1", "==1.4"]
 
 
 def test_another_index_and_no_json_are_refused_offline(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi.poetry.project import PoetryProject
+from fallback_plugins.pypi.recipe import apply
 from fallback_plugins.shared.ladder import ProjectFix, combined
+from fallback_tier.outcome import Selected
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Universe
 from tests.unit.shared.locks_support import poetry_block, poetry_lock, real_uv
@@ -197,3 +199,37 @@ def test_a_release_without_a_wheel_is_not_built(clients: SubprocessClients, tmp_
     )
     assert fix is not None
     assert "has no wheel: only a build would show" in fix.left[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("locked", "new"),
+    [('"1.0"', '"1.2"'), ('{version = ">=1.0,<1.2"}', '{version = ">=1.2,<1.3"}')],
+)
+def test_a_folder_of_the_repository_is_raised_where_it_declares_the_package(
+    clients: SubprocessClients, tmp_path: Path, locked: str, new: str
+) -> None:
+    """Poetry writes the same texts: its lock repeats what the folder declares."""
+    source = '[package.source]\ntype = "directory"\nurl = "../lib"\n'
+    member = (
+        '[[package]]\nname = "lib"\nversion = "0.1.0"\ndescription = ""\noptional = false\n'
+        'python-versions = "*"\nfiles = []\ndevelop = true\n\n'
+        f"[package.dependencies]\nleaf = {locked}\n\n{source}"
+    )
+    files = {
+        "app/poetry.lock": poetry_lock(BASE, LEAF, member),
+        "lib/pyproject.toml": f"[tool.poetry.dependencies]\nleaf = {locked}  # ours\n",
+    }
+    repo = repository(tmp_path, files)
+    fix = PoetryProject(repo, clients, "app/poetry.lock").resolve(ADVISORY)
+    assert fix is not None
+    assert "lib in app/poetry.lock asks for leaf" in fix.left[0].sentence  # as it stands
+    result = apply(Selected(recipe="pypi-ladder", parameters={}), ADVISORY, repo, clients)
+    made = {change.path: change.after for change in result.changes}
+    assert made["lib/pyproject.toml"] == files["lib/pyproject.toml"].replace(locked, new)
+    wanted = poetry_block(
+        UNIVERSE,
+        "leaf",
+        "1.2",
+        sections='[package.dependencies]\nbase = ">=1"\n\n[package.extras]\nx = ["other (>=2,!=2.1)"]\n',
+    )
+    assert made["app/poetry.lock"] == poetry_lock(BASE, wanted, member.replace(locked, new))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from fallback_tier.gates.builtin.manifests.sources import logical_lines
+from fallback_tier.patch.manifests.sources import logical_lines
 
 #: A digest as npm, pip, uv, Poetry, pdm and yarn classic write it. What they don't know they skip over.
 _DIGEST = re.compile(r"sha(?:1|224|256|384|512)[-:=]\S{16,}")

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from fallback_tier.ecosystem_rules import EcosystemRules
-from fallback_tier.gates.builtin.manifests.documents import UnreadableError, read_document
-from fallback_tier.gates.builtin.manifests.hashes import unhashed, unhashed_lines
-from fallback_tier.gates.builtin.manifests.sources import (
+from fallback_tier.patch.manifests.documents import UnreadableError, read_document
+from fallback_tier.patch.manifests.hashes import unhashed, unhashed_lines
+from fallback_tier.patch.manifests.sources import (
     Place,
     is_lock,
     lies_in,
