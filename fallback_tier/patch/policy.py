@@ -65,7 +65,7 @@ _HOOKS = Place(
     folders=".husky .yarn .vscode .idea .devcontainer .direnv node_modules site-packages"
     " .venv __pycache__",
     files="sitecustomize.py usercustomize.py *.pth *.egg-link *.pyc .npmrc npmrc .yarnrc*"
-    " .pnpmfile.* pnpmfile.* .pnp.* pnpm-workspace.yaml bunfig.toml .pypirc pip.conf pip.ini"
+    " .pnpmfile.* pnpmfile.* .pnp.* bunfig.toml .pypirc pip.conf pip.ini"
     " uv.toml poetry.toml .netrc .condarc .envrc .env .env.* .pdbrc .gdbinit"
     " .pre-commit-config.y*ml lefthook*.y*ml .lefthook*.y*ml .lintstagedrc* .python-version .nvmrc"
     " .node-version .tool-versions .mise.toml mise.toml",

@@ -40,8 +40,14 @@ class Files:
         found = (self.settings or {}).items()
         return {path: text for path, text in found if path.endswith("/package.json")}
 
+    def text(self, path: str) -> str:
+        """A manifest's text, or that of a settings file."""
+        return self.manifests.get(path) or (self.settings or {})[path]
+
     def with_manifest(self, path: str, text: str) -> "Files":
-        """The same project with one manifest's text replaced."""
+        """The same project with the text of one manifest, or of a settings file, replaced."""
+        if path in (self.settings or {}):
+            return replace(self, settings={**(self.settings or {}), path: text})
         return replace(self, manifests={**self.manifests, path: text})
 
     def with_lock(self, text: str) -> "Files":

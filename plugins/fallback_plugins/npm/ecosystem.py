@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from fallback_plugins.npm import usage
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, is_manifest
 from fallback_plugins.npm.manifests.manifest import SECTIONS
+from fallback_plugins.npm.manifests.pnpm_workspace import FILE as WORKSPACE
 from fallback_plugins.shared.ecosystem import Recipe, RecipeEcosystem
 from fallback_tier.advisory import Advisory
 from fallback_tier.affected import OwnPackage
@@ -14,8 +15,11 @@ from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import Outline
 from fallback_tier.repo import RepoContext
 
-#: Keys of package.json by which a fix decides what is installed: npm's, yarn's, pnpm's.
-_EDITABLE = (*SECTIONS, "overrides", "resolutions", "pnpm.overrides")
+#: Keys by which a fix decides what is installed, by file: npm's, yarn's, pnpm's.
+_EDITABLE = {
+    MANIFEST: (*SECTIONS, "overrides", "resolutions", "pnpm.overrides"),
+    WORKSPACE: ("catalog", "catalogs.*", "overrides"),
+}
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,12 @@ class NpmEcosystem(RecipeEcosystem):
         return outline(advisory, repo, self.clients)
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """The dependency sections and overrides of package.json; none in a lock, which only a client
-        writes."""
-        if not is_manifest(path):
+        """Return a manifest's dependency sections, catalogs and overrides; none for a lock, which only a
+        client writes."""
+        name = PurePosixPath(path).name
+        if name != WORKSPACE and not is_manifest(path):
             return None
-        return _EDITABLE if PurePosixPath(path).name == MANIFEST else ()
+        return _EDITABLE.get(name, ())
 
     def gates(self) -> Sequence[Gate]:
         """npm's gates, cheapest first."""

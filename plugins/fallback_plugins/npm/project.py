@@ -24,6 +24,7 @@ from fallback_plugins.npm.manifests.manifest import (
     entries,
     parse_manifest,
 )
+from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
@@ -389,13 +390,11 @@ class NpmProject:
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
         at, manifest = resolve.at, self.path
-        texts = dict(at.files.texts)
+        texts, old = (it.texts | workspace_text(it) for it in (at.files, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
         return ProjectFix(
-            texts={
-                path: text for path, text in texts.items() if self.files.texts.get(path) != text
-            },
+            texts={path: text for path, text in texts.items() if old.get(path) != text},
             moves=resolve.moves(manifest),
             left=resolve.lefts(manifest),
             before=replace(resolve.start.tree, source=manifest),

@@ -35,7 +35,7 @@ FORBIDDEN = {
     policy._HOOKS: """sitecustomize.py src/sitecustomize.py usercustomize.py a.pth b/c.PTH .npmrc
         sub/.npmrc .yarnrc .yarnrc.yml .yarn/releases/yarn.cjs .pypirc pip.conf pip.ini .envrc .env
         .env.local .netrc .husky/pre-commit .pre-commit-config.yaml lefthook.yml .vscode/tasks.json
-        .idea/x.xml .devcontainer/devcontainer.json .pnpmfile.cjs .pnp.cjs pnpm-workspace.yaml
+        .idea/x.xml .devcontainer/devcontainer.json .pnpmfile.cjs .pnp.cjs
         bunfig.toml uv.toml poetry.toml node_modules/x/index.js node_modules .venv/bin/x
         lib/site-packages/x.py __pycache__/a.pyc .pdbrc .gdbinit .python-version .nvmrc
         .node-version .tool-versions mise.toml .lintstagedrc.json SiteCustomize.py""",
@@ -57,6 +57,7 @@ FORBIDDEN = {
 
 RECIPE_ONLY = """package-lock.json sub/package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml
     bun.lock bun.lockb uv.lock poetry.lock Pipfile.lock pdm.lock pylock.toml pylock.dev.toml
+    pnpm-workspace.yaml sub/pnpm-workspace.yaml
     package.json requirements.txt requirements-dev.txt dev-requirements.txt requirements.in
     constraints.txt pyproject.toml setup.cfg setup.py Pipfile environment.yml tests/requirements.txt
     test/package.json"""

@@ -149,5 +149,6 @@ _LOADERS: dict[str, Callable[[str], Any]] = {
     "pdm.lock": tomllib.loads,
     "setup.cfg": _ini,
     "pnpm-lock.yaml": _yaml,
+    "pnpm-workspace.yaml": _yaml,
     "yarn.lock": _yarn,
 }

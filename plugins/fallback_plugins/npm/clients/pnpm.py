@@ -13,12 +13,19 @@ from fallback_plugins.npm.clients.pnpm_force import (
     forces_of,
     strings_at,
 )
-from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.clients.pnpm_settings import (
+    carried_manifest,
+    carried_options,
+    carried_text,
+    check_carried,
+)
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_tree, without
 from fallback_plugins.npm.manifests.jsontext import set_value
+from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
 
@@ -56,7 +63,8 @@ _RESOLUTIONS = ("resolutions",)
 #: What ends an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
 _TARGET = re.compile(r"(?:.*[^ |@]>)?(?P<name>@?[^@]+)(?:@.*)?")
 
-_FORMAT_LINE = re.compile(r"^lockfileVersion: .*$", re.MULTILINE)
+#: Lines that pnpms of one format write in different ways.
+_RESPELLED = ("lockfileVersion", "packageExtensionsChecksum")
 
 _OPTIONS = (
     "--lockfile-only",
@@ -143,12 +151,16 @@ class PnpmClient:
             path.removeprefix(prefix): text
             for path, text in (files.folders | dict(manifests)).items()
         }
-        texts |= {"pnpm-lock.yaml": files.lock_text, **settings_texts(files)}
+        reported = settings(files)
+        check_carried(reported)
+        texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(reported)}
+        texts[MANIFEST] = carried_manifest(reported, texts[MANIFEST])
         check_paths(files)
         check_addresses(addresses_of(files.manifests))
         with scratch_project(texts) as scratch:
             script = store.script(client)
-            options = [*_OPTIONS, *_settings(lock), f"--store-dir={store.place / 'pnpm-store'}"]
+            made_with = (*carried_options(reported), *_settings(lock))
+            options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
             result = run_client(
                 self.clients,
                 "node",
@@ -185,9 +197,12 @@ def _settings(lock: PnpmLock) -> list[str]:
 
 
 def _as_found(before: str, made: str) -> str:
-    """The format's version as it was spelt: each pnpm reads and writes two spellings."""
-    line = _FORMAT_LINE.search(before)
-    return _FORMAT_LINE.sub(line.group(), made, count=1) if line else made
+    """The format's version and the extensions' digest as they were: no fix changes what they say."""
+    for key in _RESPELLED:
+        pattern = re.compile(rf"^{key}: .*$", re.MULTILINE)
+        line = pattern.search(before)
+        made = pattern.sub(line.group(), made, count=1) if line else made
+    return made
 
 
 def _told(output: str) -> list[str]:

@@ -5,7 +5,6 @@ from the manifests; 4. what it runs with and what its tests are run by. npm trie
 for peers, too, where the newer one stands in the way.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,8 +13,8 @@ from pathlib import Path
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
-from fallback_plugins.npm.clients.pnpm_settings import FILE, carried_text, settings
-from fallback_plugins.npm.clients.scratch import check_lock_names, check_named
+from fallback_plugins.npm.clients.pnpm_settings import carried_manifest, carried_text
+from fallback_plugins.npm.clients.scratch import check_lock_names
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import LERNA, Inputs
@@ -23,15 +22,12 @@ from fallback_plugins.npm.locks.addresses import registry_prefixes
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without_importers
 from fallback_plugins.npm.locks.yarn_berry import berry_compression, berry_format
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder
-from fallback_plugins.npm.manifests.manifest import parse_manifest
+from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.shared.installed import Level, left_out_reason
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
 
 _PEERS = "--legacy-peer-deps"
-
-#: Settings that pnpm 10 reads from its workspace file, and older ones from the root's manifest.
-_MOVED = ("overrides", "packageExtensions", "patchedDependencies", "ignoredOptionalDependencies")
 
 
 @dataclass(frozen=True)
@@ -211,14 +207,8 @@ def _pnpm_texts(inputs: Inputs) -> dict[str, str]:
     texts = inputs.texts(locked=True)
     for path, text in carried_text(content).items():
         texts[in_folder(inputs.files.folder, path)] = text
-    if moved := {key: content[key] for key in _MOVED if key in content}:
-        check_named(FILE, moved)
-        path = in_folder(inputs.files.folder, MANIFEST)
-        facts = parse_manifest(path, texts[path])
-        reported = facts.get("pnpm")
-        texts[path] = json.dumps(
-            {**facts, "pnpm": {**(reported if isinstance(reported, dict) else {}), **moved}}
-        )
+    path = in_folder(inputs.files.folder, MANIFEST)
+    texts[path] = carried_manifest(content, texts[path])
     return texts
 
 

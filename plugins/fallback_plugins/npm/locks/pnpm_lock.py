@@ -13,15 +13,13 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
+from fallback_plugins.npm.manifests.pnpm_workspace import has_aliases, meant
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
 #: Formats that are read.
 KNOWN_FORMATS = ("5.4", "6.0", "6.1", "9.0")
-
-#: A star that a letter follows at once may be an alias (or stand in a text).
-_MAYBE_ALIAS = re.compile(r"\*[\w-]")
 
 #: Overrides that are no manifest's: no package is called so.
 _NO_MANIFEST_HAS = {"/": "0.0.0"}
@@ -142,16 +140,6 @@ def parse_yaml(text: str) -> dict[str, Any]:
     return content
 
 
-def has_aliases(text: str) -> bool:
-    """One line of a YAML file can stand for gigabytes by naming others. Raises YAMLError."""
-    import yaml
-
-    if _MAYBE_ALIAS.search(text) is None:  # as a rule; reading all events takes as long as loading
-        return False
-    events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
-    return any(isinstance(event, yaml.AliasEvent) for event in events)
-
-
 def without(text: str, packages: Iterable[str]) -> str:
     """A lock for pnpm to complete: nobody has these packages, so that each is looked up anew.
 
@@ -198,13 +186,17 @@ def pnpm_roots(files: Files, lock: PnpmLock) -> tuple[Node, ...]:
         path = str(PurePosixPath(files.folder, folder, "package.json"))
         text = files.manifests.get(path)
         manifest = parse_manifest(path, text) if text is not None else {}
-        specs = {n: str(s) for section in SECTIONS for n, s in _entries(manifest.get(section))}
-        peers = (
-            DependencyEdge(n, str(s), None, peer=True)
-            for n, s in _entries(manifest.get(PEER_SECTION))
+        specs, peers = (
+            {
+                name: meant(files, name, str(spec))
+                for section in sections
+                for name, spec in _entries(manifest.get(section))
+            }
+            for sections in (SECTIONS, (PEER_SECTION,))
         )
+        asks = (DependencyEdge(name, spec, None, peer=True) for name, spec in peers.items())
         name, version = str(manifest.get("name", path)), str(manifest.get("version", ""))
-        roots.append(Node(path, name, version, (*lock.asks(importer, specs), *peers)))
+        roots.append(Node(path, name, version, (*lock.asks(importer, specs), *asks)))
     return tuple(roots)
 
 

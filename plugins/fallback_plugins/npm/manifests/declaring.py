@@ -4,14 +4,21 @@ from collections.abc import Collection, Iterable
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifests.manifest import (
     PEER_SECTION,
+    SECTIONS,
     Declared,
-    declared,
+    every_declared,
     parse_manifest,
     replace_spec,
     with_value,
+)
+from fallback_plugins.npm.manifests.pnpm_workspace import (
+    CATALOG,
+    referred_entry,
+    settings_path,
+    with_scalar,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.refusals import unsupported
@@ -21,6 +28,25 @@ from fallback_tier.errors import RecipeError
 
 #: One declaration of a package: manifest, section and key.
 PlaceKey = tuple[str, str, str]
+
+
+def declarations(files: Files, package: str) -> tuple[tuple[str, Declared], ...]:
+    """Return each declaration of a package with its file, peers last. In the place of those that refer to a
+    catalog is the catalog's entry, once."""
+    found: dict[tuple[str, Declared], None] = {}
+    for sections in (SECTIONS, (PEER_SECTION,)):
+        for path, text in files.manifests.items():
+            is_concerned = may_name(text, package) or CATALOG in text
+            manifest = parse_manifest(path, text) if is_concerned else {}
+            for place in every_declared(manifest, sections):
+                at, entry = (path, place), referred_entry(files, place.key, place.spec)
+                if entry is not None:
+                    at = (settings_path(files), entry)
+                    if place.section == PEER_SECTION and at not in found:
+                        at = (path, Declared(PEER_SECTION, place.key, entry.spec))
+                if at[1].is_of(package):
+                    found[at] = None
+    return tuple(found)
 
 
 def declare(
@@ -36,12 +62,11 @@ def declare(
     One that admits it stays: a lock says which version it is. ``but_for``: declarations of other release
     lines. Raises RecipeError: a spec that can't be raised, or a peer declaration that doesn't admit it.
     """
-    for path, text in files.manifests.items():
-        for place in declared(parse_manifest(path, text), package):
-            if (path, place.section, place.key) in but_for:
-                continue
-            if place.key in keys and not admits(place.spec, version):
-                files = raise_place(files, path, package, place, version)
+    for path, place in declarations(files, package):
+        if (path, place.section, place.key) in but_for:
+            continue
+        if place.key in keys and not admits(place.spec, version):
+            files = raise_place(files, path, package, place, version)
     return files
 
 
@@ -50,8 +75,7 @@ def of_other_lines(files: Files, tree: DependencyTree, node: Node) -> frozenset[
     others = [other.version for other in tree.of(node.name) if other.version != node.version]
     return frozenset(
         (path, place.section, place.key)
-        for path, text in files.manifests.items()
-        for place in declared(parse_manifest(path, text), node.name)
+        for path, place in declarations(files, node.name)
         if not admits(place.spec, node.version)
         and any(admits(place.spec, version) for version in others)
     )
@@ -76,6 +100,9 @@ def raise_place(files: Files, path: str, package: str, place: Declared, version:
             f"{path} asks for {package} {place.spec!r}, a range that does not admit {version}"
             " and is not one version to raise."
         )
+    if path == settings_path(files):
+        keys = (*place.section.split(".", 1), place.key)
+        return files.with_manifest(path, with_scalar(files.text(path), keys, new))
     return files.with_manifest(path, replace_spec(path, files.manifests[path], place, new))
 
 

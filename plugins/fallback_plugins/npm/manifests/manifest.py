@@ -34,11 +34,16 @@ _ALIAS = re.compile(r"npm:[@A-Za-z_]")
 
 @dataclass(frozen=True)
 class Declared:
-    """One entry of one section. ``key`` differs from the package's name where it is an alias."""
+    """An entry of a section, or of a catalog. ``key`` differs from the package's name if it is an alias."""
 
     section: str
     key: str
     spec: str
+
+    def is_of(self, package: str) -> bool:
+        """Return whether it declares the package: by its name, or by an alias for it."""
+        is_alias_of = re.match(rf"npm:{re.escape(package)}(@|$)", self.spec)
+        return bool(is_alias_of) or (self.key == package and not _ALIAS.match(self.spec))
 
 
 def parse_manifest(path: str, text: str) -> Mapping[str, Any]:
@@ -57,12 +62,17 @@ def declared(manifest: Mapping[str, Any], package: str) -> tuple[Declared, ...]:
 
     Its name for another package (``"a": "npm:b@1"``) declares that one.
     """
+    return tuple(place for place in every_declared(manifest) if place.is_of(package))
+
+
+def every_declared(
+    manifest: Mapping[str, Any], sections: Sequence[str] = MEMBER_SECTIONS
+) -> tuple[Declared, ...]:
+    """Every declaration of these sections."""
     return tuple(
         Declared(section, key, spec)
-        for section in MEMBER_SECTIONS
+        for section in sections
         for key, spec in entries(manifest.get(section))
-        if re.match(rf"npm:{re.escape(package)}(@|$)", spec)
-        or (key == package and not _ALIAS.match(spec))
     )
 
 

@@ -1,22 +1,19 @@
 """A package.json without a lock: declared versions, raised as text. What they pull in isn't known."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import PurePosixPath
 from posixpath import normpath
-from typing import Any
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.addresses import origin_of
-from fallback_plugins.npm.manifests.declaring import no_fix, raise_place
+from fallback_plugins.npm.manifests.declaring import declarations, no_fix, raise_place
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
 from fallback_plugins.npm.manifests.manifest import (
-    MEMBER_SECTIONS,
     PEER_SECTION,
     Declared,
-    declared,
-    entries,
+    every_declared,
     parse_manifest,
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign
@@ -66,7 +63,7 @@ def raise_pins(
             tried.no(LadderStep.DIRECT_BUMP, error)
             left.append(unfixed(advisory, path, node, error, tried))
             continue
-        texts[path] = files.manifests[path]
+        texts[path] = files.text(path)
         made = move(path, node, LadderStep.DIRECT_BUMP, version)
         moves.append(made.model_copy(update={"range_admits": admits_safe}))
         cleared.append(_cleared(advisory, path, files, node, version))
@@ -83,9 +80,10 @@ def raise_pins(
 
 def _raised(files: Files, path: str, package: str, place: Declared, version: str) -> Files:
     """One declaration raised; what the same manifest demands of its users must admit it."""
-    for peer in declared(parse_manifest(path, files.manifests[path]), package):
+    for where, peer in declarations(files, package):
         if (
-            peer.section == PEER_SECTION
+            where == path
+            and peer.section == PEER_SECTION
             and peer.key == place.key
             and not admits(peer.spec, version)
         ):
@@ -102,14 +100,12 @@ def _concerned(
     files: Files, advisory: Advisory
 ) -> Iterator[tuple[str, str, Declared, RecipeError | None]]:
     """Manifest, package and declaration of what starts from an affected version, or has a problem: that."""
-    for path, text in files.manifests.items():
-        for package in advisory.packages(ECOSYSTEM):
-            manifest = parse_manifest(path, text) if may_name(text, package) else {}
-            for place in (*declared(manifest, package), *_by_address(manifest, package)):
-                start = floor(place.spec)
-                problem = _problem(files, advisory, path, package, place)
-                if problem is not None or (start is not None and _is_bad(advisory, package, start)):
-                    yield path, package, place, problem
+    for package in advisory.packages(ECOSYSTEM):
+        for path, place in (*declarations(files, package), *_by_address(files, package)):
+            start = floor(place.spec)
+            problem = _problem(files, advisory, path, package, place)
+            if problem is not None or (start is not None and _is_bad(advisory, package, start)):
+                yield path, package, place, problem
 
 
 def only_affected(files: Files, advisory: Advisory, installed: DependencyTree) -> bool:
@@ -147,12 +143,13 @@ def _is_bad(advisory: Advisory, package: str, version: str) -> bool:
     return is_affected(advisory, ECOSYSTEM, package, version)
 
 
-def _by_address(manifest: Mapping[str, Any], package: str) -> Iterator[Declared]:
+def _by_address(files: Files, package: str) -> Iterator[tuple[str, Declared]]:
     """Declarations of a package under another name, by the archive that they fetch."""
-    for section in MEMBER_SECTIONS:
-        for key, spec in entries(manifest.get(section)):
-            if key != package and "://" in spec and origin_of(spec).may_be(package):
-                yield Declared(section, key, spec)
+    for path, text in files.manifests.items():
+        for place in every_declared(parse_manifest(path, text) if may_name(text, package) else {}):
+            is_address = place.key != package and "://" in place.spec
+            if is_address and origin_of(place.spec).may_be(package):
+                yield path, place
 
 
 def _problem(
@@ -216,7 +213,7 @@ def move(
 
 
 def _cleared(advisory: Advisory, path: str, files: Files, node: Node, version: str) -> ClearedPath:
-    name = parse_manifest(path, files.manifests[path]).get("name")
+    name = parse_manifest(path, files.manifests.get(path, "{}")).get("name")
     return ClearedPath(
         manifest=path,
         advisory_ids=advisory.ids_affecting(ECOSYSTEM, node.name, node.version),

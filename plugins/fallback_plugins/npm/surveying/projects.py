@@ -85,7 +85,7 @@ class Site:
 
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
-        paths = [path for path in (*self.manifests, self.lock, *self.others) if path is not None]
+        paths = (*self.manifests, *self.settings, *filter(None, (self.lock, *self.others)))
         return any(path.endswith(".lockb") or _may_name(repo, path, packages) for path in paths)
 
     def files(self, repo: RepoContext) -> Files:

@@ -17,7 +17,6 @@ from typing import Any
 
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
-from fallback_plugins.npm.clients.pnpm_settings import settings
 from fallback_plugins.npm.clients.yarn_project import key_of
 from fallback_plugins.npm.locks.lockfile import address_of, entries_of, parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
@@ -31,6 +30,7 @@ from fallback_plugins.npm.manifests.manifest import (
     entries,
     parse_manifest,
 )
+from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.surveying.origins import unlisted_bundles
@@ -447,9 +447,9 @@ def _pnpm_overrides(files: Files, root: str) -> Iterator[Unanswered]:
                 to = held.get(other)
                 if to is None or excludes(spec, to.version):
                     yield Unanswered(path, other, spec, to.version if to else None)
-    catalogs = {"default": workspace.get("catalog"), **_mapping(workspace.get("catalogs"))}
+    current = catalogs(workspace)
     for name, held in _mapping(lock.content.get("catalogs")).items():
-        now = dict(entries(catalogs.get(name)))
+        now = current[name][1] if name in current else {}
         for key, entry in _mapping(held).items():
             spec = str(_mapping(entry).get("specifier", ""))
             if now.get(key, spec) != spec:

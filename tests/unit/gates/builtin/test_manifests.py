@@ -182,6 +182,19 @@ left[extra]==1.0.0 ; python_version >= '3.9' \\
     # via https://words.test/1.0.0
 """
 
+WORKSPACE = """packages:
+  - packages/*
+catalog:
+  left: 1.0.0  # url
+  url: ^0.11.0
+catalogs:
+  url:
+    left: npm:@scope/left@1.0.0
+overrides:
+  parent>left: 1.0.0
+nodeOptions: --no-warnings
+"""
+
 BEFORE = {
     "package.json": PACKAGE,
     "package-lock.json": NPM_LOCK,
@@ -189,6 +202,7 @@ BEFORE = {
     "yarn.lock": YARN,
     "berry/yarn.lock": BERRY,
     "pnpm-lock.yaml": PNPM,
+    "pnpm-workspace.yaml": WORKSPACE,
     "uv.lock": UV,
     "poetry.lock": POETRY,
     "Pipfile.lock": PIPENV,
@@ -362,6 +376,16 @@ CHANGED = {
     "pnpm: aliases": (
         "pnpm-lock.yaml",
         ("specifier: ^1.0.0\n        version: 1.0.0", "specifier: &a 1.0.0\n        version: *a"),
+    ),
+    "pnpm's settings: members": ("pnpm-workspace.yaml", ("packages/*", "evil/*")),
+    "pnpm's settings: a program": ("pnpm-workspace.yaml", ("--no-warnings", "--require=./e.cjs")),
+    "pnpm's settings: one more": ("pnpm-workspace.yaml", ("overrides:", "pnpmfile: e\noverrides:")),
+    "a catalog's entry from git": ("pnpm-workspace.yaml", ("left: 1.0.0", "left: github:o/l")),
+    "a catalog's entry: a folder": ("pnpm-workspace.yaml", ("^0.11.0", "link:../url")),
+    "another package in a named catalog": ("pnpm-workspace.yaml", ("@scope/left", "@scope/evil")),
+    "pnpm's override from elsewhere": (
+        "pnpm-workspace.yaml",
+        ("left: 1.0.0\nnode", "left: o/l\nnode"),
     ),
     "requirements: an index": ("requirements.txt", (HOST, "https://evil.test")),
     "requirements: an option over two lines": (

@@ -10,6 +10,8 @@ from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.manifests.declaring import declare, of_other_lines
+from fallback_plugins.npm.manifests.pnpm_workspace import FILE
 from fallback_plugins.npm.strategies.overriding import Override
 from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
@@ -116,3 +118,34 @@ def test_an_override_of_whose_range_excludes_the_fix_and_a_refresh_of_the_others
     (manifest,) = (text for path, text in forced.manifests.items() if path == "package.json")
     assert json.loads(manifest)["pnpm"] == {"overrides": {"strict>leaf": "1.1.0"}}
     assert set(parse_pnpm_lock(forced.lock_text).importers) == {".", "one", "two"}
+
+
+def test_an_entry_of_a_catalog_is_raised_alone_and_the_lock_answers_it(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, start = pnpm
+    if not start.lock_text.startswith("lockfileVersion: '9.0'"):
+        pytest.skip("pnpm has catalogs since version 9")
+    workspace = (
+        "packages:\n  - one\n\ncatalog:\n  leaf: 1.3.0\n\ncatalogs:\n"
+        "  legacy:  # the old line\n    other: 1.0.0\n    \"leaf\": '1.0.0'   # pinned\n"
+    )
+    texts = {
+        path: json.dumps({"name": path[0], "dependencies": {"leaf": spec}})
+        for path, spec in {"package.json": "catalog:", "one/package.json": "catalog:legacy"}.items()
+    }
+    blank = Files(".", texts, "pnpm-lock.yaml", "lockfileVersion: '9.0'\n", {FILE: workspace})
+    files = client.resolve(blank)
+    tree = client.tree(files)
+    assert {(ask.name, ask.spec) for root in tree.roots for ask in root.asks} == {
+        ("leaf", "1.3.0"),
+        ("leaf", "1.0.0"),
+    }
+    old = next(node for node in tree.of("leaf") if node.version == "1.0.0")
+    others = of_other_lines(files, tree, old)
+    raised = declare(files, "leaf", {"leaf"}, "1.1.0", but_for=others)
+    assert raised.manifests == files.manifests
+    assert raised.text(FILE) == workspace.replace("'1.0.0'   # pinned", "'1.1.0'   # pinned")
+    after = client.resolve(raised)
+    assert sorted(node.version for node in client.tree(after).of("leaf")) == ["1.1.0", "1.3.0"]
+    assert client.resolve(after).lock_text == after.lock_text

@@ -8,8 +8,14 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.pnpm import PnpmClient
 from fallback_plugins.npm.clients.pnpm_force import forces_of
-from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.clients.pnpm_settings import (
+    carried_manifest,
+    carried_options,
+    carried_text,
+    check_carried,
+)
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without
+from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from tests.unit.npm.clients.test_yarn_client import Clients
@@ -223,13 +229,35 @@ def test_a_lock_that_is_not_read_is_refused_by_name(text: str, message: str) -> 
     assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
 
 
-def test_only_members_and_catalogs_of_a_workspace_are_carried_over() -> None:
-    text = "packages:\n  - one\nonlyBuiltDependencies:\n  - x\ncatalog:\n  a: ^1.10\n"
-    carried = settings_texts(files(NINE, **{"sub/pnpm-workspace.yaml": text}))
-    assert carried == {"pnpm-workspace.yaml": "catalog:\n  a: ^1.10\npackages:\n- one\n"}
-    for line in ("overrides:\n  a: 1.0.0\n", "configDependencies:\n  p: 1.0.0\n"):
-        with pytest.raises(RecipeError, match=line.partition(":")[0]):
-            settings_texts(files(NINE, **{"sub/pnpm-workspace.yaml": text + line}))
+def test_settings_that_decide_versions_are_carried_over_as_data() -> None:
+    """pnpm 10 has them in its workspace file; the pnpm that resolves may read them elsewhere."""
+    text = (
+        "packages:\n  - one\ncatalog:\n  a: ^1.10\nonlyBuiltDependencies:\n  - x\n"
+        "autoInstallPeers: false\nresolutionMode: time-based\nnodeLinker: hoisted\n"
+        "pnpmfile: evil.cjs\nnodeOptions: --require=./evil.cjs\ndedupePeerDependents: --evil=1\n"
+        "overrides:\n  a: 1.0.0\n  b: 1.0.0\n"
+    )
+    content = settings(files(NINE, **{"sub/pnpm-workspace.yaml": text}))
+    check_carried(content)
+    kept = {"pnpm-workspace.yaml": "catalog:\n  a: ^1.10\npackages:\n- one\n"}
+    assert carried_text(content) == kept
+    assert carried_options(content) == [
+        "--config.auto-install-peers=false",
+        "--config.resolution-mode=time-based",
+    ]
+    root = json.dumps({"name": "r", "pnpm": {"overrides": {"a": "2.0.0"}}})
+    moved = json.loads(carried_manifest(content, root))
+    assert moved == {"name": "r", "pnpm": {"overrides": {"a": "2.0.0", "b": "1.0.0"}}}
+    assert carried_manifest({}, root) == root
+    with pytest.raises(RecipeError, match="outside of the repository"):
+        carried_manifest({"overrides": {"a": "link:/etc"}}, root)
+
+
+@pytest.mark.parametrize("line", ["patchedDependencies:\n  a: a.patch", "registry: 'https://h'"])
+def test_a_setting_that_decides_what_is_locked_and_is_not_carried_over_is_named(line: str) -> None:
+    content = settings(files(NINE, **{"sub/pnpm-workspace.yaml": line + "\n"}))
+    with pytest.raises(RecipeError, match=line.partition(":")[0]):
+        check_carried(content)
 
 
 def test_no_wish_is_forced_upon_a_range_that_does_not_admit_it() -> None:

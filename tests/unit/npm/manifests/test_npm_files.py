@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.lockfile import (
     all_versions,
     installed_versions,
     lockfile_version,
 )
+from fallback_plugins.npm.manifests.declaring import declarations
 from fallback_plugins.npm.manifests.manifest import (
     SECTIONS,
     Declared,
@@ -19,6 +21,7 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
     replace_spec,
 )
+from fallback_plugins.npm.manifests.pnpm_workspace import with_scalar
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.usage import mentions
 from fallback_tier.errors import RecipeError
@@ -234,3 +237,60 @@ def test_aliases_are_found_by_what_they_stand_for() -> None:
 def test_mentions(line: str, expected: bool) -> None:
     assert mentions("minimist", "src/a.mjs", line) is expected
     assert not mentions("minimist", "README.md", line)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("catalog:\n  left: 1.0.0  # why\n", "catalog:\n  left: 1.1.0  # why\n"),
+        ("catalog:\r\n  'left' : '1.0.0'\r\n", "catalog:\r\n  'left' : '1.1.0'\r\n"),
+        (
+            '\ufeffcatalog: {right: 1.0.0, left: "1.0.0"}',
+            '\ufeffcatalog: {right: 1.0.0, left: "1.1.0"}',
+        ),
+        ("left: 1.0.0\ncatalog:\n    left: 1.0.0", "left: 1.0.0\ncatalog:\n    left: 1.1.0"),
+    ],
+)
+def test_an_edit_of_a_catalog_touches_one_scalar(before: str, after: str) -> None:
+    assert with_scalar(before, ("catalog", "left"), "1.1.0") == after
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("catalog:\n  left: >-\n    1.0.0\n", "1.1.0"),
+        ("catalog:\n  left: 1.0.0\n", ">=1.1.0"),  # a block scalar, without quotes
+        ("catalog:\n  left: 1.0.0\n", "1"),  # a number
+        ("catalog:\n  left: 1.0.0\n  left: 1.0.0\n", "1.1.0"),
+        ("catalog:\n  left: &a 1.0.0\n  right: *a\n", "1.1.0"),
+        ("catalog: [left]\n", "1.1.0"),
+    ],
+)
+def test_a_catalog_that_cannot_be_edited_so_is_refused(text: str, value: str) -> None:
+    with pytest.raises(RecipeError, match=r"pnpm-workspace\.yaml"):
+        with_scalar(text, ("catalog", "left"), value)
+
+
+def test_a_catalogs_entry_is_in_the_place_of_those_that_refer_to_it() -> None:
+    texts = {
+        "package.json": {"peerDependencies": {"left": "catalog:", "right": "catalog:"}},
+        "a/package.json": {"dependencies": {"left": "catalog:default", "mine": "catalog:old"}},
+        "b/package.json": {"dependencies": {"left": "catalog:gone", "other": "^1.0.0"}},
+    }
+    workspace = (
+        "catalogs:\n  default: {left: ^1.0.0, right: ^2.0.0}\n  old: {mine: 'npm:left@1.0.0'}\n"
+    )
+    files = Files(
+        ".",
+        {path: json.dumps(text) for path, text in texts.items()},
+        settings={"pnpm-workspace.yaml": workspace},
+    )
+    assert set(declarations(files, "left")) == {
+        ("pnpm-workspace.yaml", Declared("catalogs.default", "left", "^1.0.0")),
+        ("pnpm-workspace.yaml", Declared("catalogs.old", "mine", "npm:left@1.0.0")),
+        ("b/package.json", Declared("dependencies", "left", "catalog:gone")),
+    }
+    # What a package's users install is its own word: no entry is raised for it.
+    assert declarations(files, "right") == (
+        ("package.json", Declared("peerDependencies", "right", "^2.0.0")),
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.pnpm_settings import settings_texts
+from fallback_plugins.npm.clients.pnpm_settings import carried_text
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scratch import NEST, check_paths, check_places, scratch_project
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
@@ -182,9 +182,8 @@ def test_a_patch_of_the_repository_is_no_reason_to_refuse(text: str) -> None:
 
 @pytest.mark.parametrize("glob", ["/etc/*", f"!{DEEP}*", "{..,x}/" * (NEST + 1)])
 def test_members_of_a_workspace_are_in_the_repository(glob: str) -> None:
-    settings = {"pnpm-workspace.yaml": json.dumps({"packages": [glob]})}
     with pytest.raises(RecipeError, match="outside of the repository"):
-        settings_texts(Files(".", {"package.json": "{}"}, settings=settings))
+        carried_text({"packages": [glob]})
     with pytest.raises(RecipeError, match="outside of the repository"):
         check_paths(Files(".", {"package.json": json.dumps({"workspaces": [glob]})}))
 

@@ -1,0 +1,120 @@
+"""pnpm-workspace.yaml: its settings, the entries of its catalogs, and an exact edit of one value."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.manifests.manifest import Declared, entries
+from fallback_plugins.npm.refusals import unsupported
+from fallback_tier.errors import RecipeError
+
+FILE = "pnpm-workspace.yaml"
+
+#: Begins a spec that refers to a catalog; without a name, to the default one.
+CATALOG = "catalog:"
+
+#: A star that a letter follows at once may be an alias (or stand in a text).
+_MAYBE_ALIAS = re.compile(r"\*[\w-]")
+
+
+def settings(files: Files) -> dict[str, Any]:
+    """The settings file's content, every scalar a text; empty where there is none. Raises RecipeError."""
+    return next(map(_parsed, workspace_text(files).values()), {})
+
+
+def settings_path(files: Files) -> str:
+    """Return the path of the settings file; empty if there is none."""
+    return next((path for path in files.settings or {} if path.endswith(FILE)), "")
+
+
+def workspace_text(files: Files) -> dict[str, str]:
+    """Return the text of the settings file by its path; empty if there is none."""
+    path = settings_path(files)
+    return {path: files.text(path)} if path else {}
+
+
+def catalogs(content: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
+    """Return, for each catalog by name, the keys that lead to it and its entries."""
+    named = content.get("catalogs")
+    found = {
+        name: (("catalogs", name), dict(entries(held)))
+        for name, held in (named.items() if isinstance(named, dict) else ())
+    }
+    if "catalog" in content:
+        found["default"] = (("catalog",), dict(entries(content["catalog"])))
+    return found
+
+
+def referred_entry(files: Files, key: str, spec: str) -> Declared | None:
+    """Return the entry of a catalog that a manifest's spec refers to; None if it refers to none, or to one
+    that is not there. Raises RecipeError."""
+    if not spec.startswith(CATALOG):
+        return None
+    name = spec.removeprefix(CATALOG).strip() or "default"
+    keys, held = catalogs(settings(files)).get(name, ((), {}))
+    return Declared(".".join(keys), key, held[key]) if key in held else None
+
+
+def meant(files: Files, key: str, spec: str) -> str:
+    """Return the range that a spec stands for: that of its entry in a catalog, or the spec itself."""
+    entry = referred_entry(files, key, spec)
+    return entry.spec if entry is not None else spec
+
+
+def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
+    """Return the text with a scalar that is there replaced, in its quotes, every other byte kept.
+
+    Raises RecipeError if it is not there, or not written as a plain or quoted text.
+    """
+    import yaml
+
+    wanted: Any = _parsed(text)
+    node: Any = yaml.compose(text.removeprefix("\ufeff"), Loader=yaml.BaseLoader)
+    try:
+        inner = wanted
+        for key in keys:
+            (node,) = (item for name, item in node.value if name.value == key)
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+        quote, shift = node.style or "", text.startswith("\ufeff")
+        start, end = node.start_mark.index + shift, node.end_mark.index + shift
+        edited = f"{text[:start]}{quote}{value}{quote}{text[end:]}"
+        is_exact = yaml.safe_load(f"{quote}{value}{quote}") == value and _parsed(edited) == wanted
+    except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError):
+        is_exact = False
+    if not is_exact:
+        raise not_supported(f"does not write {'.'.join(keys)} as a plain text")
+    return edited
+
+
+def has_aliases(text: str) -> bool:
+    """One line of a YAML file can stand for gigabytes by naming others. Raises YAMLError."""
+    import yaml
+
+    if _MAYBE_ALIAS.search(text) is None:  # as a rule; reading all events takes as long as loading
+        return False
+    events = yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    return any(isinstance(event, yaml.AliasEvent) for event in events)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        if has_aliases(text):
+            raise not_supported("has YAML aliases")
+        content: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise not_supported("is not YAML") from error
+    if not isinstance(content, dict):
+        raise not_supported("is not a YAML mapping")
+    return content
+
+
+def not_supported(why: str) -> RecipeError:
+    """The refusal of a settings file. ``why``: a clause that follows its name."""
+    return unsupported(
+        f"{FILE} {why}.", "Update the lock with the project's own pnpm: `pnpm update <package>`."
+    )
