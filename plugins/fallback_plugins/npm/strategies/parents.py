@@ -1,6 +1,6 @@
 """The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_audit.vocabulary import LadderStep
@@ -49,18 +49,22 @@ class Changes:
         self.wanted_versions |= other.wanted_versions
 
     @property
+    def versions(self) -> dict[str, str]:
+        """The new versions by package, declared or within a range."""
+        every = (*self.declares.items(), *self.wanted_versions.items())
+        return {package: version for (package, _), version in every}
+
+    @property
     def raised(self) -> tuple[str, ...]:
         """What is changed, as a Move names it."""
-        both = {package: version for (package, _), version in self.declares.items()}
-        both |= {package: version for (package, _), version in self.wanted_versions.items()}
-        return tuple(f"{package} {version}" for package, version in both.items())
+        return tuple(f"{package} {version}" for package, version in self.versions.items())
 
 
 @dataclass(frozen=True)
 class ParentWalk:
     """Predicts by walking published ranges upwards; the client has the last word.
 
-    ``failed``: declared versions that a client has tried in vain: higher ones are proposed.
+    ``failed``: versions that a client has tried in vain: higher ones are proposed.
     """
 
     tree: DependencyTree
@@ -68,7 +72,10 @@ class ParentWalk:
     failed: dict[str, str]
 
     def changes(self, node: Node) -> Changes:
-        """What frees a copy. Raises RecipeError, naming the constraint and the parent."""
+        """What frees a copy, of some of its dependents if others block it.
+
+        Raises RecipeError, naming the constraint and the parent, if every dependent does.
+        """
         if node.bundled:
             bundler = bundler_of(self.tree, node)
             above = self.failed.get(bundler.name, bundler.version)
@@ -86,10 +93,15 @@ class ParentWalk:
         for version in ok:
             if all(admits(ask.spec, version) for _, ask in asks):
                 return Changes(wanted_versions={(node.name, node.version): version})
-        changes = Changes()
+        changes, blocking = Changes(), list[RecipeError]()
         for dependent, ask in asks:
             if not any(admits(ask.spec, version) for version in ok):
-                changes.add(self._free(node, dependent, ask, ok, dependency_path))
+                try:
+                    changes.add(self._free(node, dependent, ask, ok, dependency_path))
+                except RecipeError as error:
+                    blocking.append(error)
+        if blocking and not changes.versions:
+            raise blocking[0]
         return changes
 
     def _free(
@@ -133,6 +145,14 @@ def _lets_go(release: Release, name: str, ok: tuple[str, ...]) -> bool:
     return spec is None or any(admits(spec, version) for version in ok)
 
 
+def _together(wanted: Mapping[str, Changes]) -> Changes:
+    """The changes for several packages as one."""
+    every = Changes()
+    for one in wanted.values():
+        every.add(one)
+    return every
+
+
 @dataclass(frozen=True)
 class ParentBump(NpmStep):
     """Predicted by ``ParentWalk``, tried with the client; ``refresh_or_bump`` then takes what the new
@@ -151,20 +171,19 @@ class ParentBump(NpmStep):
                 wanted = self._wanted(at, packages, failed)
             except RecipeError as blocking:
                 raise error or blocking from None
-            changes = Changes()
-            for one in wanted.values():
-                changes.add(one)
+            proposed = _together(wanted)
             try:
-                after = self._tried(at, packages, changes)
+                after = self._pursued(at, packages, wanted)
             except RecipeError as problem:
                 error = problem
             else:
                 raised = {name: one.raised for name, one in wanted.items()}
-                step = None if changes.declares else LadderStep.LOCK_REFRESH
+                step = None if _together(wanted).declares else LadderStep.LOCK_REFRESH
                 return Reached(after, raised, step=step)
-            if all(failed.get(name) == version for (name, _), version in changes.declares.items()):
+            above = {it: version for it, version in proposed.versions.items() if it not in packages}
+            if above.items() <= failed.items():
                 break
-            failed |= {name: version for (name, _), version in changes.declares.items()}
+            failed |= above
         raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
 
     def _refuse_overruled(self, at: NpmPosition, node: Node) -> None:
@@ -184,8 +203,38 @@ class ParentBump(NpmStep):
             wanted[node.name].add(walk.changes(node))
         return wanted
 
-    def _tried(self, at: NpmPosition, packages: tuple[str, ...], changes: Changes) -> NpmPosition:
-        """One trial with the real client. Raises RecipeError: it leaves one of the packages affected."""
+    def _pursued(
+        self, at: NpmPosition, packages: tuple[str, ...], wanted: dict[str, Changes]
+    ) -> NpmPosition:
+        """The client's results for the changes, and for those that they make possible: a range that was
+        widened admits a release of what is still locked below it. ``wanted`` gains the latter.
+
+        Raises RecipeError: nothing is nearer to a fix than before."""
+        aimed = {(node.name, node.version) for node in self.affected(at, *packages)}
+        changes, after = _together(wanted), at
+        for _ in range(MAX_DEPTH):
+            after = self._changed(after, changes)
+            if not aimed & {(node.name, node.version) for node in self.judge.affected(after.tree)}:
+                break
+            try:
+                more = self._wanted(after, packages, {})
+            except RecipeError:
+                break
+            if _together(more).versions.items() <= _together(wanted).versions.items():
+                break
+            changes = _together(more)
+            for name, one in more.items():
+                wanted[name].add(one)
+        reached = self._lowered(at, after, packages)
+        problem = self.judge.problem(at, reached)
+        if problem is None and not self.judge.is_nearer(at, reached):
+            problem = f"{self.affected(reached, *packages)[0].label} would still be installed."
+        if problem is not None:
+            raise does_not_serve(problem)
+        return reached
+
+    def _changed(self, at: NpmPosition, changes: Changes) -> NpmPosition:
+        """What the client, and then the nearer steps, make of changes. Raises RecipeError."""
         files, wanted_versions = at.files, dict(changes.wanted_versions)
         for (package, key), version in changes.declares.items():
             files = declare(files, package, {key}, version)
@@ -194,16 +243,8 @@ class ParentBump(NpmStep):
                 if any(ask.name == key for dependent, ask in asks if at.tree.is_root(dependent)):
                     wanted_versions[package, node.version] = version
         after = Resolution(self.judge, self.resolver.resolve(files, wanted_versions))
-        after.run(
-            self.refresh_or_bump
-        )  # an ask that was widened now admits a refresh of the copy itself
-        reached = self._lowered(at, after.at, packages)
-        aimed = {(node.name, node.version) for node in self.affected(at, *packages)}
-        for node in self.judge.affected(reached.tree):
-            if (node.name, node.version) in aimed:
-                problem = self.judge.problem(at, reached)
-                raise does_not_serve(problem or f"{node.label} would still be installed.")
-        return reached
+        after.run(self.refresh_or_bump)
+        return after.at
 
     def _lowered(
         self, at: NpmPosition, after: NpmPosition, packages: tuple[str, ...]

@@ -5,7 +5,7 @@ release then stands beside a child of this year, a mix that nobody ever tested. 
 with a fix moves as little as serves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -35,6 +35,9 @@ from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
+
+#: Times that uv is asked again because it went back to an older release: each names other packages.
+MAX_FORWARD = 3
 
 
 class UvLocking:
@@ -85,15 +88,31 @@ class UvLocking:
     def _lowest(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Locked:
-        text = state.files[self._lock]
+        text, floors = state.files[self._lock], dict[str, str]()
+
+        def made(versions: Mapping[str, str]) -> Locked:
+            options = [*_pinned(versions), *_floors(floors, but=versions)]
+            return self._made(manifests, text, options, text)
+
         try:
-            new = self._made(manifests, text, _pinned(wanted), text)
+            new = made(wanted)
         except RecipeError as error:
             raise self._named(error, wanted) from error
+        # uv holds what asks for a package as it is, and goes back to an older release of that which admits
+        # the version. Forward, what asks for it may have to move as well.
+        for _ in range(MAX_FORWARD):
+            back = _gone_back(state.tree, read_tree(self._lock, new.text))
+            if not back:
+                break
+            floors |= back
+            try:
+                new = made(wanted)
+            except RecipeError:
+                break  # there is no way forward: whoever judges the lock says so
         lower = self._lower(state, manifests, wanted, new)
         if lower:
             with suppress(RecipeError):  # uv's own choice stands
-                new = self._made(manifests, text, _pinned({**wanted, **lower}), text)
+                new = made({**wanted, **lower})
         return new
 
     def _made(
@@ -116,8 +135,7 @@ class UvLocking:
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
-        moving = [f"--upgrade-package={name}>={held}" for name, held in floors.items()]
-        options = ["--resolution=lowest", *moving]
+        options = ["--resolution=lowest", *_pinned(wanted), *_floors(floors)]
         start, text = _in_lowest_mode(new.text), state.files[self._lock]
         try:
             lowest = read_tree(self._lock, self._made(manifests, start, options, text).text)
@@ -172,6 +190,24 @@ def _pinned(versions: Mapping[str, str]) -> list[str]:
         f"--upgrade-package={name}=={version}" if version else f"--upgrade-package={name}"
         for name, version in versions.items()
     ]
+
+
+def _floors(versions: Mapping[str, str], but: Collection[str] = ()) -> list[str]:
+    return [
+        f"--upgrade-package={name}>={version}"
+        for name, version in versions.items()
+        if name not in but
+    ]
+
+
+def _gone_back(before: DependencyTree, after: DependencyTree) -> dict[str, str]:
+    """The packages that went down, with the version that they had; no package of several versions."""
+    return {
+        name: nodes[0].version
+        for name, nodes in before.by_name.items()
+        if len(nodes) == 1
+        and any(Version(one.version) < Version(nodes[0].version) for one in after.of(name))
+    }
 
 
 def _moved_along(

@@ -27,7 +27,7 @@ MAX_ROUNDS = 3
 
 @dataclass(frozen=True)
 class _FixedCopies:
-    """How one affected copy was dealt with."""
+    """How affected copies were dealt with: the farthest step, and what was raised on the way."""
 
     step: LadderStep
     raised: tuple[str, ...]
@@ -41,6 +41,8 @@ class Resolution(Generic[FilesT]):
         self.start = self.at = start
         self._tried: dict[str, Tried] = {}
         self._fixed: dict[Copy, _FixedCopies] = {}
+        #: Of packages of which a copy is left below other dependents.
+        self._partly: dict[str, _FixedCopies] = {}
 
     def run(self, strategies: Iterable[Strategy[FilesT]]) -> None:
         """Take the strategies in turn. What is affected afterwards is left."""
@@ -83,7 +85,7 @@ class Resolution(Generic[FilesT]):
                 pass  # what is in the way of one need not be in another's
             else:
                 if not others or self._weight(reached).is_light:
-                    return self._take(strategy, reached)
+                    return self._take(strategy, reached, names)
         done = False
         for name in names:
             if name in self.packages:
@@ -92,7 +94,8 @@ class Resolution(Generic[FilesT]):
                 except RecipeError as error:
                     self.tried(name).no(strategy.step, error)
                 else:
-                    done = self._take(*self._lightest(strategy, reached, name, others)) or done
+                    best = self._lightest(strategy, reached, name, others)
+                    done = self._take(*best, (name,)) or done
         return done
 
     def _attempt(self, strategy: Strategy[FilesT], names: tuple[str, ...]) -> Reached[FilesT]:
@@ -135,7 +138,9 @@ class Resolution(Generic[FilesT]):
     def _weight(self, reached: Reached[FilesT]) -> Weight:
         return weight_of(self._judge.ecosystem, self.at.tree, reached.position.tree)
 
-    def _take(self, strategy: Strategy[FilesT], reached: Reached[FilesT]) -> bool:
+    def _take(
+        self, strategy: Strategy[FilesT], reached: Reached[FilesT], names: tuple[str, ...]
+    ) -> bool:
         """Go there. False: it is no step."""
         for name, error in reached.declined.items():
             self.tried(name).no(strategy.step, error)
@@ -146,8 +151,14 @@ class Resolution(Generic[FilesT]):
         step = reached.step or strategy.step
         # What went away beside another's fix owes it to all that was raised.
         everything = tuple({name: None for names in reached.raised.values() for name in names})
-        for copy in old - new:
-            self._fixed[copy] = _FixedCopies(step, reached.raised.get(copy[0], everything))
+        gone, how = {name for name, _ in old - new}, dict[str, _FixedCopies]()
+        for name in {*names, *gone}:
+            raised = reached.raised.get(name, everything if name in gone else ())
+            before = self._partly.pop(name, _FixedCopies(step, ()))
+            farthest = max(before.step, step, key=list(LadderStep).index)
+            how[name] = _FixedCopies(farthest, (*before.raised, *raised))
+        self._fixed |= {copy: how[copy[0]] for copy in old - new}
+        self._partly |= {name: one for name, one in how.items() if name not in gone}
         self.at = after
         return True
 

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
+from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
 
 #: What a client resolves: texts by path, or a client's own shape of them.
@@ -95,11 +96,33 @@ class ResultRules(Generic[FilesT]):
         lower = downgraded(before.tree, after.tree, self.ecosystem)
         if lower is not None:
             return f"It would be no pure upgrade: {lower}."
+        candidate = self._candidate(before.tree, after.tree)
+        if candidate is not None:
+            return f"It would take {candidate.label}, a pre-release."
         return self.worse(before, after)
 
+    def _candidate(self, before: DependencyTree, after: DependencyTree) -> Node | None:
+        """A pre-release in the place of final releases; None: there is none. Of a package that is new, the
+        client's own rule decides."""
+        for name, nodes in before.by_name.items():
+            if any(is_prerelease(self.ecosystem, node.version) for node in nodes):
+                continue
+            for node in after.of(name):
+                if is_prerelease(self.ecosystem, node.version):
+                    return node
+        return None
+
     def is_nearer(self, before: Position[FilesT], after: Position[FilesT]) -> bool:
-        """Are fewer copies affected than before?"""
-        return len(self.affected(after.tree)) < len(self.affected(before.tree))
+        """Return whether fewer copies are affected than before, or fewer dependents get one.
+
+        A dependent that moved by itself can leave another copy below a dependent that did not.
+        """
+        old, new = (self.affected(position.tree) for position in (before, after))
+        was, now = (
+            sum(len(tree.dependents(node.key)) for node in nodes)
+            for tree, nodes in ((before.tree, old), (after.tree, new))
+        )
+        return len(new) < len(old) or now < was
 
 
 def copies(nodes: Iterable[Node]) -> set[Copy]:

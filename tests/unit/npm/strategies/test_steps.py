@@ -221,6 +221,68 @@ def test_a_grandparent_is_found_by_walking_up(tmp_path: Path) -> None:
     assert result.moves[0].raised == ("top 1.2.0",)
 
 
+# A lock of version 2 has what 1 and 3 have.
+@pytest.mark.parametrize("lock_version", a_choice((3, 1), step=2))
+@pytest.mark.parametrize("declared", ["^1.0.0", "1.0.0"])
+def test_what_a_widened_range_lets_move_moves_with_it(
+    tmp_path: Path, declared: str, lock_version: int
+) -> None:
+    """The next framework's range admits the old helper too, so npm keeps it, and what it pins."""
+    universe = pinned_parent().npm("frame", "1.0.0", {"leaf": "1.0.0", "mid": "1.0.0"})
+    universe.npm("frame", "1.1.0", {"leaf": "~1.2.0", "mid": "^1.0.0"})
+    files = {"package.json": manifest(dependencies={"frame": declared})}
+    with world(universe, tmp_path) as here:
+        was = manifest(dependencies={"frame": "1.0.0"})
+        result = here.fix(LEAF, here.locked(files, was, lock_version))
+        assert here.written(result).ok
+        installed = json.loads((here.root / "package-lock.json").read_text())
+    (move,) = result.moves
+    refreshed = declared.startswith("^")
+    assert move.step is (LadderStep.LOCK_REFRESH if refreshed else LadderStep.PARENT_BUMP)
+    assert move.raised == ("frame 1.1.0", "mid 1.1.0")
+    assert [change.path for change in result.changes] == (
+        ["package-lock.json"] if refreshed else ["package-lock.json", "package.json"]
+    )
+    entries = installed["packages"] if lock_version > 1 else installed["dependencies"]
+    held = {key.removeprefix("node_modules/"): it["version"] for key, it in entries.items() if key}
+    assert held == {"frame": "1.1.0", "leaf": "1.2.0", "mid": "1.1.0"}
+
+
+def test_a_parent_that_can_move_does_and_the_other_alone_is_overridden(tmp_path: Path) -> None:
+    universe = pinned_parent().npm("stuck", "1.0.0", {"leaf": "1.0.0"})
+    files = project(
+        {"mid": "^1.0.0", "stuck": "^1.0.0"},
+        {
+            "leaf": at("1.0.0"),
+            "mid": at("1.0.0", leaf="1.0.0"),
+            "stuck": at("1.0.0", leaf="1.0.0"),
+        },
+    )
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    (move,) = result.moves
+    assert (move.step, move.after, move.raised) == (LadderStep.OVERRIDE, "1.2.0", ("mid 1.1.0",))
+    assert versions(result) == {"leaf": "1.2.0", "mid": "1.1.0", "stuck": "1.0.0"}
+    assert json.loads(after(result, "package.json"))["overrides"] == {"stuck": {"leaf": "1.2.0"}}
+
+
+def test_a_declared_package_is_raised_and_the_copy_that_a_parent_pins_is_overridden(
+    tmp_path: Path,
+) -> None:
+    universe = leaves().npm("mid", "1.0.0", {"leaf": "1.0.0"})
+    files = project(
+        {"leaf": "1.0.0", "mid": "^1.0.0"},
+        {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")},
+    )
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+        assert here.written(result).ok
+    new = json.loads(after(result, "package.json"))
+    assert new["dependencies"] == {"leaf": "1.2.0", "mid": "^1.0.0"}
+    assert new["overrides"] == {"mid": {"leaf": "1.2.0"}}
+    assert versions(result) == {"leaf": "1.2.0", "mid": "1.0.0"}
+
+
 def test_where_no_parent_helps_a_scoped_override_does(tmp_path: Path) -> None:
     universe = leaves().npm("mid", "1.0.0", {"leaf": "1.0.0"})
     files = project({"mid": "^1.0.0"}, {"leaf": at("1.0.0"), "mid": at("1.0.0", leaf="1.0.0")})

@@ -69,6 +69,17 @@ _UNIVERSE = (
     .pypi("split", "3.0", requires_python=">=3.11")
     .pypi("tools", "1.0")
     .pypi("tools", "2.0")
+    # A helper with a release that admits the fix, below a client whose next candidate goes without it.
+    .pypi("helper", "0.9", ["leaf"])
+    .pypi("helper", "1.0", ["leaf<1.2"])
+    .pypi("helper", "1.1", ["leaf>=1.2"])
+    .pypi("client", "1.0", ["helper>=1"])
+    .pypi("client", "2.0.dev1", ["leaf"])
+    .pypi("cautious", "1.0", ["helper<1.1"])
+    .pypi("cautious", "1.1", ["helper"])
+    .pypi("cautious", "2.0", ["helper>=1.1"])
+    .pypi("hopeful", "1.0", ["stuck"])
+    .pypi("hopeful", "2.0.dev1", ["leaf"])
 )
 
 
@@ -218,6 +229,34 @@ def test_a_parent_within_its_range_is_a_refresh(bench: Bench) -> None:
     (move,) = fix.moves
     assert (move.step, move.raised) == (LadderStep.LOCK_REFRESH, ("tight 2.0",))
     assert list(fix.texts) == ["uv.lock"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "locked", "raised"),
+    [
+        # Never the client's development release, which goes without the helper.
+        ("client>=1", ["helper==1.0"], ("helper 1.1",)),
+        # Forward, and not back to the helper's first release, which has no bound; not to the next major.
+        ("cautious>=1", ["cautious==1.0", "helper==1.0"], ("cautious 1.1", "helper 1.1")),
+    ],
+)
+def test_what_holds_a_package_back_moves_forward_with_it(
+    bench: Bench, declared: str, locked: list[str], raised: tuple[str, ...]
+) -> None:
+    files = bench.lock({"pyproject.toml": _manifest(declared)}, "leaf==1.1", *locked)
+    fix = bench.resolve(files)
+    (move,) = fix.moves
+    assert (move.step, move.raised) == (LadderStep.LOCK_REFRESH, raised)
+    assert set(fix.texts) == {"uv.lock"}
+
+
+def test_an_override_is_taken_before_a_candidate(bench: Bench) -> None:
+    """uv takes a pre-release if no final release serves."""
+    files = bench.lock({"pyproject.toml": _manifest("hopeful>=1")}, "leaf==1.1", "hopeful==1.0")
+    fix = bench.resolve(files)
+    (move,) = fix.moves
+    assert move.step is LadderStep.OVERRIDE
+    assert "hopeful 2.0.dev1, a pre-release" in move.declined[0].reason
 
 
 def test_an_override_within_the_major_is_the_last_step(bench: Bench) -> None:

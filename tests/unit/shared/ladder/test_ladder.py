@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.shared.ladder import (
+    Position,
     ProjectFix,
+    ResultRules,
     Tried,
     blocked,
     combined,
@@ -250,3 +252,38 @@ def test_lost_copies_are_no_downgrade() -> None:
     two = DependencyTree(LOCK, {**tree().nodes, "x": Node("x", "ini", "1.0.0")}, tree().roots)
     assert downgraded(two, tree(), NPM) is None
     assert downgraded(tree(), DependencyTree(LOCK, {}, ()), NPM) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("1.2.8", "2.0.0-rc.1", "It would take rc 2.0.0-rc.1, a pre-release."),
+        ("2.0.0-rc.1", "2.0.0-rc.2", None),
+        ("1.2.8", "2.0.0", None),
+    ],
+)
+def test_no_final_release_gives_way_to_a_candidate(
+    before: str, after: str, problem: str | None
+) -> None:
+    rules = ResultRules[str](NPM, INI)
+    old, new = Position("", tree(rc=before)), Position("", tree(ini="1.3.6", rc=after))
+    assert rules.problem(old, new) == problem
+
+
+def test_a_dependent_that_moved_by_itself_is_progress() -> None:
+    """Another copy can be left below the other dependent: as many are affected as before."""
+    shared = tree()
+    tool = replace(
+        shared.nodes["node_modules/tool"],
+        asks=(DependencyEdge("ini", "1.3.5", "node_modules/ini"),),
+    )
+    before = replace(shared, nodes={**shared.nodes, tool.key: tool})
+    below = Node("node_modules/tool/node_modules/ini", "ini", "1.3.5")
+    alone = replace(tool, asks=(DependencyEdge("ini", "1.3.5", below.key),))
+    moved = Node("node_modules/ini", "ini", "1.3.6")
+    nodes = {**before.nodes, tool.key: alone, moved.key: moved, below.key: below}
+    after = replace(before, nodes=nodes)
+    rules = ResultRules[str](NPM, INI)
+    assert rules.is_nearer(Position("", before), Position("", after))
+    assert not rules.is_nearer(Position("", after), Position("", after))
+    assert not rules.is_nearer(Position("", after), Position("", before))
