@@ -100,6 +100,8 @@ def run_peer(
             run = run_command(command.replace(_ADVISORY_URL, url), after / folder, environ)
             outputs.append(f"$ {command}\n{run.stdout}\n{run.stderr}")
             code = code or run.returncode
+    # What `yarn upgrade` installs is no part of its fix.
+    git(after, "clean", "-q", "-d", "-f", "-x", "--", ":(glob)**/node_modules/**")
     changed = bool(git(after, "status", "--porcelain", "--untracked-files=no").strip())
     seconds = time.monotonic() - began
     return Ended(_end(peer, code, changed=changed), code, "\n".join(outputs), seconds)
