@@ -4,7 +4,7 @@ A client works on texts: its lock is resolved in a scratch folder, never in the 
 anybody's scripts and without the repository's own client configuration (it can name programs).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -80,10 +80,8 @@ class Client(Protocol):
         """As messages call it: ``npm``, ``yarn``, ``pnpm``."""
         ...
 
-    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:
-        """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs.
-
-        ``names``: only the asks for these packages matter, and a client may leave the others out."""
+    def tree(self, files: Files) -> DependencyTree:
+        """The lock as a resolved tree. ``Node.key`` is the lock's own; no client runs."""
         ...
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:

@@ -174,7 +174,7 @@ class NpmProject:
         if self.site.lock is None:
             return True
         try:
-            self.client.tree(self.files, ())
+            self.client.tree(self.files)
         except RecipeError:
             broken, is_named = left_out(advisory.packages(ECOSYSTEM), self.repo).reader.look(
                 files_of(self.site)

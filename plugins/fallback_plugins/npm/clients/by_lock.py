@@ -1,6 +1,6 @@
 """Which client resolves which lock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -22,7 +22,7 @@ class BunClient:
     lock: str
     name: str = field(default="bun", init=False)
 
-    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002
+    def tree(self, files: Files) -> DependencyTree:
         """As ``Client.tree``. Raises RecipeError for a binary lock, with the reason UNKNOWN."""
         if self.lock.endswith(".lockb"):
             reason = f"{self.lock} is binary and is not read, so what is installed is unknown."

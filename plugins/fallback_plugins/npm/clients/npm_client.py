@@ -1,7 +1,7 @@
 """npm as the ladder's client (``client.Client``), over package-lock.json and npm-shrinkwrap.json."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,11 +38,10 @@ class NpmClient:
     def __post_init__(self) -> None:
         self._npm = NpmRunner(self.clients)
 
-    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:
-        """The lock as a resolved tree, keyed by npm's own paths. ``names``: with the asks for these
-        packages alone, which is enough to tell their first steps."""
+    def tree(self, files: Files) -> DependencyTree:
+        """The lock as a resolved tree, keyed by npm's own paths."""
         source = files.lock or files.root_manifest
-        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest, names)
+        return lock_tree(source, files.lock_text, files.manifests, files.root_manifest)
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:
         """The lock made to fit; wishes are granted by asking for exactly these versions.

@@ -1,7 +1,7 @@
 """pnpm as a client: its own ``--lockfile-only`` resolution, in the version that wrote the lock's format."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
@@ -91,7 +91,7 @@ class PnpmClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="pnpm", init=False)
 
-    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
+    def tree(self, files: Files) -> DependencyTree:
         """As ``Client.tree``. The lock keeps the ranges of projects and of peers, no others."""
         return pnpm_tree(files)
 

@@ -5,7 +5,7 @@ resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -76,7 +76,7 @@ class YarnClient:
     store: ClientStore | None = field(default=None)
     name: str = field(default="yarn", init=False)
 
-    def tree(self, files: Files, names: Collection[str] | None = None) -> DependencyTree:  # noqa: ARG002 (all are read)
+    def tree(self, files: Files) -> DependencyTree:
         """As ``Client.tree``. Keys are ``name@version``, roots the paths of their manifests. Later yarns'
         locks are read, too; what else this client does refuses them."""
         return yarn_tree(files)

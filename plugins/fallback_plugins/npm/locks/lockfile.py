@@ -3,7 +3,7 @@ the resolved tree that the ladder works in.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -115,10 +115,23 @@ def identity(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
     if isinstance(stated, str) and stated:
         name = stated
     elif MODULES in path and not entry.get("link"):
-        name = origin_of(address_of(entry)).name or name
+        address = address_of(entry)
+        if not _is_plainly(name, address):
+            name = origin_of(address).name or name
     if not isinstance(version, str) or version.startswith("file:"):
         return name, None
     return name, version
+
+
+def _is_plainly(name: str, address: str) -> bool:
+    """Return whether an address is that of a package by its plain form, as nearly all are: reading each
+    would be half of a plan."""
+    above, sign, _ = address.rpartition("/-/")
+    before = above.removesuffix(f"/{name}")
+    is_scoped = "@" in before.rpartition("/")[2]
+    return (
+        bool(sign) and before != above and not is_scoped and not any(it in address for it in "%?#")
+    )
 
 
 def address_of(entry: Mapping[str, Any]) -> str:
@@ -154,13 +167,11 @@ def lock_tree(
     lock_text: str,
     manifests: Mapping[str, str],
     root: str,
-    names: Collection[str] | None = None,
 ) -> DependencyTree:
     """The tree that a lock describes. Raises RecipeError where it can't be read.
 
     ``manifests``: texts by path, ``root`` the path of the root's own. They say what the project's own
-    packages ask for, as far as they are there: a lock may be older. ``names``: only the asks for these
-    packages are of interest, which spares most of the work on a large lock of version 2 or 3.
+    packages ask for, as far as they are there: a lock may be older.
     """
     lock = parse_lock(lock_text, source)
     version_of(lock, source)
@@ -169,7 +180,7 @@ def lock_tree(
         manifest = parse_manifest(root, manifests.get(root, "{}"))
         packages = _packages(lock, manifest)
         packages[""] |= {key: it for key in ("name", "version") if (it := _text(manifest.get(key)))}
-    return _flat(source, _as_declared(packages, manifests, root), names)
+    return _flat(source, _as_declared(packages, manifests, root))
 
 
 def modern(lock_text: str, manifest_text: str) -> str:
@@ -253,12 +264,8 @@ def _as_declared(
     return found
 
 
-def _flat(
-    source: str, packages: Mapping[str, Any], names: Collection[str] | None
-) -> DependencyTree:
+def _flat(source: str, packages: Mapping[str, Any]) -> DependencyTree:
     entries = dict(objects(packages))
-    names = None if names is None else frozenset(names)
-    wanted = None if names is None else _asked_as(entries, names)
     links = {
         key: target
         for key, entry in entries.items()
@@ -277,11 +284,7 @@ def _flat(
         inside = MODULES in key
         sections = _ASKED if inside else MEMBER_SECTIONS
         name, version = identity(key, entry) if inside else (_name(key, entry), None)
-        asks: tuple[DependencyEdge, ...] = ()
-        if wanted is None or _asks_any(entry, sections, wanted):
-            asks = tuple(_asks(key, entry, sections, find, wanted))
-        if inside and names is not None and not asks and name not in names:
-            continue
+        asks = tuple(_asks(key, entry, sections, find))
         version = version or _text(entry.get("version"))
         bundled = entry.get("inBundle") is True
         node = Node(key=key, name=name, version=version, asks=asks, bundled=bundled)
@@ -292,28 +295,17 @@ def _flat(
     return DependencyTree(source=source, nodes=nodes, roots=tuple(roots))
 
 
-def _asked_as(entries: Mapping[str, _Entry], names: frozenset[str]) -> frozenset[str]:
-    """The names under which these packages are asked for: their own, and their aliases."""
-    inside = (item for item in entries.items() if MODULES in item[0])
-    return names.union(_tail(key) for key, entry in inside if identity(key, entry)[0] in names)
-
-
 def _asks(
     key: str,
     entry: _Entry,
     sections: tuple[str, ...],
     find: _Find,
-    wanted: frozenset[str] | None = None,
 ) -> Iterator[DependencyEdge]:
     reported = entry.get("peerDependenciesMeta")
     seen = set()
     for section in sections:
         asked = entry.get(section)
-        if not isinstance(asked, dict) or (wanted is not None and wanted.isdisjoint(asked)):
-            continue
-        for name, spec in asked.items():
-            if wanted is not None and name not in wanted:
-                continue
+        for name, spec in asked.items() if isinstance(asked, dict) else ():
             peer = section == PEER_SECTION
             # A peer that is also a dependency is installed as a dependency.
             if not isinstance(spec, str) or (peer and name in seen):
@@ -326,15 +318,6 @@ def _asks(
             to = find(key, name)
             if to is not None or not optional:
                 yield DependencyEdge(name=name, spec=spec, to=to, optional=optional, peer=peer)
-
-
-def _asks_any(entry: _Entry, sections: tuple[str, ...], wanted: frozenset[str]) -> bool:
-    """Most entries of a large lock ask for nothing of interest: they are passed over quickly."""
-    for section in sections:
-        asked = entry.get(section)
-        if isinstance(asked, dict) and not wanted.isdisjoint(asked):
-            return True
-    return False
 
 
 def _nearest(entries: Mapping[str, Any], dependent: str, name: str) -> str | None:

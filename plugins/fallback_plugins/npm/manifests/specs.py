@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from semantic_version import Version as SemVer
 
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.advisory.versions import is_major_step, is_orderable
 
 _NUMBER = r"(0|[1-9]\d{0,8})"
 _PLAIN_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
@@ -159,12 +159,9 @@ def _plainly_admits(plain: re.Match[str], release: re.Match[str]) -> bool:
 
 def compatible(version: str, other: str) -> bool:
     """Are both in one compatible range: the same major, below 1.0 the same minor?"""
-    left, right = _version(version), _version(other)
-    if left is None or right is None:
+    if _version(version) is None or _version(other) is None:
         return False
-    if left.major or right.major:
-        return bool(left.major == right.major)
-    return bool(left.minor == right.minor)
+    return not is_major_step("npm", version, other)
 
 
 @lru_cache(maxsize=16_384)

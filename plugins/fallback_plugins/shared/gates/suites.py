@@ -129,8 +129,6 @@ def in_words(run: SuiteRun) -> str:
 
 def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
-    if (broken := _broken(gate, ours, late)) is not None:
-        return broken
     here, there = _report_or_none(ours.report), _report_or_none(late.report)
     what = f"the tests do not end within {context.timeout_s:.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
@@ -148,8 +146,6 @@ def judge_beside_late(
 ) -> GateVerdict:
     """Only the base commit's run did not end: what it told before is compared, the rest can't be."""
     log, there = ours.result.output, _report_or_none(late.report)
-    if (broken := _broken(gate, ours, late)) is not None:
-        return broken
     if lost := sorted(there.passed - _report_or_none(ours.report).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
@@ -213,7 +209,7 @@ class Suite:
         """Tests that the patch would fail for by this run: new failures, and what passes at the base commit
         and did not here. None: no name can be told."""
         if (late := self.late) is not None:
-            here, there = ours.report or Report(frozenset()), late.report or Report(frozenset())
+            here, there = _report_or_none(ours.report), _report_or_none(late.report)
             lost = frozenset() if ours.result.timed_out else there.passed - here.passed
             return lost | there.passed.intersection(here.failed)
         if self.by_report:
@@ -234,7 +230,8 @@ class Suite:
             return skipped(self.gate, f"could not be judged: {what}", ours.result.output)
         if (late := self.late) is not None:
             judged = judge_late if ours.result.timed_out else judge_beside_late
-            return judged(self.gate, self.context, ours, late)
+            broken = _broken(self.gate, ours, late)
+            return broken or judged(self.gate, self.context, ours, late)
         if ours.result.timed_out:
             return timed_out(self.gate, ours.result, self.context)
         self.by_report = ours.report is not None and any(run.report is not None for run in runs)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.gates import tap_logs
+from fallback_plugins.npm.gates import summaries as tap_logs
 from fallback_plugins.npm.gates.summaries import summary
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fallback_plugins.npm.locks.addresses import Addresses
-from fallback_plugins.npm.locks.lockfile import lock_tree
+from fallback_plugins.npm.locks.addresses import Addresses, origin_of
+from fallback_plugins.npm.locks.lockfile import identity, lock_tree
 from tests.registry import Universe
 from tests.unit.npm.world import World, at, bad, project, versions, world
 
@@ -73,5 +73,22 @@ def test_a_name_that_is_none_breaks_nothing(name: object) -> None:
         "lockfileVersion": 3,
         "packages": {"node_modules/a": {"version": "1.0.0", "name": name}},
     }
-    tree = lock_tree("package-lock.json", json.dumps(lock), {}, "package.json", ["a"])
+    tree = lock_tree("package-lock.json", json.dumps(lock), {}, "package.json")
     assert [node.version for node in tree.of("a")] == ["1.0.0"]
+
+
+@pytest.mark.parametrize("name", ["left", "@s/left", "real", "@s/real"])
+@pytest.mark.parametrize(
+    "before", ["", "https://r.example/", "https://r.example/@s/", "https://h/real/-/"]
+)
+@pytest.mark.parametrize(
+    "after", ["left-1.0.0.tgz", "x.tgz", "left-1.0.0.tgz?x=/real/-/", "left-1.0.0.tgz#a"]
+)
+def test_an_address_in_its_plain_form_is_read_like_any_other(
+    name: str, before: str, after: str
+) -> None:
+    """An entry's name is the archive's, however the address is written."""
+    for own in ("left", "@s/left", "@s%2fleft", "real", "@s/real"):
+        address = f"{before}{own}/-/{after}"
+        found, _ = identity(f"node_modules/{name}", {"version": "1.0.0", "resolved": address})
+        assert found == (origin_of(address).name or name)
