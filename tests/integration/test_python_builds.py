@@ -538,7 +538,7 @@ def test_a_link_in_place_of_a_wheel_is_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     doing = f"{HERE}os.remove(there)\nos.symlink({str(secret)!r}, there)"
-    assert "no readable file" in refused(tmp_path, doing)
+    assert "left something that is no file" in refused(tmp_path, doing)
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -546,7 +546,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     there.mkdir()
     (there / WHEEL).write_text("s3cret")
     doing = f"import shutil\nshutil.rmtree(folder)\nos.symlink({str(there)!r}, folder)"
-    assert "no readable file" in refused(tmp_path, doing)
+    assert "left no single wheel" in refused(tmp_path, doing)
 
 
 def test_a_wheel_of_another_name_is_not_taken(tmp_path: Path) -> None:

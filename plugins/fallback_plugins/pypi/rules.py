@@ -7,7 +7,6 @@ from typing import Any, Literal
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_tier.ecosystem_rules import ClientCache, EcosystemRules, PackageClient, PurlName
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES
 
@@ -20,8 +19,22 @@ _FIRST_NUMBER = re.compile(r"\D*?0*(\d+)")
 #: PEP 440: ``0!1.0`` is ``1.0``. The first number of an epoch's version says nothing.
 _EPOCH = "!"
 
-#: What an installed package says of itself.
-_METADATA = frozenset({"METADATA", "PKG-INFO"})
+_FILES = frozenset(
+    {
+        "pyproject.toml",
+        "uv.lock",
+        "poetry.lock",
+        "pdm.lock",
+        "pylock.toml",
+        "Pipfile",
+        "Pipfile.lock",
+        "setup.cfg",
+        "METADATA",
+        "PKG-INFO",
+    }
+)
+_REQUIREMENTS = re.compile(r".*(?:requirements|constraints).*\.(?:txt|in)", re.IGNORECASE)
+
 
 #: Where the user's own clients read which registries they have.
 _USERS = (
@@ -139,7 +152,7 @@ class PyPIRules(EcosystemRules):
 
     def owns_file(self, name: str) -> bool:
         """Manifests and locks, requirements, and what is in an installed package."""
-        return name in _METADATA or kind_of(name) not in {None, Kind.SETUP_PY}
+        return name in _FILES or _REQUIREMENTS.fullmatch(name) is not None
 
     def document(self, path: str, text: str) -> Any:  # noqa: ARG002 (core reads these formats)
         """Core reads them."""

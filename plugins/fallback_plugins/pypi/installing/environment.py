@@ -63,6 +63,9 @@ _GIT_TIMEOUT_S = 30.0
 #: own code is at fault, those of its day are installed: with today's, tests fail for reasons that have
 #: nothing to do with the flaw.
 OF_ITS_DAY_AFTER = timedelta(days=180)
+
+#: Where in the cache a fix's Python is kept, by fix and base commit, so that each gate and attempt runs on
+#: the one that its runs were moved to, because its proof could not start on the first (ADR-0085).
 _PYTHONS = "pythons"
 
 

@@ -7,12 +7,12 @@ package from a registry can't add an address: uv takes those from a project's ow
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
+from fallback_plugins.pypi.manifests.groups import table_of, tables
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
 from fallback_plugins.pypi.manifests.requirements_files import includes, index_lines
@@ -36,6 +36,9 @@ _BEGIN = re.compile(
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]+:|[/\\]{2})|.*?(?:\$\{|[\t\r\n])", re.DOTALL)
+
+#: Keys of settings and locks that hold a place and nothing else, in whatever way it is written.
+_PLACES = ("index-url", "extra-index-url", "find-links", "index", "registry", "url", "git")
 
 #: What uv reads of a project.
 _PROJECTS = ("pyproject.toml", "uv.toml", "uv.lock")
@@ -130,7 +133,7 @@ def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, s
     if not all(path.name.startswith(_SCRATCH) for path in waiting):  # the project's own, and theirs
         for path in (*root.rglob("*.txt"), *root.rglob("*.in")):
             indexes = index_lines(path.read_text("utf-8", "replace"))
-            yield from ((path, address) for address in _places(indexes))
+            yield from ((path, address) for address in _addresses([*indexes], _PLACES[0]))
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -152,80 +155,39 @@ def _in_document(path: Path) -> Iterator[str]:
     except (OSError, RecipeError) as error:
         why = error.problem if isinstance(error, RecipeError) else str(error)
         raise HostRefusedError((), f"uv was not started: {why}") from error
-    if path.name == "uv.lock" or path.name.startswith("pylock"):
-        return _of_lock(document)
-    return _of_settings(document) if path.name == "uv.toml" else _of_project(document)
+    if path.name in {"uv.lock", "uv.toml"} or path.name.startswith("pylock"):
+        return _addresses(document)
+    project = table_of(document, "project")
+    asked = [project.get("dependencies"), project.get("optional-dependencies")]
+    asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
+    return _addresses([*asked, table_of(document, "tool", "uv")])
 
 
 def _of_requirements(text: str) -> Iterator[str]:
-    yield from _places(index_lines(text))
+    yield from _addresses([*index_lines(text)], _PLACES[0])
     for line in logical_lines(text):
         begin = _BEGIN.search(line)
         if begin is not None and not any(True for _ in index_lines(line)):
             yield line[begin.start() :].split()[0]
 
 
-def _of_project(document: Mapping[str, Any]) -> Iterator[str]:
-    project = table_of(document, "project")
-    asked = [project.get("dependencies"), project.get("optional-dependencies")]
-    asked += [document.get("dependency-groups"), table_of(document, "build-system").get("requires")]
-    yield from _addresses(asked)
-    yield from _of_settings(table_of(document, "tool", "uv"))
-
-
-def _of_settings(uv: Mapping[str, Any]) -> Iterator[str]:
-    for settings in (uv, table_of(uv, "pip")):
-        places = [
-            settings.get("index-url"),
-            settings.get("extra-index-url"),
-            settings.get("find-links"),
-        ]
-        yield from _places([*places, *(it.get("url") for it in tables(settings.get("index")))])
-    for source in _tables_below(table_of(uv, "sources")):
-        yield from texts([source.get("url"), source.get("git")])
-    indexed = {"index", "index-url", "extra-index-url", "find-links", "sources", "pip"}
-    yield from _addresses([value for key, value in uv.items() if key not in indexed])
-
-
-def _of_lock(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from _addresses([document])
-    waiting: list[Any] = [document]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield from _places([one.get(key) for key in ("registry", "url", "git", "index")])
-        if isinstance(one, dict | list):
-            waiting.extend(one.values() if isinstance(one, dict) else one)
-
-
-def _places(values: Iterable[Any]) -> Iterator[str]:
-    """Those of texts at any depth that are no paths."""
-    for place in _strings(values):
-        if _SCHEME.match(place) and not place.startswith("file:"):
-            yield place
-
-
-def _addresses(values: Iterable[Any]) -> Iterator[str]:
-    """The address in each text, at any depth: to its end, since readers leave out what is between."""
-    for text in _strings(values):
-        asked = requirement_in(text) if "@" in text else None
-        if asked is not None and asked.url:
-            if not asked.url.startswith("file:"):
-                yield asked.url
-        elif (begin := _BEGIN.search(text)) is not None:
-            yield text[begin.start() :].strip()
-
-
-def _tables_below(value: Any) -> Iterator[Mapping[str, Any]]:
-    for one in value.values() if isinstance(value, dict) else ():
-        yield from tables(one if isinstance(one, list) else [one])
-
-
-def _strings(values: Iterable[Any]) -> Iterator[str]:
-    waiting = list(values)
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict | list):
-            waiting.extend(one.values() if isinstance(one, dict) else one)
+def _addresses(value: Any, key: str = "") -> Iterator[str]:
+    """The address in each text of a value, at any depth: to its end, since readers leave out what is
+    between. ``key``: the value's own; nothing is published here."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _addresses(one, name) if name != "publish-url" else ()
+    elif isinstance(value, list):
+        for one in value:
+            yield from _addresses(one, key)
+    elif isinstance(value, str):
+        asked = requirement_in(value) if "@" in value else None
+        begin = _BEGIN.search(value)
+        if key in _PLACES and _SCHEME.match(value):
+            address = value
+        elif asked is not None and asked.url:
+            address = asked.url
+        else:
+            address = "" if begin is None else value[begin.start() :].strip()
+        if address and not address.startswith("file:"):
+            yield address

@@ -103,7 +103,7 @@ def with_release(
 def with_entry(
     lock: PoetryLock, release: Release, metadata: Metadata, extras: Collection[str] = ()
 ) -> PoetryLock:
-    """The lock with one more package. Who needs it is left open (``needs``). Raises RecipeError."""
+    """The lock with one more package. Who needs it is left open (``settled``). Raises RecipeError."""
     bare = in_plain_lines(lock, lambda plain: _with_bare_entry(plain, release.name))
     return with_release(bare, release, metadata, extras)
 
