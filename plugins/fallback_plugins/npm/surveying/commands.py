@@ -175,7 +175,9 @@ class _Unlocked:
         own = f"{self.path}.dockerignore"
         listed = own if repo.has(own) else str(PurePosixPath(context) / ".dockerignore")
         left = False
-        for line in _text(repo, listed).split():
+        for line in map(str.strip, _text(repo, listed).splitlines()):
+            if not line or line.startswith("#"):
+                continue
             pattern = _plain(line.removeprefix("!")).removeprefix("**/")
             is_anywhere = "**/" in line
             names = [path, *map(str, PurePosixPath(path).parents[:-1])]

@@ -7,7 +7,7 @@ import pytest
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import connected, includes, with_requirement
 from fallback_plugins.pypi.resolving.uv_client import Wanted
-from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, wanted
+from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, project_lines, wanted
 from fallback_tier.errors import RecipeError
 
 TABLES = """\
@@ -140,6 +140,13 @@ def test_extras_that_put_others_together_are_read(text: str) -> None:
 def test_what_a_script_computes_is_unknown(text: str) -> None:
     with pytest.raises(RecipeError, match="computes"):
         wanted({"setup.py": HEAD + text})
+
+
+def test_an_extra_of_a_folder_that_is_computed_is_unknown() -> None:
+    script = HEAD + "setup(name='n', install_requires=['w'], extras_require=read())"
+    assert project_lines({"setup.py": script}, ()) == ("w",)
+    with pytest.raises(RecipeError, match="extras_require"):
+        project_lines({"setup.py": script}, ("dev",))
 
 
 @pytest.mark.parametrize(
