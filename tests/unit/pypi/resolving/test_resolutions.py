@@ -852,6 +852,9 @@ def test_what_a_fix_can_not_change_is_unknown_if_it_brings_in_the_package(
     [
         {CI: "      - run: pip install late uvx unheard-of && uvx late@latest --help\n"},
         {CI: "      - run: pip install -r requirements.txt build ${{ matrix.extra }}\n"},
+        {
+            CI: "      - name: pip install holds\n        run: pip install asks ${{ holds }} $(cat holds)\n"
+        },
         {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late", "app[x]"]\n'},
     ],
 )
