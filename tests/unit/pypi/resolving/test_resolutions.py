@@ -856,6 +856,7 @@ def test_what_a_fix_can_not_change_is_unknown_if_it_brings_in_the_package(
             CI: "      - name: pip install holds\n        run: pip install asks ${{ holds }} $(cat holds)\n"
         },
         {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late", "app[x]"]\n'},
+        {"pyproject.toml": '[build-system]\nrequires = ["unheard-of==1"]\nbuild-backend = "x"\n'},
     ],
 )
 def test_what_a_fix_can_not_change_is_no_doubt_otherwise(
