@@ -460,8 +460,22 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
         ),
         ({"pyproject.toml": HATCH + "custom]\n"}, RefusalReason.UNKNOWN),
         # Files that a command leads to by other options.
-        ({"Makefile": "x:\n\tuv pip sync frozen\n", "frozen": "holds\n"}, "affected"),
-        ({"a.sh": "uv run --with-requirements more x.py\n", "more": "holds\n"}, "affected"),
+        (
+            {
+                "requirements.txt": "asks\n",
+                "Makefile": "x:\n\tuv pip sync frozen\n",
+                "frozen": "holds\n",
+            },
+            "affected",
+        ),
+        (
+            {
+                "requirements.txt": "asks\n",
+                "a.sh": "uv run --with-requirements more x.py\n",
+                "more": "holds\n",
+            },
+            "affected",
+        ),
         # No Python of this machine is as new as the project's lowest.
         (
             {"pyproject.toml": FUTURE + 'dependencies = ["asks", "future"]\n'},
