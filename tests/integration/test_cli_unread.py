@@ -16,6 +16,7 @@ from tests.e2e.command import Ended, osv, run, snapshot
 from tests.fakes.repository import git, write
 from tests.registry import Universe, serve
 from tests.unit.npm.world import at, manifest, project
+from tests.unit.shared.locks_support import poetry_block, poetry_lock
 from tests.unit.shared.unreadable import SPOILT, spoil
 
 NPM = project({"left": "1.0.0", "right": "1.0.0"}, {"left": at("1.0.0"), "right": at("1.0.0")})
@@ -144,11 +145,28 @@ def test_a_fixture_that_can_not_be_fixed_stops_no_fix_of_another(scenario: Scena
     assert (plan.code, plan.json["left"]) == (exit_codes.OK, [])
     assert [it["path"] for it in plan.json["unread"]] == [fixture]
     ended = scenario("fix", "--dry-run")
+    # The fixture is pinned to the affected release: a person decides.
+    assert (ended.code, ended.json["outcome"]) == (exit_codes.ESCALATED, "escalated")
+    (verdict,) = (it for it in ended.json["verdicts"] if it["gate"] == "not_vulnerable")
+    assert verdict["status"] == "undecided"
+    assert f"left stays affected in {fixture}" in verdict["detail"]
+
+
+@pytest.mark.sandbox
+def test_a_lock_of_a_fixture_degrades_the_proof(scenario: Scenario) -> None:
+    """Its format is unknown, and it holds the affected release."""
+    known = Universe().pypi("left", "1.0.0")
+    lock = poetry_lock(poetry_block(known, "left", "1.0.0")).replace('"2.0"', '"9.0"')
+    manifest = '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\nleft = ">=1.0"\n'
+    fixture = "tests/fixtures/a"
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
+    files = {f"{fixture}/poetry.lock": lock, f"{fixture}/pyproject.toml": manifest}
+    scenario.make({**PINS, **files, "test_it.py": test}, "other.link", "a broken link")
+    scenario.advisory("A", "left", "PyPI")
+    ended = scenario("fix", "--dry-run")
     assert (ended.code, ended.json["outcome"]) == (exit_codes.PATCHED, "patched")
     assert ended.json["application"]["files"] == ["requirements.txt"]
-    (verdict,) = (it for it in ended.json["verdicts"] if it["gate"] == "not_vulnerable")
-    assert f"left stays affected in {fixture}" in verdict["detail"]
-    assert [it["path"] for it in ended.json["unread"]] == [fixture]
+    assert [it["path"] for it in ended.json["unread"]] == [f"{fixture}/poetry.lock"]
 
 
 def test_a_fixture_alone_is_refused_by_its_own_reason(scenario: Scenario) -> None:

@@ -102,9 +102,10 @@ class NotVulnerableGate(NotVulnerable):
         bad = {place: version for place, version in bad.items() if place not in aside}
         if aside and not bad:
             where = gating.some_of(sorted(aside), _NAMED)
-            return gating.unread(
-                self.name, f"{package} stays affected in {where}, which is left as it is"
-            )
+            what = f"{package} stays affected in {where}, which is left as it is"
+            # A lock may be old; a declaration is what someone wants.
+            is_locked = all("node_modules" in PurePosixPath(place).parts for place in aside)
+            return (gating.unread if is_locked else gating.undecided)(self.name, what)
         messages = [
             f"{place}{now.contradictions.get(place, f' is {version}')}"
             for place, version in bad.items()

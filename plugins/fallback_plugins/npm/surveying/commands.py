@@ -156,7 +156,9 @@ class _Unlocked:
         own = f"{self.path}.dockerignore"
         listed = own if repo.has(own) else str(PurePosixPath(context) / ".dockerignore")
         left = False
-        for line in readable_text(repo, listed).split():
+        for line in map(str.strip, readable_text(repo, listed).splitlines()):
+            if not line or line.startswith("#"):
+                continue
             pattern = _plain(line.removeprefix("!")).removeprefix("**/")
             is_anywhere = "**/" in line
             names = [path, *map(str, PurePosixPath(path).parents[:-1])]

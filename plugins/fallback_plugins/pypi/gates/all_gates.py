@@ -17,9 +17,10 @@ from fallback_plugins.pypi.gates.touched import (
 )
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
-from fallback_plugins.pypi.manifests.kinds import Kind
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.surveying.survey import (
     ECOSYSTEM,
+    LOCKS,
     Place,
     left_out,
     only_affected,
@@ -109,9 +110,10 @@ class NotVulnerableGate(NotVulnerable):
         held = [one for one in held if one[0] not in aside]
         if aside and not bad:
             where = ", ".join(sorted(aside))
-            return gating.unread(
-                self.name, f"{package} stays affected in {where}, which is left as it is"
-            )
+            what = f"{package} stays affected in {where}, which is left as it is"
+            # A lock may be old; a declaration is what someone wants.
+            is_locked = all(kind_of(path) in LOCKS for path in aside)
+            return (gating.unread if is_locked else gating.undecided)(self.name, what)
         if bad:
             messages = [f"{where} has {version}" for where, version in bad]
             if not _may_stay(context, package, bad, _held(context, repo, package, places, {})):

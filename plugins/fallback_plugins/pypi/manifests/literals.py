@@ -80,7 +80,12 @@ _BARE = re.compile(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?(?<!\.txt)(?<!\.in)(?<!\.whl)(?<!\.toml)(?<!\.gz)"
 )
 _ALWAYS_THERE = frozenset({"pip", "setuptools"})
-_PRINTS = re.compile(r"\b(?:echo|printf|print|warn|error|info|die)\b[^\r\n]*\Z", re.IGNORECASE)
+_PRINTS = re.compile(
+    r"(?:\b(?:echo|printf|print|warn|error|info|die)\b|^[ \t-]*(?:name|description):)[^\r\n]*\Z",
+    re.IGNORECASE,
+)
+#: What a shell or CI puts other words in the place of.
+_EXPANDED = re.compile(r"\$?\{\{[^}\r\n]*\}\}|\$\([^()\r\n]*\)|`[^`\r\n]*`")
 
 #: An option that says where packages come from.
 _SOURCE = re.compile(
@@ -214,6 +219,7 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     rest = text[start:end]
     for one, other in found:
         rest = rest[: one - start] + " " * (other - one) + rest[other - start :]
+    rest = _EXPANDED.sub(_blank, rest)
     if area.is_python:
         rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
     words, written = [it[0] for it in _TOKEN.finditer(rest)], [text[slice(*it)] for it in found]

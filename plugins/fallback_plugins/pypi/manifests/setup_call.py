@@ -49,6 +49,10 @@ _CHOOSES = ast.Compare | ast.Subscript
 #: In a table, that it has entries which can't be read (``{**made()}``).
 _HIDDEN = "**"
 
+#: Methods that change a list in place, and a value that can't be read.
+_CHANGES = frozenset({"append", "extend", "insert", "update"})
+_UNKNOWN = ast.Constant(value=None)
+
 #: Of one text that is put together: a name or an address (characters).
 _MAX_TEXT_CHARS = 1_000
 
@@ -175,12 +179,12 @@ def _lines(value: Any) -> Any:
 def _assigned(tree: ast.Module) -> dict[str, Any]:
     """Name → the one value that it is given; a name that is given several has none."""
     given: dict[str, list[ast.expr]] = {}
-    put: dict[str, dict[str, ast.expr]] = {}
+    put: dict[str, list[tuple[str, ast.expr]]] = {}
     for node in ast.walk(tree):
         for name, value in _assignments(node):
             given.setdefault(name, []).append(value)
         for name, key, value in _entries(node):
-            put.setdefault(name, {})[key] = value
+            put.setdefault(name, []).append((key, value))
     otherwise = {name for name, number in _bound(tree).items() if number > len(given.get(name, ()))}
     known: dict[str, Any] = {}
     for _ in range(_MAX_HOPS):
@@ -195,9 +199,14 @@ def _assigned(tree: ast.Module) -> dict[str, Any]:
         flat = [one for it in more for one in (it if isinstance(it, list) else [it])]
         known[name] = [*chain(listed or (), flat)] if whole else None
     for name, entries in put.items():
-        table = known.get(name)
-        if isinstance(table, dict):
-            known[name] = table | _table(entries.items(), known)
+        for entry in entries:
+            table = known.get(name)
+            if isinstance(table, dict):
+                made = _table([entry], known)
+                # What is put in the place of a list under a condition may not be there.
+                before = {key: _lines(table.get(key)) for key in made}
+                both = [it for it in made if isinstance(made[it], list) and before[it]]
+                known[name] = table | made | {it: _flat([before[it], made[it]]) for it in both}
     return known
 
 
@@ -244,15 +253,19 @@ def _added(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
 
 
 def _entries(node: ast.AST) -> Iterator[tuple[str, str, ast.expr]]:
-    """``about["name"] = …``, ``about.update(name=…)`` and, as hidden entries, ``about.update(made())``."""
+    """``about["name"] = …`` and ``about.update(name=…)``; unknown: what is changed in place, or has a
+    computed key."""
     match node:
-        case ast.Assign(
-            targets=[
-                ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key))
-            ],
-            value=value,
-        ):
-            yield name, key, value
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name), slice=key)], value=value):
+            yield name, _key(key), value if _key(key) != _HIDDEN else _UNKNOWN
+        case ast.AugAssign(target=ast.Subscript(value=ast.Name(id=name), slice=key)):
+            yield name, _key(key), _UNKNOWN
+        case ast.Call(
+            func=ast.Attribute(value=ast.Subscript(value=ast.Name(id=name), slice=key), attr=attr)
+        ) if attr in _CHANGES:
+            yield name, _key(key), _UNKNOWN
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="setdefault")):
+            yield name, _HIDDEN, _UNKNOWN
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=more, keywords=words
         ):

@@ -26,6 +26,7 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import install_commands
 from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
+from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
     in_other_arrays,
     parse_toml,
@@ -363,13 +364,20 @@ class CommandResolution:
             *apart,
         ]
 
+    @property
+    def _entries_of_tools(self) -> Iterator[TableEntry]:
+        document = parse_toml(self.path, self.texts[self.path])
+        is_locked = self.repo.has(posixpath.join(posixpath.dirname(self.path), "pdm.lock"))
+        for entry in in_other_arrays(document):
+            binds = "build-constraint-dependencies" in entry.keys  # only what a build takes anyway
+            if not binds and not (is_locked and entry.keys[1] == "pdm"):
+                yield entry
+
     def _tools(self, reading: Reading) -> Iterator[Wanted]:
         """What environments of other tools, and builds, take apart from the project's dependencies."""
-        document = parse_toml(self.path, self.texts[self.path])
         own = own_name({"pyproject.toml": self.texts[self.path]})
-        is_locked = self.repo.has(posixpath.join(posixpath.dirname(self.path), "pdm.lock"))
-        found = (it for it in in_other_arrays(document) if not (is_locked and it.keys[1] == "pdm"))
-        for lines in grouped((it.keys[:-1], it.value) for it in found).values():
+        found = ((it.keys[:-1], it.value) for it in self._entries_of_tools)
+        for lines in grouped(found).values():
             asked = reading.clean(self.path, lines)
             yield Wanted(tuple(line for line in asked if name_of(line) != own))
 
@@ -469,8 +477,10 @@ class CommandResolution:
 
     def _not_resolved(self, reason: str, next_step: str) -> Unresolved:
         reason = f"{self.path} was not resolved. {reason}"
-        # A command that installs a tool concerns what it names, as far as is known.
-        names = map(name_of, self.wanted.requirements) if self._is_of_commands else ()
+        # A command that installs a tool, and a build, concern what they name, as far as is known.
+        builds = self._is_of_tools and all(map(_is_of_build, self._entries_of_tools))
+        is_narrow = self._is_of_commands or builds
+        names = map(name_of, self.wanted.requirements) if is_narrow else ()
         return Unresolved(
             subject=self.path, reason=reason, next_step=next_step, names=frozenset(names)
         )
@@ -737,6 +747,10 @@ def _not_looked_into(one: Sdist) -> Unresolved:
 def _not_listed(name: str) -> Unresolved:
     reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
     return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK)
+
+
+def _is_of_build(entry: TableEntry) -> bool:
+    return entry.keys[0] == "build-system" or entry.keys[:3] == ("tool", "hatch", "build")
 
 
 def _is_annotated(text: str) -> bool:

@@ -233,7 +233,7 @@ def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[
         *requirements(dict(items(config, "options")).get("install_requires")),
         *texts(call.get("install_requires")),
     ]
-    if not found:
+    if not found or extras:
         check_declares(manifests)
     for extra in extras:
         found += of_extra(known, extra.strip(), own)

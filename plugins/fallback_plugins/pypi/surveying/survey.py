@@ -83,8 +83,8 @@ _INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox"
 
 #: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
 _LED_TO = re.compile(
-    r"(?:(?<![\w-])-[rc]|--(?:requirements?|constraints?|overrides?)|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|"
-    r"REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
+    r"(?:(?<![\w-])-[rc]|--(?:with-)?(?:requirements?|constraints?|overrides?)|\bpip(?:-|[ \t]+)sync"
+    r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
 )
 #: … one of which constrains the others, and the end of a line that goes on.
 _CONSTRAINS = re.compile(r"(?<![\w-])-c\b|--constraint")

@@ -375,6 +375,7 @@ def test_an_image_that_leaves_the_lock_out_ignores_it(tmp_path: Path) -> None:
             "node_modules\n": RefusalReason.NOT_AFFECTED,
             "node_modules\n**/package-lock.json\n": RefusalReason.UNKNOWN,
             "*.json\n!package*.json\n": RefusalReason.NOT_AFFECTED,
+            "# not package-lock.json\n\n*.log\n": RefusalReason.NOT_AFFECTED,
         }.items()
     ):
         found = told(tmp_path / str(number), {**files, ".dockerignore": listed})

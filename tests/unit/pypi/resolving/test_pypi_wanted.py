@@ -7,7 +7,7 @@ import pytest
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements_files import connected, includes, with_requirement
 from fallback_plugins.pypi.resolving.uv_client import Wanted
-from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, wanted
+from fallback_plugins.pypi.resolving.wanted import check_dynamic, loosened, project_lines, wanted
 from fallback_tier.errors import RecipeError
 
 TABLES = """\
@@ -118,6 +118,10 @@ HEAD = "from setuptools import setup\nextras = {'a': ['x'], 'b': 'y\\nz'}\n"
         ),
         "extras['all'] = ['n[a,b]']\nsetup(name='n', extras_require=extras)",
         "words = dict(name='n', extras_require=extras)\nsetup(**dict(words))",
+        (
+            "extras['c'] = ['x']\nextras['d'] = extras['c'] + ['z']\n"
+            "setup(name='n', extras_require=extras)"
+        ),
     ],
 )
 def test_extras_that_put_others_together_are_read(text: str) -> None:
@@ -133,6 +137,14 @@ def test_extras_that_put_others_together_are_read(text: str) -> None:
         "setup(name='n', extras_require={**extras, **read()})",
         "setup(name='n', extras_require={'c': [f'{it}==1' for it in extras['a']]})",
         "for it in read():\n    extras['c'] = it\nsetup(name='n', extras_require=extras)",
+        "for it in ls():\n    extras[it] = read(it)\nsetup(name='n', extras_require=extras)",
+        "extras['a'].append(read())\nsetup(name='n', extras_require=extras)",
+        "extras['a'] += read()\nsetup(name='n', extras_require=extras)",
+        "extras.setdefault('c', []).append('w')\nsetup(name='n', extras_require=extras)",
+        (
+            "words = dict(name='n', install_requires=['x'], extras_require=extras)\n"
+            "words['install_requires'].append(read())\nsetup(**words)"
+        ),
         "setup(name='n', **read())",
         "if x:\n    setup(name='n')\nelse:\n    setup(name='n', install_requires=['w'])",
     ],
@@ -140,6 +152,18 @@ def test_extras_that_put_others_together_are_read(text: str) -> None:
 def test_what_a_script_computes_is_unknown(text: str) -> None:
     with pytest.raises(RecipeError, match="computes"):
         wanted({"setup.py": HEAD + text})
+
+
+def test_a_list_that_another_takes_the_place_of_may_be_there() -> None:
+    text = "if fast:\n    extras['a'] = []\nsetup(name='n', extras_require=extras)"
+    assert {*wanted({"setup.py": HEAD + text}).requirements} == {"x", "y", "z"}
+
+
+def test_an_extra_of_a_folder_that_is_computed_is_unknown() -> None:
+    script = HEAD + "setup(name='n', install_requires=['w'], extras_require=read())"
+    assert project_lines({"setup.py": script}, ()) == ("w",)
+    with pytest.raises(RecipeError, match="extras_require"):
+        project_lines({"setup.py": script}, ("dev",))
 
 
 @pytest.mark.parametrize(

@@ -459,6 +459,23 @@ def test_compiled_without_comments_is_resolved(registry: Registry, tmp_path: Pat
             RefusalReason.UNKNOWN,
         ),
         ({"pyproject.toml": HATCH + "custom]\n"}, RefusalReason.UNKNOWN),
+        # Files that a command leads to by other options.
+        (
+            {
+                "requirements.txt": "asks\n",
+                "Makefile": "x:\n\tuv pip sync frozen\n",
+                "frozen": "holds\n",
+            },
+            "affected",
+        ),
+        (
+            {
+                "requirements.txt": "asks\n",
+                "a.sh": "uv run --with-requirements more x.py\n",
+                "more": "holds\n",
+            },
+            "affected",
+        ),
         # No Python of this machine is as new as the project's lowest.
         (
             {"pyproject.toml": FUTURE + 'dependencies = ["asks", "future"]\n'},
@@ -852,7 +869,11 @@ def test_what_a_fix_can_not_change_is_unknown_if_it_brings_in_the_package(
     [
         {CI: "      - run: pip install late uvx unheard-of && uvx late@latest --help\n"},
         {CI: "      - run: pip install -r requirements.txt build ${{ matrix.extra }}\n"},
+        {
+            CI: "      - name: pip install holds\n        run: pip install asks ${{ holds }} $(cat holds)\n"
+        },
         {"pyproject.toml": '[tool.hatch.envs.docs]\ndependencies = ["late", "app[x]"]\n'},
+        {"pyproject.toml": '[build-system]\nrequires = ["unheard-of==1"]\nbuild-backend = "x"\n'},
     ],
 )
 def test_what_a_fix_can_not_change_is_no_doubt_otherwise(
