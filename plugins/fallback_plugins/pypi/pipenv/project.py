@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements import Declaration
+from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
 from fallback_plugins.pypi.pipenv.new_pins import new_pins
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of
@@ -226,7 +226,7 @@ class _Resolver(EditResolver[PipenvProject]):
             raise refusal
         try:
             found = self._index.lowest_with(
-                f"{parent}>={held}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
+                f"{parent}>={at_least(held)}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
             )
         except RecipeError as error:
             raise refusal from error

@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
+from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.poetry.asked import applying
 from fallback_plugins.pypi.poetry.lock import PoetryLock
 from fallback_plugins.pypi.poetry.markers import can_hold, supported
@@ -162,7 +163,7 @@ class Planner:
             raise refusal
         try:
             found = self._index.lowest_with(
-                f"{parent}>={held}", f"{name}=={version}", self._lock.lowest_python
+                f"{parent}>={at_least(held)}", f"{name}=={version}", self._lock.lowest_python
             )
         except RecipeError as error:
             raise refusal from error
@@ -175,7 +176,7 @@ class Planner:
         if child in self.releases:
             raise refusal
         try:
-            within = ",".join(filter(None, [specifier, f">{held}"]))
+            within = ",".join(filter(None, [specifier, f">{at_least(held)}"]))
             found = self._index.lowest(child, within, self._lock.lowest_python)
         except RecipeError as error:
             raise refusal from error

@@ -20,6 +20,7 @@ from fallback_plugins.pypi.locks.uv_lock import (
     spliced,
     stub_wheels,
 )
+from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.resolving.resolver import (
     Locked,
     blocker_of,
@@ -116,7 +117,7 @@ class UvLocking:
         floors = _moved_along(state.tree, after, wanted)
         if not floors:
             return {}
-        moving = [f"--upgrade-package={name}>={held}" for name, held in floors.items()]
+        moving = [f"--upgrade-package={name}>={at_least(held)}" for name, held in floors.items()]
         options = ["--resolution=lowest", *moving]
         start, text = _in_lowest_mode(new.text), state.files[self._lock]
         try:
