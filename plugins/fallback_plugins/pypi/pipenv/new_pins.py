@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.poetry.asked import extras_in
-from fallback_plugins.pypi.poetry.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.shared.bumping import unsupported

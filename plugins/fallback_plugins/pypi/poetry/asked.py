@@ -6,8 +6,8 @@ from collections.abc import Collection
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fallback_plugins.pypi.manifests.markers import can_hold
 from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
-from fallback_plugins.pypi.poetry.markers import can_hold
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 
 _EXTRA = re.compile(r"""extra == ["'](?P<extra>[^"']+)["']""")

@@ -12,9 +12,7 @@ from typing import Any
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.requirements import Declaration
-from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
-from fallback_plugins.pypi.poetry.markers import (
+from fallback_plugins.pypi.manifests.markers import (
     ALWAYS,
     NEVER,
     Condition,
@@ -24,6 +22,8 @@ from fallback_plugins.pypi.poetry.markers import (
     without_extras,
     written,
 )
+from fallback_plugins.pypi.manifests.requirements import Declaration
+from fallback_plugins.pypi.poetry.lock import PoetryLock, dependencies_of
 from fallback_plugins.pypi.poetry.render import quoted
 from fallback_plugins.pypi.poetry.roots import MAIN, Root
 from fallback_plugins.shared.bumping import unsupported

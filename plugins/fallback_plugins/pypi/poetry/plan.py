@@ -7,11 +7,11 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.poetry.asked import applying
 from fallback_plugins.pypi.poetry.lock import PoetryLock
-from fallback_plugins.pypi.poetry.markers import can_hold, supported
 from fallback_plugins.pypi.poetry.roots import Root
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
