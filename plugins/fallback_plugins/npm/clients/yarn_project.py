@@ -103,7 +103,7 @@ def _refuse_berry(root: Mapping[str, Any]) -> None:
     if isinstance(wanted, str) and _BERRY.match(wanted):
         raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            "Update it with the project's own yarn: `yarn up -R <package>`.",
+            "Update it with the project's own yarn.",
         )
 
 
