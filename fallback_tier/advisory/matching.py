@@ -45,9 +45,17 @@ class PackageMatcher:
 
     @property
     def says_nothing(self) -> bool:
-        """The record has commits only (``GIT`` ranges), or no range that begins: no version is called
-        affected."""
-        return not self._listed and all(event.introduced is None for event in self._events())
+        """No version is called affected: the record has commits only (``GIT`` ranges), no range that
+        begins, or bounds in another numbering alone."""
+        begins = any(event.introduced is not None for event in self._events())
+        return not self._listed and (not begins or bool(self.foreign))
+
+    @cached_property
+    def foreign(self) -> tuple[str, ...]:
+        """The bounds of all ranges, if none of them is a version of the ecosystem; ``0`` is any's."""
+        bounds = [it for it in self._bounds() if it != "0"]
+        is_foreign = not any(is_orderable(self._ecosystem, it) for it in bounds)
+        return tuple(sorted(set(bounds))) if is_foreign else ()
 
     @cached_property
     def fixed(self) -> tuple[str, ...]:
@@ -58,12 +66,7 @@ class PackageMatcher:
     @cached_property
     def named(self) -> tuple[str, ...]:
         """Every version that the record names as affected, last affected or fixed, lowest first."""
-        bounds = (
-            bound
-            for event in self._events()
-            for bound in (event.introduced, event.fixed, event.last_affected)
-        )
-        named = {*self._listed, *filter(None, bounds)}
+        named = {*self._listed, *self._bounds()}
         return self._sorted({it for it in named if is_orderable(self._ecosystem, it)})
 
     def _sorted(self, versions: set[str]) -> tuple[str, ...]:
@@ -77,6 +80,10 @@ class PackageMatcher:
     def _events(self) -> Iterator["Event"]:
         for a_range in self._ranges():
             yield from a_range.events
+
+    def _bounds(self) -> Iterator[str]:
+        for event in self._events():
+            yield from filter(None, (event.introduced, event.fixed, event.last_affected))
 
     @cached_property
     def _spans(self) -> tuple[_Span, ...]:

@@ -95,8 +95,9 @@ def _says_nothing(advisory: Advisory) -> Skipped:
     return Skipped(
         source=advisory.id,
         reason=(
-            "It says which commits are affected, not which versions, so no dependency can be "
-            "compared with it. A fix of the package's own source takes this record alone."
+            "It says which commits are affected, not which versions, or numbers these otherwise than its "
+            "ecosystem does, so no dependency can be compared with it. A fix of the package's own source "
+            "takes this record alone."
         ),
     )
 

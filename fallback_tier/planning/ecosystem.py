@@ -71,11 +71,16 @@ class EcosystemPlanner:
     def triage(self) -> None:
         """From the files alone: which advisories concern this repository."""
         self._observe(f"{self._plugin.name}: reading the manifests")
+        open_ones = []
         for advisory in self._advisories:
-            if (why := self._settled.get(advisory.id)) is not None:
+            why = self._settled.get(advisory.id)
+            if why is None and advisory.says_nothing:
+                why = unnamed_here(self._plugin.name, advisory, self._repo)
+            if why is None:
+                open_ones.append(advisory)
+            else:
                 self._held[advisory.id] = {UNKNOWN}
                 self._leave([self._whole(advisory, why)])
-        open_ones = tuple(one for one in self._advisories if one.id not in self._settled)
         if not open_ones:
             return
         outline = self._outlined(bundle(open_ones))

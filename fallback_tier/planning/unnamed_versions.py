@@ -1,4 +1,4 @@
-"""Records that name no versions of a package (commits only): unknown, which is not "not affected"."""
+"""Records that name no versions of a package (commits only), or foreign ones: not "not affected"."""
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory
@@ -30,7 +30,7 @@ def selected(
     match selection:
         case Selected() if advisory.says_nothing:
             return unnamed(plugin.name, advisory, advisory.packages(plugin.name))
-        case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
+        case NotApplicable(reason=RefusalReason.NOT_AFFECTED | RefusalReason.NO_FIXED_VERSION):
             found = unnamed_here(plugin.name, advisory, repo)
             return found or selection
         case _:
@@ -49,10 +49,14 @@ def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotAp
 
 def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
     """The refusal: which package, and why nobody can say."""
+    matchers = (advisory.matcher(ecosystem, name) for name in names)
+    foreign = sorted({bound for it in matchers if it is not None for bound in it.foreign})
+    said = (
+        f"numbers {', '.join(names)} otherwise than {ecosystem} does ({', '.join(foreign)[:80]})"
+        if foreign
+        else f"names no version of {', '.join(names)} ({ecosystem}) as affected or fixed (commits, at most)"
+    )
     return NotApplicable(
         reason=RefusalReason.NO_FIXED_VERSION,
-        sentence=(
-            f"{advisory.id} names no version of {', '.join(names)} ({ecosystem}) as affected or fixed "
-            "(commits, at most), so it does not show whether this repository is affected."
-        ),
+        sentence=f"{advisory.id} {said}, so it does not show whether this repository is affected.",
     )

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import client_for, only_read
+from fallback_plugins.npm.clients.by_lock import client_for, only_read, own_command
 from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
@@ -320,9 +320,12 @@ class NpmProject:
         refusal = only_read(self.files)
         if refusal is None:
             return
-        for node in self.client.tree(self.files).affected(advisory, ECOSYSTEM):
+        tree, targets = self.client.tree(self.files), Targets(advisory, None)
+        for node in tree.affected(advisory, ECOSYSTEM):
+            target = next(iter(targets.named(node.name, node.version, tree)), None)
             raise unsupported(
-                f"{self.path} holds {node.label}. {refusal.problem}", refusal.next_step
+                f"{self.path} holds {node.label}. {refusal.problem}",
+                own_command(self.path, tree, node, target),
             )
 
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:

@@ -9,9 +9,10 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
+from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, left_out
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, excluded_lines, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
@@ -91,7 +92,7 @@ def apply(
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*_unknown(found), *unread.notes, *doubts, *_how_resolved(found))
+    notes = (*_unknown(found), *unread.notes, *doubts, *_how_resolved(found, advisory))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
@@ -162,7 +163,7 @@ def _outline(found: Sequence[PythonProject], advisory: Advisory, unread: LeftOut
             # Unknown is not clean.
             nothing = _nothing(advisory, unread.reader.repo, found, unread)
             return Outline(left=(whole_project_left("", nothing),), notes=notes)
-    return Outline(moves=moves, left=left, notes=(*unread.notes, *_how_resolved(found)))
+    return Outline(moves=moves, left=left, notes=(*unread.notes, *_how_resolved(found, advisory)))
 
 
 @dataclass(frozen=True)
@@ -234,12 +235,16 @@ def _open_members(
             yield left.model_copy(update={"advisory_ids": ids, "package": package})
 
 
-def _how_resolved(found: Sequence[PythonProject]) -> Iterator[str]:
-    """Yield what is to know about the resolutions that were made: a kept one's day, why pins are one."""
+def _how_resolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
+    """Yield what is to know about the resolutions that were made (a kept one's day, why pins are one), and
+    about lines that no Python installs."""
     for project in found:
-        with suppress(RepositoryError):
+        with suppress(RepositoryError, RecipeError):
             if isinstance(project, ManifestProject):
                 yield from project.command.notes
+            if isinstance(project, ManifestProject | LockedProject):
+                for path, text in project.texts.items():
+                    yield from excluded_lines(path, text, advisory)
 
 
 def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
@@ -269,7 +274,7 @@ def _nothing(
             )
         )
     clean = f"No manifest or lock here holds an affected version of {what} ({len(read)} read)."
-    problem = " ".join([clean, *_how_resolved(found)])
+    problem = " ".join([clean, *_how_resolved(found, advisory)])
     return unread.or_else(
         RecipeError(RefusalReason.NOT_AFFECTED, problem, next_step="Nothing needs to be done.")
     )

@@ -208,3 +208,22 @@ def test_commits_alone_say_nothing_of_versions(entries: dict[str, Any]) -> None:
     assert not is_affected(record, "npm", "pkg", "1.0.0")
     assert not advisory("npm", "pkg", **entries, versions=["1.0.0"]).says_nothing
     assert not advisory("npm", "pkg", [("0", None)]).says_nothing
+
+
+@pytest.mark.parametrize(
+    ("spans", "foreign"),
+    [
+        ([("0", "2024-05-r1-final")], ("2024-05-r1-final",)),
+        ([("abcdef", "deadbeef"), ("0", None)], ("abcdef", "deadbeef")),
+        ([("0", "deadbeef"), ("1.0", "1.1")], ()),
+        ([("0", "1.1")], ()),
+        ([("0", None)], ()),
+    ],
+)
+def test_bounds_in_another_numbering_say_nothing_of_versions(
+    spans: list[tuple[str, str | None]], foreign: tuple[str, ...]
+) -> None:
+    record = advisory("PyPI", "pkg", spans)
+    matcher = record.matcher("PyPI", "pkg")
+    assert matcher is not None
+    assert (matcher.foreign, record.says_nothing) == (foreign, bool(foreign))

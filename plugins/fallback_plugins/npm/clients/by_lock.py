@@ -8,9 +8,10 @@ from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVers
 from fallback_plugins.npm.locks.yarn_berry import bun_tree, is_berry
 from fallback_plugins.npm.locks.yarn_lock import berry_refusal
 from fallback_plugins.npm.manifests.layout import PNPM_LOCK, YARN_LOCK
+from fallback_plugins.npm.manifests.specs import admits, raised
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.ladder import unknown
-from fallback_plugins.shared.tree import DependencyTree
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
@@ -51,8 +52,36 @@ class BunClient:
         """Why nothing is resolved, and what to do."""
         return unsupported(
             f"{self.lock} decides what is installed, and no client of ours resolves it.",
-            "Update it with the project's own bun: `bun update <package>`.",
+            "Update it with the project's own bun.",
         )
+
+
+def own_command(lock: str, tree: DependencyTree, node: Node, target: str | None) -> str:
+    """Return what a person does with the project's own client, yarn from version 2 on or bun, to bring an
+    affected package to the target; None: no version is known to be safe."""
+    is_bun = PurePosixPath(lock).name != YARN_LOCK
+    name, client = node.name, "bun" if is_bun else "yarn"
+    asks = [(it, ask) for it, ask in tree.dependents(node.key) if not ask.peer]
+    blocking = [(it, ask) for it, ask in asks if target and not admits(ask.spec, target)]
+    if target is None:
+        return (
+            f"Replace {name}, or take the advisory's workaround: no safe version above it is known."
+        )
+    if not blocking:
+        return f"Run `{'bun update' if is_bun else 'yarn up -R'} {name}`."
+    for dependent, ask in blocking:
+        spec = raised(ask.spec, target)
+        if not tree.is_root(dependent) or spec is None or ask.name != name:
+            forced = "overrides" if is_bun else "resolutions"
+            return (
+                f'{dependent.label} asks for {ask.name} {ask.spec}: add `"{ask.name}": "{target}"` to'
+                f" {forced} of package.json, and run `{client} install`."
+            )
+    specs = {raised(ask.spec, target): None for _, ask in blocking}
+    commands = (f"`{client} {'add' if is_bun else 'up'} {name}@{spec}`" for spec in specs)
+    folders = sorted({str(PurePosixPath(it.key).parent) for it, _ in blocking} - {"."})
+    where = f" in {', '.join(folders)}" if is_bun and folders else ""
+    return f"Run {' and '.join(commands)}{where}."
 
 
 def only_read(files: Files) -> RecipeError | None:

@@ -21,7 +21,13 @@ from fallback_plugins.npm.clients.pnpm_settings import (
 )
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
-from fallback_plugins.npm.locks.pnpm_lock import PnpmLock, parse_pnpm_lock, pnpm_tree, without
+from fallback_plugins.npm.locks.pnpm_lock import (
+    PnpmLock,
+    in_form_of,
+    parse_pnpm_lock,
+    pnpm_tree,
+    without,
+)
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import settings
@@ -202,7 +208,7 @@ def _as_found(before: str, made: str) -> str:
         pattern = re.compile(rf"^{key}: .*$", re.MULTILINE)
         line = pattern.search(before)
         made = pattern.sub(line.group(), made, count=1) if line else made
-    return made
+    return in_form_of(before, made)
 
 
 def _told(output: str) -> list[str]:

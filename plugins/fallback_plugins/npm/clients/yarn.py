@@ -190,7 +190,7 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
     if isinstance(wanted, str) and LATER_YARN.match(wanted):
         raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            "Update it with the project's own yarn: `yarn up -R <package>`.",
+            "Update it with the project's own yarn.",
         )
     prefix = "" if files.folder == "." else f"{files.folder}/"
     known = files.folders | dict(files.manifests)

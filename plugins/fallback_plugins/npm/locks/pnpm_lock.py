@@ -24,6 +24,12 @@ KNOWN_FORMATS = ("5.4", "6.0", "6.1", "9.0")
 #: Overrides that are no manifest's: no package is called so.
 _NO_MANIFEST_HAS = {"/": "0.0.0"}
 
+#: Spaces by which pnpm indents.
+_INDENT = 2
+
+#: Lines that a fix changes; if more are gone, a formatter wrote the lock.
+_LINES_OF_A_FIX = 40
+
 Entry = Mapping[str, Any]
 
 
@@ -223,3 +229,56 @@ def without_importers(text: str, folders: Iterable[str]) -> str:
         block = rf"^  [\"']?{re.escape(folder)}[\"']?:.*\n(?:(?:    .*)?\n)*"
         rest = re.sub(block, "", rest, count=1, flags=re.MULTILINE)
     return head + importers + rest
+
+
+def in_form_of(before: str, made: str) -> str:
+    """Return what pnpm made in the form of the lock before: an entry that says the same keeps its text,
+    whoever wrote it. Line ends are those of the lock before."""
+    old, new = (text.replace("\r\n", "\n") for text in (before, made))
+    own, its = old.splitlines(), new.splitlines()
+    if len({*own} - {*its}) + abs(len(own) - len(its)) > _LINES_OF_A_FIX:
+        kept = _with_entries_of(old, new)
+        if parse_yaml(kept) == parse_yaml(new):
+            new = kept
+    new = new.rstrip("\n") + "\n" * (len(old) - len(old.rstrip("\n")))
+    return new.replace("\n", "\r\n") if "\r\n" in before else new
+
+
+def _with_entries_of(old: str, new: str) -> str:
+    """``new`` with the texts of the entries, at the first two levels, that are the same in ``old``."""
+    known = {(keys, repr(value)): text for keys, value, _, text in _entry_texts(old)}
+    indents = [indent for keys, _, indent, _ in _entry_texts(old) if len(keys) > 1 and indent]
+    scale = indents[0] / _INDENT if indents else 1
+    has_blanks = "\n\n" in old
+    parts = []
+    for keys, value, _, text in _entry_texts(new):
+        same = known.get((keys, repr(value)))
+        if same is None:
+            lines = (line for line in text.splitlines() if line or has_blanks)
+            blanks = ((len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in lines)
+            same = "".join(f"{' ' * int(count * scale)}{line}\n" for count, line in blanks)
+        parts.append(same)
+    return "".join(parts)
+
+
+def _entry_texts(text: str) -> Iterator[tuple[tuple[str, ...], Any, int, str]]:
+    """Keys, value, indent and whole lines of each entry of the first two levels; the line of a section that
+    has entries is its own."""
+    import yaml
+
+    content = parse_yaml(text)
+    root: Any = yaml.compose(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+    lines = text.splitlines(keepends=True)
+    found: list[tuple[tuple[str, ...], Any, int, int]] = []
+    for name, section in root.value:
+        is_flat = section.id != "mapping" or section.flow_style or not section.value
+        value = content[name.value] if is_flat else None
+        found.append(((name.value,), value, 0, name.start_mark.line if found else 0))
+        for key, _ in () if is_flat else section.value:
+            value = content[name.value][key.value]
+            found.append(
+                ((name.value, key.value), value, key.start_mark.column, key.start_mark.line)
+            )
+    ends = [*(start for *_, start in found[1:]), len(lines)]
+    for (keys, value, indent, start), end in zip(found, ends, strict=True):
+        yield keys, value, indent, "".join(lines[start:end])

@@ -28,6 +28,9 @@ _METADATA = re.compile(r"^__metadata:\n  version: (\d+)", re.MULTILINE)
 #: A comma that JSON does not have, before a closing bracket; strings are matched, so that they stay.
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
 
+#: Before a range, yarn's lock names where it comes from; before a name, it is an alias.
+_RANGE_PREFIX = re.compile(r"^npm:(?![@A-Za-z_])")
+
 #: (name, range) → key of the package that answers.
 _Find = Callable[[str, str], str | None]
 
@@ -118,7 +121,8 @@ def edges(
 ) -> Iterator[DependencyEdge]:
     """Yield what these sections of a manifest, or of an entry like one, require."""
     for section in sections:
-        for name, spec in entries(facts.get(section)):
+        for name, written in entries(facts.get(section)):
+            spec = _RANGE_PREFIX.sub("", written)
             to, optional = find(name, spec), section == "optionalDependencies"
             yield DependencyEdge(name, spec, to, optional=optional, peer=section == PEER_SECTION)
 

@@ -164,7 +164,7 @@ def berry_refusal() -> RecipeError:
     """The refusal of a lock that another yarn has to write."""
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-        "Update it with the project's own yarn: `yarn up -R <package>`.",
+        "Update it with the project's own yarn.",
     )
 
 

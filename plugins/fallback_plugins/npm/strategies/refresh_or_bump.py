@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
@@ -195,6 +196,7 @@ class RefreshOrBump(NpmStep):
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
         except RecipeError:
             if not self._learned(at.tree, plan.wanted_versions):
+                self._check_published(plan.wanted_versions)
                 raise
             plan = planned()
             after = self.resolver.resolve(plan.files, plan.wanted_versions)
@@ -230,6 +232,16 @@ class RefreshOrBump(NpmStep):
         if problem is None and not self.judge.is_nearer(at, after):
             return f"{self.resolver.client.name} kept the affected version all the same."
         return problem
+
+    def _check_published(self, wanted_versions: WantedVersions) -> None:
+        """Raise RecipeError for a version that the registry does not have, nor a later one."""
+        for (name, _), version in wanted_versions.items():
+            if self.targets.checked(name, version) is None:
+                raise RecipeError(
+                    RefusalReason.NO_FIXED_VERSION,
+                    f"{name} {version} was never published, and no later release could be found.",
+                    next_step="Replace the dependency, or take the advisory's workaround.",
+                )
 
     def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:
         """What a lock marks as deprecated, where its client and its format do."""

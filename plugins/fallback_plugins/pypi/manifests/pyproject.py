@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
     by_name,
@@ -121,6 +122,26 @@ def strings_by_name(path: str, text: str) -> Mapping[str, tuple[TableEntry, ...]
     if kind_of(path) is Kind.PIPFILE:
         return by_name(pipfile_entries(document))
     return by_name(chain(_in_arrays(requirement_arrays(document)), poetry_entries(document)))
+
+
+def is_excluded(path: str, text: str, marker: str) -> bool:
+    """Does a marker exclude every Python that the file's project supports? Python 2 is none, unless the
+    project says so."""
+    python = _supported(path, text) if marker else ""
+    return bool(python and supported(python)) and not can_hold(marker.strip(), python)
+
+
+def _supported(path: str, text: str) -> str:
+    """The Pythons of a project, in Poetry's words."""
+    if kind_of(path) is Kind.PYPROJECT:
+        document = parse_toml(path, text)
+        for own in (
+            table_of(document, "project").get("requires-python"),
+            table_of(document, "tool", "poetry", "dependencies").get("python"),
+        ):
+            if isinstance(own, str) and own.strip():
+                return own
+    return ">=3"
 
 
 def other_requirements(path: str, text: str, package: str) -> tuple[TableEntry, ...]:

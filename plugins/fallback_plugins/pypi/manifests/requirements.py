@@ -182,6 +182,11 @@ def poetry_specifier_in(value: str) -> Declaration:
     return _declaration(value, 0, len(value), _POETRY_CLAUSE)
 
 
+def at_least(version: str) -> str:
+    """Return a version as a bound can state it: without its local label."""
+    return version.partition("+")[0]
+
+
 def from_elsewhere(package: str, *places: str) -> Declaration:
     """The declaration of a package that is taken from these addresses or paths, not from a registry."""
     versions = (_archive(place)[1] for place in places if _archive(place)[0] == package)

@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 from fallback_plugins.pypi.manifests.requirements import (
     Clause,
     Declaration,
+    at_least,
     poetry_specifier_in,
     specifier_in,
 )
@@ -104,7 +105,7 @@ def _moves(clause: Clause, declaration: Declaration, version: str) -> bool:
 def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
     if clause.operator == ">":
         raised = Edit(clause.operator_start, clause.operator_start + 1, ">=")
-        return raised, Edit(clause.start, clause.end, version)
+        return raised, Edit(clause.start, clause.end, at_least(version))
     new = _labelled(clause, version)
     if clause.operator == "~=":
         new = _compatible(clause.version, version)
@@ -116,15 +117,15 @@ def _edits(clause: Clause, version: str) -> tuple[Edit, ...]:
         # ``~1`` reaches to 2, ``~1.4`` only to 1.5.
         return (
             Edit(clause.operator_start, clause.operator_start + 1, ">="),
-            Edit(clause.start, clause.end, f"{version},<{Version(version).major + 1}"),
+            Edit(clause.start, clause.end, f"{new},<{Version(version).major + 1}"),
         )
     return (Edit(clause.start, clause.end, new),)
 
 
 def _labelled(clause: Clause, version: str) -> str:
-    """The version with the local label that a pin has (``2.5+cpu``): another build is another program."""
-    label = clause.version.partition("+")[2] if clause.pep440.startswith("==") else ""
-    return f"{Version(version).public}+{label}" if label else version
+    """The version as a clause can state it: with a local label (``2.5+cpu``) where a pin has one."""
+    has_label = clause.pep440.startswith("==") and "+" in clause.version
+    return version if has_label else at_least(version)
 
 
 def _compatible(old: str, version: str) -> str:

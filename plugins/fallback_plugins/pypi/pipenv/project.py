@@ -13,11 +13,11 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
+from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements import Declaration
+from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
 from fallback_plugins.pypi.poetry.lock import extras_in
-from fallback_plugins.pypi.poetry.markers import ALWAYS, NEVER, either, without_extras
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
@@ -231,7 +231,7 @@ class _Resolver(EditResolver[PipenvProject]):
             raise refusal
         try:
             found = self._index.lowest_with(
-                f"{parent}>={held}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
+                f"{parent}>={at_least(held)}", f"{name}=={moved[name]}", lock.python or _SOME_PYTHON
             )
         except RecipeError as error:
             raise refusal from error

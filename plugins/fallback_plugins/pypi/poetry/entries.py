@@ -17,6 +17,16 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.markers import (
+    ALWAYS,
+    NEVER,
+    Condition,
+    both,
+    either,
+    same,
+    without_extras,
+    written,
+)
 from fallback_plugins.pypi.manifests.poetry_constraints import in_dependencies, in_extras, is_same
 from fallback_plugins.pypi.manifests.poetry_tables import Keys, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml, requirement_arrays, value_at
@@ -28,16 +38,6 @@ from fallback_plugins.pypi.poetry.lock import (
     extras_in,
     in_plain_lines,
     marker_of,
-)
-from fallback_plugins.pypi.poetry.markers import (
-    ALWAYS,
-    NEVER,
-    Condition,
-    both,
-    either,
-    same,
-    without_extras,
-    written,
 )
 from fallback_plugins.pypi.resolving.scratch_lock import Release
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata

@@ -15,6 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -22,10 +23,9 @@ from fallback_plugins.pypi.manifests.pyproject import (
     requirement_arrays,
     requirement_strings,
 )
-from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.manifests.requirements import at_least, requirement_in
 from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entry, with_release
 from fallback_plugins.pypi.poetry.lock import PoetryLock, applying, content_hash, in_plain_lines
-from fallback_plugins.pypi.poetry.markers import can_hold, supported
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
 from fallback_plugins.pypi.resolving.wanted import has_own_index
@@ -190,7 +190,7 @@ class Planner:
             raise refusal
         try:
             found = self._index.lowest_with(
-                f"{parent}>={held}", f"{name}=={version}", self._lock.lowest_python
+                f"{parent}>={at_least(held)}", f"{name}=={version}", self._lock.lowest_python
             )
         except RecipeError as error:
             raise refusal from error
@@ -203,7 +203,7 @@ class Planner:
         if child in self.releases:
             raise refusal
         try:
-            within = ",".join(filter(None, [specifier, f">{held}"]))
+            within = ",".join(filter(None, [specifier, f">{at_least(held)}"]))
             found = self._index.lowest(child, within, self._lock.lowest_python)
         except RecipeError as error:
             raise refusal from error

@@ -111,7 +111,21 @@ class Releases:
 
     def lowest_safe(self, package: str, current: str, fits: Fits = _any) -> str:
         """As ``named``, or the next release above it if that one is yanked, unpublished, or a candidate for
-        a final release."""
+        a final release. A local build (``2.5+cpu``) stays one, if the same build is published."""
+        version, label = self._offered(package, current, fits), current.partition("+")[2]
+        if not label or "+" in version or self.only is not None:
+            return version
+        build = f"{version}+{label}"
+        fault = self._fault(package, build)
+        if fault is None and fits(build):
+            return build
+        self._note(
+            f"{package} {build} {fault or 'does not fit'}: {version} has no local label {label}, and may be"
+            " another build."
+        )
+        return version
+
+    def _offered(self, package: str, current: str, fits: Fits) -> str:
         first = version = self._first(package, current, fits)
         if self.only is not None:
             fault = self._fault(package, first)
@@ -138,7 +152,7 @@ class Releases:
             self._note(f"{package} {version} {fault}: {following} is looked at in its place.")
             version = following
         if is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version):
-            return self.lowest_safe(package, version, fits)
+            return self._offered(package, version, fits)
         return version
 
     def _first(self, package: str, current: str, fits: Fits) -> str:

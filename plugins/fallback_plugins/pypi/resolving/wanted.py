@@ -32,6 +32,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
     value_at,
 )
 from fallback_plugins.pypi.manifests.requirements import (
+    at_least,
     logical_lines,
     names_in_reference,
     reference_in,
@@ -337,7 +338,7 @@ def loosened(
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
         if name in floors:
-            return with_specifier(requirement, f">={floors[name]}")
+            return with_specifier(requirement, f">={at_least(floors[name])}")
         return with_specifier(requirement, f"=={held[name]}") if name in held else line
 
     def binds(line: str) -> bool:

@@ -8,6 +8,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
+    is_excluded,
     replace_requirement,
     requirement_strings,
     strings_by_name,
@@ -76,7 +77,16 @@ def resolve(
 
 def declared(texts: Mapping[str, str], package: str) -> Iterator[str]:
     """Paths of the manifests that ask for a package."""
-    return (path for path, text in texts.items() if requirement_strings(path, text, package))
+    return (path for path, text in texts.items() if installed_strings(path, text, package))
+
+
+def installed_strings(path: str, text: str, package: str) -> tuple[TableEntry, ...]:
+    """``requirement_strings`` that some Python of the project installs."""
+    return tuple(
+        it
+        for it in requirement_strings(path, text, package)
+        if not is_excluded(path, text, it.declaration.marker)
+    )
 
 
 def asked_for(texts: Mapping[str, str]) -> Iterator[tuple[str, str, TableEntry]]:
@@ -92,7 +102,7 @@ def not_admitting(
     """The first manifest whose words exclude the version, with those words; None: all admit it. ``line``:
     only words that admit this version count."""
     for path, text in texts.items():
-        for string in requirement_strings(path, text, package):
+        for string in installed_strings(path, text, package):
             if line and not string.declaration.admits(line):
                 continue
             if not string.declaration.admits(version):
@@ -121,7 +131,7 @@ def raised(
     version_of = version if callable(version) else _always(version)
     changed: dict[str, str] = {}
     for path, text in texts.items():
-        for string in requirement_strings(path, text, package):
+        for string in installed_strings(path, text, package):
             target = version_of(string.declaration)
             if target is None or string.declaration.admits(target):
                 continue

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
+from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolutions import resolve
@@ -222,7 +223,7 @@ class Search:
     def _bound(self, node: Node) -> str:
         """The constraint that keeps a package's affected version out; below 0: the whole package."""
         target = self._target(node)
-        return f"{node.name}>={target}" if target else f"{node.name}<0"
+        return f"{node.name}>={at_least(target)}" if target else f"{node.name}<0"
 
     def _target(self, node: Node) -> str | None:
         try:

@@ -25,6 +25,7 @@ from fallback_plugins.pypi.manifests.literals import (
 )
 from fallback_plugins.pypi.manifests.pyproject import (
     foreign_sources,
+    is_excluded,
     other_requirements,
     parse_toml,
     requirement_strings,
@@ -387,9 +388,30 @@ def _parse(path: str, text: str) -> None:
 
 
 def places_in(path: str, text: str, package: str) -> tuple[Place, ...]:
-    """Every place of one manifest or lock that holds the package, top down. Raises RecipeError."""
+    """Every place of one manifest or lock that holds the package, top down, without those that no Python of
+    the project installs. Raises RecipeError."""
+    return _places(path, text, package, excluded=False)
+
+
+def excluded_lines(path: str, text: str, advisory: Advisory) -> Iterator[str]:
+    """Yield a sentence on each line that requires an affected version for no Python of the project."""
+    for package in mentioned(text, frozenset(advisory.packages(ECOSYSTEM))):
+        for place in _places(path, text, package, excluded=True):
+            asked = place.asked
+            if asked is not None and only_affected(advisory, package, asked):
+                yield (
+                    f"{path} asks for {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
+                    " every Python that it supports: that line is left as it is."
+                )
+
+
+def _places(path: str, text: str, package: str, *, excluded: bool) -> tuple[Place, ...]:
     kind = kind_in_set(path)
-    return tuple(_READERS.get(kind, _read_lock)(path, kind, text, package))
+    return tuple(
+        place
+        for place in _READERS.get(kind, _read_lock)(path, kind, text, package)
+        if is_excluded(path, text, place.asked.marker if place.asked else "") is excluded
+    )
 
 
 def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:

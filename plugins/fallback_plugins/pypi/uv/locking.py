@@ -20,6 +20,7 @@ from fallback_plugins.pypi.locks.uv_lock import (
     spliced,
     stub_wheels,
 )
+from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.resolving.resolver import (
     Locked,
     blocker_of,
@@ -194,7 +195,7 @@ def _pinned(versions: Mapping[str, str]) -> list[str]:
 
 def _floors(versions: Mapping[str, str], but: Collection[str] = ()) -> list[str]:
     return [
-        f"--upgrade-package={name}>={version}"
+        f"--upgrade-package={name}>={at_least(version)}"
         for name, version in versions.items()
         if name not in but
     ]

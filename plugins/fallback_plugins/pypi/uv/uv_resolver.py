@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
 from fallback_plugins.pypi.manifests.pyproject import replace_requirement
-from fallback_plugins.pypi.manifests.requirements import Declaration, requirement_in
+from fallback_plugins.pypi.manifests.requirements import Declaration, at_least, requirement_in
 from fallback_plugins.pypi.resolving.own_line import of_its_line
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import resolver_failed
@@ -74,7 +74,8 @@ class UvResolver(LockResolver[LockedProject]):
                 named = self.releases.named(package, held)
             except RecipeError:
                 return step(state, package, offered())
-            if is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held):
+            is_candidate = is_prerelease(ECOSYSTEM, named) and not is_prerelease(ECOSYSTEM, held)
+            if is_candidate or "+" in held:
                 return step(state, package, offered())
             try:
                 return step(state, package, named)
@@ -162,7 +163,7 @@ class UvResolver(LockResolver[LockedProject]):
         root = self._project.manifest
         manifests = self._manifests(state)
         # Bounded: a later lock must not cross the major that the parent was never tried with.
-        bounds = f">={target},<{Version(target).major + 1}"
+        bounds = f">={at_least(target)},<{Version(target).major + 1}"
         text = with_override(root, manifests[root], f"{package}{bounds}")
         return self._locking.locked(state, {**manifests, root: text}, {package: target})
 
@@ -227,7 +228,7 @@ class UvResolver(LockResolver[LockedProject]):
 
     def _lowest_parent(self, name: str, held: str, package: str, target: str) -> str:
         python = lowest_python(requires_python(self._path, self._project.text))
-        wanted, constraint = f"{name}>={held}", f"{package}>={target}"
+        wanted, constraint = f"{name}>={at_least(held)}", f"{package}>={at_least(target)}"
         lowest = self._index.lowest_with(wanted, constraint, python)[name]
         return of_its_line(self._index, (name, held, lowest), (package, target), python)
 
@@ -249,7 +250,7 @@ def _with_room(
         held, asked = tree.highest(ECOSYSTEM, name), requirement_in(string.value)
         if name in but_for or held is None or string.declaration.refusal or asked is None:
             continue
-        asked.specifier = SpecifierSet(f">={held}")
+        asked.specifier = SpecifierSet(f">={at_least(held)}")
         freed[path] = replace_requirement(path, freed[path], string.keys, str(asked))
     return freed
 

@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.by_lock import own_command
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.yarn import YARN, YarnClient
+from fallback_plugins.npm.installing.commands import BERRY
+from fallback_plugins.npm.locks.yarn_berry import berry_tree
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.registry.server import Registry
+from tests.registry.server import Registry, serve
 from tests.registry.universe import Universe
 from tests.unit.shared.real_clients import loopback, provisioned
 
@@ -209,3 +214,77 @@ def test_a_client_with_another_digest_is_not_had(yarn: Yarn, tmp_path: Path) -> 
         with pytest.raises(RecipeError, match="EINTEGRITY"):
             ClientStore(clients, tmp_path / "clients").script(YARN)
         assert list((tmp_path / "clients").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sections", "words", "held"),
+    [
+        ({"devDependencies": {"leaf": "~1.0.0"}}, "up leaf@~1.1.0", "1.1.0"),
+        ({"dependencies": {"leaf": "1.0.0"}}, "up leaf@1.1.0", "1.1.0"),
+        ({"dependencies": {"mid": "1.0.0"}}, "up -R leaf", "1.3.0"),
+        ({"dependencies": {"strict": "1.0.0"}}, "install", "1.1.0"),
+    ],
+    ids=["a range", "a pin", "in range", "by an override"],
+)
+def test_the_command_that_a_newer_yarn_is_refused_with_brings_the_fix(
+    tmp_path: Path, sections: dict[str, dict[str, str]], words: str, held: str
+) -> None:
+    """The real yarn 4 runs what the refusal says, and calls its lock in step."""
+    yarn = BERRY[8]
+    store = provisioned(tmp_path / "clients", yarn)
+    script = ClientStore(SubprocessClients(), store).script(yarn)
+    project = tmp_path / "project"
+    project.mkdir()
+    universe = (
+        Universe()
+        .npm("leaf", "1.0.0")
+        .npm("leaf", "1.1.0")
+        .npm("leaf", "1.3.0")
+        .npm("mid", "1.0.0", {"leaf": "^1.0.0"})
+        .npm("strict", "1.0.0", {"leaf": "1.0.0"})
+    )
+    with serve(universe) as registry:
+        environ = {
+            **os.environ,
+            **registry.environ,
+            "YARN_NPM_REGISTRY_SERVER": registry.npm_url.rstrip("/"),
+            "YARN_UNSAFE_HTTP_WHITELIST": "127.0.0.1",
+            "YARN_GLOBAL_FOLDER": str(tmp_path / "global"),
+            "YARN_NODE_LINKER": "node-modules",
+            "YARN_ENABLE_IMMUTABLE_INSTALLS": "false",
+        }
+
+        def run(*args: str) -> None:
+            command = ["node", str(script), *args]
+            done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout
+
+        def files() -> Files:
+            text, lock = ((project / it).read_text() for it in ("package.json", "yarn.lock"))
+            return Files(".", {"package.json": text}, "yarn.lock", lock)
+
+        (project / "yarn.lock").write_text("")
+        own = {"name": "r", "version": "1.0.0", **sections}
+        (project / "package.json").write_text(json.dumps({**own, "resolutions": {"leaf": "1.0.0"}}))
+        run("install")
+        lock = (
+            (project / "yarn.lock").read_text().replace('"leaf@npm:1.0.0":', '"leaf@npm:^1.0.0":')
+        )
+        if "mid" in str(sections):  # a range whose lock is older than what it admits
+            (project / "yarn.lock").write_text(
+                lock.replace('leaf: "npm:1.0.0"', 'leaf: "npm:^1.0.0"')
+            )
+        (project / "package.json").write_text(json.dumps(own))
+        run("install")
+        tree = berry_tree(files())
+        (leaf,) = tree.of("leaf")
+        assert leaf.version == "1.0.0"
+        step = own_command("yarn.lock", tree, leaf, "1.1.0")
+        if words == "install":
+            assert 'strict 1.0.0 asks for leaf 1.0.0: add `"leaf": "1.1.0"` to resolutions' in step
+            forced = {**own, "resolutions": {"leaf": "1.1.0"}}
+            (project / "package.json").write_text(json.dumps(forced))
+        assert f"`yarn {words}`" in step
+        run(*words.split())
+        run("install", "--immutable")
+        assert [it.version for it in berry_tree(files()).of("leaf")] == [held]

@@ -1,6 +1,9 @@
 """pnpm-lock.yaml in its three formats as one tree, and what is refused by name."""
 
+import difflib
 import json
+import re
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +17,12 @@ from fallback_plugins.npm.clients.pnpm_settings import (
     carried_text,
     check_carried,
 )
-from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock, without
+from fallback_plugins.npm.locks.pnpm_lock import (
+    in_form_of,
+    parse_pnpm_lock,
+    parse_yaml,
+    without,
+)
 from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
@@ -303,3 +311,40 @@ def test_an_override_is_added_without_moving_a_byte() -> None:
     made = after.manifests["package.json"]
     assert json.loads(made) == {"name": "r", "pnpm": {"overrides": {"@s/p>leaf": "1.11.0"}}}
     assert made.startswith('{\n    "name": "r",\n    "pnpm": {')
+
+
+def _prettier(text: str) -> str:
+    """As a formatter writes what pnpm wrote."""
+    text = re.sub(r"\{(.+)\}", r"\n      { \1 }", text) if "{" in text else text
+    return text.replace("'", '"')
+
+
+def _wide(text: str) -> str:
+    return re.sub(r"^ +", lambda blanks: blanks[0] * 2, text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        str,
+        _prettier,
+        _wide,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n\n", "\n"),
+        lambda text: text.rstrip(),
+    ],
+    ids=["pnpm", "prettier", "four spaces", "CRLF", "no blank lines", "no last line end"],
+)
+def test_a_lock_that_a_formatter_wrote_keeps_its_form(form: Callable[[str], str]) -> None:
+    packages = "".join(
+        f"\n  'p{number:02}@1.0.0':\n    resolution: {{integrity: sha512-AA==}}\n"
+        for number in range(60)
+    )
+    old = f"lockfileVersion: '9.0'\n\nsettings:\n  autoInstallPeers: true\n\npackages:\n{packages}"
+    new = old.replace("p07@1.0.0", "p07@1.1.0")
+    made = in_form_of(form(old), new)
+    assert parse_yaml(made) == parse_yaml(new)
+    (before, after) = (text.splitlines(keepends=True) for text in (form(old), made))
+    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert len(changed) <= 5, changed
+    assert made.endswith("\n") is form(old).endswith("\n")

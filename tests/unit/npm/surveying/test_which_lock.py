@@ -92,7 +92,7 @@ def test_a_lock_that_is_only_read_decides_all_the_same(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [("yarn.lock", "yarn up"), ("bun.lock", "bun update")]
+    ("name", "command"), [("yarn.lock", "`yarn up -R leaf`"), ("bun.lock", "`bun update leaf`")]
 )
 def test_an_affected_one_is_refused_with_its_clients_command(
     tmp_path: Path, name: str, command: str
@@ -102,7 +102,7 @@ def test_an_affected_one_is_refused_with_its_clients_command(
     assert isinstance(selection, NotApplicable)
     (found,) = survey(tracked(tmp_path), "leaf")
     assert selection.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert command in selection.sentence
+    assert f"Run {command}." in selection.sentence
     assert f"holds leaf {BAD}" in selection.sentence
     assert BAD in found.installed.values()
 

@@ -10,7 +10,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import replace_requirement, requirement_strings
+from fallback_plugins.pypi.manifests.pyproject import (
+    is_excluded,
+    replace_requirement,
+    requirement_strings,
+)
 from fallback_plugins.pypi.manifests.requirements import (
     declaration_in,
     declarations,
@@ -336,3 +340,27 @@ def test_any_text_is_read(text: str) -> None:
 def test_mentions(package: str, line: str, expected: bool) -> None:
     assert mentions(package, "a/b.py", f"x = 1\n{line}\n") is expected
     assert not mentions(package, "a/b.txt", line)
+
+
+@pytest.mark.parametrize(
+    ("python", "marker", "excluded"),
+    [
+        ("", "python_version < '3'", True),
+        ("", 'python_version < "3.5" or sys_platform == "cli"', False),
+        ("", "python_version < '3.8'", False),
+        ("", "", False),
+        ("", "no marker", False),
+        (">=3.9", "python_version < '3.9'", True),
+        (">=3.9", "python_version < '3.9' and extra == 'x'", True),
+        (">=3.9", "python_full_version < '3.9.1'", False),
+        (">=3.9,<4", "python_version >= '4'", True),
+        (">=2.7", "python_version < '3'", False),
+        ("nonsense", "python_version < '3'", False),
+        (">=9", "python_version < '3'", False),
+    ],
+)
+def test_a_marker_may_exclude_every_python_of_the_project(
+    python: str, marker: str, excluded: bool
+) -> None:
+    text = f'[project]\nrequires-python = "{python}"\n' if python else "[project]\n"
+    assert is_excluded("pyproject.toml", text, marker) is excluded

@@ -56,6 +56,10 @@ def registry() -> Iterator[Registry]:
         .pypi("trades", "3.0", ["fine"])
         .pypi("worse", "1.0")
         .pypi("fine", "1.0")
+        .pypi("local", "1.0+cpu")
+        .pypi("local", "1.1")
+        .pypi("local", "1.1+cpu")
+        .pypi("local", "1.2")
         .pypi("early", "1.0", ["pre"])
         .pypi("pre", "1.0")
         .pypi("pre", "1.1rc1")
@@ -154,6 +158,23 @@ def test_each_pin_goes_to_the_fix_of_its_own_line(
     assert after(result, path) == text.replace("OLD", "1.1").replace("NEW", "2.1")
     moves = [(move.before, move.after) for move in result.moves]
     assert moves == [(("1.0",), "1.1"), (("2.0",), "2.1")][old == "1.1" :]
+
+
+@pytest.mark.parametrize(("fixed", "chosen"), [("1.1", "1.1+cpu"), ("1.2", "1.2")])
+def test_a_local_build_stays_one_or_its_loss_is_said(
+    uv: UvClient, plugin: EcosystemPlugin, fixed: str, chosen: str, tmp_path: Path
+) -> None:
+    record = advisory("PyPI", "local", [("0", fixed)])
+    asked = Releases(record, uv)
+    assert asked.lowest_safe("local", "1.0+cpu") == chosen
+    lost = (
+        "local 1.2+cpu was never published: 1.2 has no local label cpu, and may be another build."
+    )
+    assert asked.notes == ([] if "+" in chosen else [lost])
+    # What can't be asked about keeps the label that it has.
+    assert Releases(record, None).lowest_safe("local", "1.0+cpu") == f"{fixed}+cpu"
+    repo = repository(tmp_path, {"requirements.txt": "local==1.0+cpu\nfine>=1\n"})
+    assert after(fix(plugin, record, repo), "requirements.txt") == f"local=={chosen}\nfine>=1\n"
 
 
 def test_many_releases_are_asked_about_together(uv: UvClient, registry: Registry) -> None:

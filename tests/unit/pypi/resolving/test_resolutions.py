@@ -592,7 +592,7 @@ def test_commands_that_conflict_are_resolved_one_by_one(registry: Registry, tmp_
 def test_a_pin_that_a_marker_excludes_is_judged_by_its_text(
     registry: Registry, tmp_path: Path
 ) -> None:
-    files = {"requirements.txt": "asks\nleft==1.0.0; python_version < '3'\n"}
+    files = {"requirements.txt": "asks\nleft==1.0.0; python_version < '3.6'\n"}
     plan = planned(registry, tmp_path, files)
     assert plan.result is not None
     assert [(move.before, move.after) for move in plan.result.moves] == [(("1.0.0",), "1.1.0")]

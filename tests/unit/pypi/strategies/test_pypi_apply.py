@@ -82,7 +82,7 @@ def test_the_lowest_fix_of_its_own_line(tmp_path: Path) -> None:
 
 
 def test_conditions_have_versions_of_their_own(tmp_path: Path) -> None:
-    text = "idna==2.8; python_version < '3'\nidna==3.1; python_version >= '3'\n"
+    text = "idna==2.8; python_version < '3.9'\nidna==3.1; python_version >= '3.9'\n"
     result = apply(offline(tmp_path, {"requirements.txt": text}))
     assert after(result, "requirements.txt") == text.replace("2.8", "2.9").replace("3.1", "3.7")
 

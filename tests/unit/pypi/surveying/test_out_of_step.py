@@ -277,7 +277,7 @@ def test_uvs_own_record_of_what_was_asked_for_is_compared(
 @pytest.mark.parametrize(
     "files",
     [
-        {**_uv({}, "idna==3.1; python_version<'3'"), "uv.lock": PEP_621.format("==3.1")},
+        {**_uv({}, "idna==3.1; sys_platform=='cli'"), "uv.lock": PEP_621.format("==3.1")},
         _poetry({"idna": "3.7"}, 'idna = [{version = "3.1", python = "<3"}, {version = "3.7"}]'),
     ],
 )

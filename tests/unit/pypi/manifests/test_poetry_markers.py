@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import Marker
 
-from fallback_plugins.pypi.poetry.markers import (
+from fallback_plugins.pypi.manifests.markers import (
     ALWAYS,
     NEVER,
     Condition,

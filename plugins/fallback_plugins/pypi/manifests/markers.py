@@ -1,4 +1,4 @@
-"""Environment markers in a lock of Poetry's: when they can hold, and how they go together.
+"""Environment markers: when they can hold, and how a lock of Poetry's puts them together.
 
 A marker is judged by trying every environment that it can tell apart from another: the Pythons that the
 project supports, and for each other variable the values that it names and one that it doesn't.
