@@ -12,9 +12,8 @@ from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
-from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by
+from fallback_plugins.npm.clients.yarn_draft import Draft, asked_by, resolution_target
 from fallback_plugins.npm.clients.yarn_project import (
-    resolution_target,
     unanswered,
     yarn_project,
     yarn_tree,
@@ -118,7 +117,7 @@ class YarnClient:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
         project = yarn_project(files, lock)
-        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, project.asks))
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(lock, project.asks))
         draft = Draft(lock)
         draft.forget(packages)
         wanted = self._as_wanted(lock, draft, wanted_versions)

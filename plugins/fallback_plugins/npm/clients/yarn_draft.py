@@ -83,11 +83,19 @@ def plain_range(pattern: str) -> str:
     return split_pattern(spec.removeprefix("npm:"))[1] if spec.startswith("npm:") else spec
 
 
+def resolution_target(key: str) -> str:
+    """The package that a key of ``resolutions`` is about: ``**/a/@s/b`` is about @s/b."""
+    *before, last = key.split("/")
+    return f"{before[-1]}/{last}" if before and before[-1].startswith("@") else last
+
+
 def asked(manifest: Manifest) -> Iterator[str]:
-    """The patterns that a manifest asks for (peers are not installed)."""
+    """The patterns that a manifest asks for (peers are not installed), or puts in the place of others."""
     for section in SECTIONS:
         for name, spec in entries(manifest.get(section)):
             yield f"{name}@{spec}"
+    for key, spec in entries(manifest.get("resolutions")):
+        yield f"{resolution_target(key)}@{spec}"
 
 
 def asked_by(block: Block) -> Iterator[str]:

@@ -8,7 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
+from fallback_plugins.npm.clients.yarn_draft import (
+    asked,
+    asked_by,
+    resolution_target,
+    unseen_asks,
+)
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, entries, parse_manifest
 from fallback_plugins.npm.refusals import unsupported
@@ -81,12 +86,10 @@ def yarn_tree(files: Files, lock: YarnLock) -> DependencyTree:
     return DependencyTree(files.lock or "yarn.lock", nodes, tuple(roots))
 
 
-def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
+def unanswered(lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
     """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
-    root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
-    forced = (f"{resolution_target(k)}@{spec}" for k, spec in entries(root.get("resolutions")))
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
-    return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
+    return (ask for ask in (*asks, *known) if ask not in lock.by_pattern)
 
 
 def key_of(block: Block) -> str:
@@ -105,12 +108,6 @@ def _refuse_berry(root: Mapping[str, Any]) -> None:
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
             "Update it with the project's own yarn: `yarn up -R <package>`.",
         )
-
-
-def resolution_target(key: str) -> str:
-    """The package that a key of ``resolutions`` is about: ``**/a/@s/b`` is about @s/b."""
-    *before, last = key.split("/")
-    return f"{before[-1]}/{last}" if before and before[-1].startswith("@") else last
 
 
 def _forced(root: Mapping[str, Any], lock: YarnLock) -> dict[str, Block]:
