@@ -265,6 +265,26 @@ def test_what_a_widened_range_lets_move_moves_with_it(
     assert held == {"frame": "1.1.0", "leaf": "1.2.0", "mid": "1.1.0"}
 
 
+def test_an_override_that_holds_the_parent_is_raised(tmp_path: Path) -> None:
+    universe = pinned_parent().npm("top", "1.0.0", {"mid": "^1.0.0"})
+    files = project(
+        {"top": "^1.0.0"},
+        {
+            "leaf": at("1.0.0"),
+            "mid": at("1.0.0", leaf="1.0.0"),
+            "top": at("1.0.0", mid="^1.0.0"),
+        },
+        overrides={"mid": "1.0.0"},
+    )
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+        assert here.written(result).ok
+    (move,) = result.moves
+    assert (move.step, move.raised) == (LadderStep.PARENT_BUMP, ("mid 1.1.0",))
+    assert versions(result) == {"leaf": "1.2.0", "mid": "1.1.0", "top": "1.0.0"}
+    assert json.loads(after(result, "package.json"))["overrides"] == {"mid": "1.1.0"}
+
+
 def test_a_parent_that_can_move_does_and_the_other_alone_is_overridden(tmp_path: Path) -> None:
     universe = pinned_parent().npm("stuck", "1.0.0", {"leaf": "1.0.0"})
     files = project(
