@@ -34,8 +34,8 @@ from fallback_tier.errors import RecipeError
 #: an old lock makes each run ask the registry about every package in it.
 MAX_TRIALS = 4
 
-#: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
-#: chains of exact pins are shorter.
+#: Ancestors above the affected copy that are asked about, each a question to the registry; and results of
+#: the client that a trial continues from. Real chains of exact pins are shorter.
 MAX_DEPTH = 6
 
 
