@@ -62,14 +62,20 @@ class Files:
 
 @dataclass(frozen=True)
 class OverridePlace:
-    """An override that a manifest has: ``keys`` lead to it, ``spec`` is what it forces.
+    """An override: ``keys`` lead to it, ``spec`` is what it forces. ``file``: its path; empty: the root's
+    package.json.
 
-    Of npm's ``$reference`` that is what is declared under the name.
+    Of a ``$reference`` that is what is declared under the name, of a catalog's the catalog's entry.
     """
 
     keys: tuple[str, ...]
     package: str
     spec: str
+    file: str = ""
+
+    def label(self, files: Files) -> str:
+        """Where it is, as messages name it."""
+        return f"{'.'.join(self.keys)} in {self.file or files.root_manifest}"
 
 
 class Client(Protocol):
@@ -97,11 +103,11 @@ class Client(Protocol):
         ...
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
-        """The overrides (resolutions) that the root manifest has for a package."""
+        """The overrides (resolutions) that the project has for a package."""
         ...
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """The root manifest with an override added: ``package`` below ``parent`` becomes ``version``.
+        """The file of the overrides with one added: ``package`` below ``parent`` becomes ``version``.
 
         Text is edited, nothing is resolved; formatting, order and every other byte stay.
         """

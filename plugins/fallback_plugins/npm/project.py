@@ -1,7 +1,7 @@
 """One npm project of a repository, resolved (``ladder.Project``): with a lock, without, or only a lock."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -25,6 +25,7 @@ from fallback_plugins.npm.manifests.manifest import (
     MEMBER_SECTIONS,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
+from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.all_strategies import Strategies
 from fallback_plugins.npm.strategies.pins import pinned, raise_pins
@@ -39,7 +40,14 @@ from fallback_plugins.npm.surveying.resolutions import (
     blank_lock,
     out_of_step,
 )
-from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
+from fallback_plugins.shared.bumping import (
+    FREE,
+    Choice,
+    Terms,
+    no_override,
+    unneeded_override,
+    use_bump,
+)
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
@@ -373,17 +381,21 @@ class NpmProject:
         return strategies.refresh_or_bump
 
     def _fix(self, resolve: Resolution[Files], strategies: Strategies) -> ProjectFix:
-        at, manifest = resolve.at, self.path
+        at, manifest, moves = resolve.at, self.path, resolve.moves(self.path)
         texts, old = (it.texts | workspace_text(it) for it in (at.files, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
         return ProjectFix(
             texts={path: text for path, text in texts.items() if old.get(path) != text},
-            moves=resolve.moves(manifest),
+            moves=moves,
             left=resolve.lefts(manifest),
             before=replace(resolve.start.tree, source=manifest),
             after=replace(at.tree, source=manifest),
-            notes=(*self._brought_up(resolve), *strategies.targets.notes),
+            notes=(
+                *self._brought_up(resolve),
+                *_unneeded_overrides(at, {move.package for move in moves}, strategies),
+                *strategies.targets.notes,
+            ),
         )
 
     def _brought_up(self, resolve: Resolution[Files]) -> Iterator[str]:
@@ -482,6 +494,26 @@ class NpmProject:
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",
             next_step="Add the manifest that the lock was made from.",
         )
+
+
+def _unneeded_overrides(
+    at: NpmPosition, packages: Iterable[str], strategies: Strategies
+) -> Iterator[str]:
+    """Yield a note for each override of a fixed package whose dependents admit the version by themselves.
+
+    A range that the lock doesn't keep and the registry is not asked about says nothing.
+    """
+    for package in packages:
+        for place in strategies.resolver.client.overrides(at.files, package):
+            held = [node for node in at.tree.of(package) if admits(place.spec, node.version)]
+            asks = [
+                (node, ask)
+                for node in held
+                for _, ask in strategies.targets.dependents(at.tree, node.key)
+                if not ask.peer
+            ]
+            if asks and all(ask.spec and admits(ask.spec, node.version) for node, ask in asks):
+                yield unneeded_override(place.label(at.files), package)
 
 
 def declared_in(files: Files) -> Mapping[str, str] | None:

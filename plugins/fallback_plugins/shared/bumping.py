@@ -112,6 +112,14 @@ def no_override(problem: str) -> RecipeError:
     )
 
 
+def unneeded_override(where: str, package: str) -> str:
+    """The note on an override (``where``: its place) without which the same versions would be installed."""
+    return (
+        f"{where} is no longer needed: whatever requires {package} admits the fixed version by itself."
+        " Remove it, unless it is there for another reason."
+    )
+
+
 def check_target(
     ecosystem: str, advisory: Advisory, package: str, version: str, current: str | None
 ) -> None:

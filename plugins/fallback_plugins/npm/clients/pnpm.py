@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.hosts import run_client
@@ -29,8 +30,15 @@ from fallback_plugins.npm.locks.pnpm_lock import (
     without,
 )
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.manifests.pnpm_workspace import settings
+from fallback_plugins.npm.manifests.manifest import parse_manifest, referred
+from fallback_plugins.npm.manifests.pnpm_workspace import (
+    FILE,
+    referred_entry,
+    settings,
+    settings_path,
+    with_entry,
+)
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
@@ -68,6 +76,9 @@ _RESOLUTIONS = ("resolutions",)
 
 #: What ends an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
 _TARGET = re.compile(r"(?:.*[^ |@]>)?(?P<name>@?[^@]+)(?:@.*)?")
+
+#: A pnpm that reads no overrides from package.json.
+_WITHOUT_MANIFEST = re.compile(r"pnpm@(?:1[1-9]|[2-9]\d)\.")
 
 #: Lines that pnpms of one format write in different ways.
 _RESPELLED = ("lockfileVersion", "packageExtensionsChecksum")
@@ -118,20 +129,41 @@ class PnpmClient:
         return self._run(stripped, files.manifests, shape=files.lock_text)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:
-        """The root manifest's ``pnpm.overrides`` and ``resolutions`` whose last part is the package."""
+        """The workspace's ``overrides``, and the root manifest's ``pnpm.overrides`` and ``resolutions``,
+        whose last part is the package."""
         path = files.root_manifest
-        root = parse_manifest(path, files.manifests[path])
+        root, workspace = parse_manifest(path, files.manifests[path]), settings(files)
+        sections: Sequence[tuple[str, tuple[str, ...], Mapping[str, Any]]] = (
+            (settings_path(files), OVERRIDES[1:], workspace),
+            ("", OVERRIDES, root),
+            ("", _RESOLUTIONS, root),
+        )
         return tuple(
-            OverridePlace((*keys, key), package, spec)
-            for keys in (OVERRIDES, _RESOLUTIONS)
-            for key, spec in strings_at(root, *keys).items()
+            _place(files, root, OverridePlace((*keys, key), package, spec, place))
+            for place, keys, held in sections
+            for key, spec in strings_at(held, *keys).items()
             if _target(key) == package
         )
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:
-        """``parent>package``, which is every direct dependency of any parent of that name."""
+        """``parent>package``, which is every direct dependency of any parent of that name. It goes to where
+        the project's pnpm reads overrides: from version 11 on only in the workspace's file.
+
+        Raises RecipeError: that file isn't there, or has no place for one."""
         key = package if parent is None else f"{parent}>{package}"
-        path = files.root_manifest
+        path, workspace = files.root_manifest, settings_path(files)
+        root = parse_manifest(path, files.manifests[path])
+        if _WITHOUT_MANIFEST.match(str(root.get("packageManager"))) and not workspace:
+            raise unsupported(
+                f"{root['packageManager']} reads overrides from {FILE} only, which is not there.",
+                f"Add {FILE} with `overrides: {{'{key}': {version}}}`, and run `pnpm install`.",
+            )
+        if workspace and (
+            "overrides" in settings(files)
+            or _WITHOUT_MANIFEST.match(str(root.get("packageManager")))
+        ):
+            text = with_entry(files.text(workspace), "overrides", key, version)
+            return files.with_manifest(workspace, text)
         return files.with_manifest(
             path, set_value(files.manifests[path], (*OVERRIDES, key), version)
         )
@@ -179,6 +211,15 @@ class PnpmClient:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, _told(result.output))
             made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
         return files.with_lock(_as_found(shape or files.lock_text, made))
+
+
+def _place(files: Files, root: Mapping[str, Any], place: OverridePlace) -> OverridePlace:
+    """The override as it is written, or what it refers to: a catalog's entry, a declaration's range."""
+    entry = referred_entry(files, place.package, place.spec)
+    if entry is None:
+        return replace(place, spec=referred(root, place.spec))
+    keys = (*entry.section.split(".", 1), entry.key)
+    return OverridePlace(keys, place.package, entry.spec, settings_path(files))
 
 
 def _target(key: str) -> str:

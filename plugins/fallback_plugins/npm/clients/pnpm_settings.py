@@ -86,4 +86,6 @@ def carried_text(content: Mapping[str, Any]) -> dict[str, str]:
         if is_outside(str(glob)):
             raise not_supported(f"names {glob!r}, which is outside of the repository")
     carried = {key: content[key] for key in _CARRIED if key in content}
+    if carried:
+        carried.setdefault("packages", ["."])  # an older pnpm takes no such file without it
     return {FILE: yaml.safe_dump(carried, default_flow_style=False)} if carried else {}

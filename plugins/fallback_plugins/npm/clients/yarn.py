@@ -113,7 +113,7 @@ class YarnClient:
         check_paths(files)
         lock = parse_yarn_lock(files.lock_text)
         texts, own = yarn_project(files, lock)
-        check_addresses(split_pattern(ask)[1] for ask in unanswered(files, lock, own))
+        check_addresses(split_pattern(ask)[1] for ask in unanswered(lock, own))
         draft = Draft(lock)
         draft.forget(packages)
         wanted = self._as_wanted(lock, draft, wanted_versions)
@@ -206,12 +206,10 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
     return texts, asks
 
 
-def unanswered(files: Files, lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
+def unanswered(lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
     """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
-    root = parse_manifest(files.root_manifest, files.manifests[files.root_manifest])
-    forced = (f"{resolution_target(k)}@{spec}" for k, spec in entries(root.get("resolutions")))
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
-    return (ask for ask in (*asks, *forced, *known) if ask not in lock.by_pattern)
+    return (ask for ask in (*asks, *known) if ask not in lock.by_pattern)
 
 
 def _folders(lock: YarnLock) -> Iterator[tuple[str, dict[str, Any]]]:

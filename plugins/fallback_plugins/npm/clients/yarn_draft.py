@@ -7,7 +7,13 @@ other. So a draft that answers a pattern decides its version, and one that doesn
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, real_name, split_pattern
+from fallback_plugins.npm.locks.yarn_lock import (
+    Block,
+    YarnLock,
+    real_name,
+    resolution_target,
+    split_pattern,
+)
 from fallback_plugins.npm.manifests.manifest import SECTIONS, entries
 from fallback_plugins.npm.manifests.specs import admits, is_tag
 from fallback_tier.advisory import sort_key
@@ -84,10 +90,12 @@ def plain_range(pattern: str) -> str:
 
 
 def asked(manifest: Manifest) -> Iterator[str]:
-    """The patterns that a manifest asks for (peers are not installed)."""
+    """The patterns that a manifest asks for (peers are not installed), or puts in the place of others."""
     for section in SECTIONS:
         for name, spec in entries(manifest.get(section)):
             yield f"{name}@{spec}"
+    for key, spec in entries(manifest.get("resolutions")):
+        yield f"{resolution_target(key)}@{spec}"
 
 
 def asked_by(block: Block) -> Iterator[str]:

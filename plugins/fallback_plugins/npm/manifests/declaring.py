@@ -1,6 +1,6 @@
 """Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace
@@ -11,7 +11,6 @@ from fallback_plugins.npm.manifests.manifest import (
     Declared,
     every_declared,
     parse_manifest,
-    replace_spec,
     with_value,
 )
 from fallback_plugins.npm.manifests.pnpm_workspace import (
@@ -100,10 +99,7 @@ def raise_place(files: Files, path: str, package: str, place: Declared, version:
             f"{path} asks for {package} {place.spec!r}, a range that does not admit {version}"
             " and is not one version to raise."
         )
-    if path == settings_path(files):
-        keys = (*place.section.split(".", 1), place.key)
-        return files.with_manifest(path, with_scalar(files.text(path), keys, new))
-    return files.with_manifest(path, replace_spec(path, files.manifests[path], place, new))
+    return _with_value(files, path, (*place.section.split(".", 1), place.key), new)
 
 
 def no_fix(node: Node) -> RecipeError:
@@ -123,8 +119,7 @@ def holding(client: Client, files: Files, node: Node) -> list[OverridePlace]:
 
 def forced(files: Files, place: OverridePlace) -> RecipeError:
     """The typed refusal where an override stands in the way."""
-    keys = ".".join(place.keys)
-    return unsupported(f"{keys} in {files.root_manifest} forces {place.package} {place.spec}.")
+    return unsupported(f"{place.label(files)} forces {place.package} {place.spec}.")
 
 
 def raise_overrides(
@@ -140,7 +135,12 @@ def raise_overrides(
 
 
 def _raise_override(files: Files, place: OverridePlace, target: str) -> Files:
-    path = files.root_manifest
     new = raised(place.spec, target) if floor(place.spec) is not None else target
-    text = with_value(path, files.manifests[path], place.keys, new or target)
-    return files.with_manifest(path, text)
+    return _with_value(files, place.file or files.root_manifest, place.keys, new or target)
+
+
+def _with_value(files: Files, path: str, keys: Sequence[str], value: str) -> Files:
+    """The files with one text replaced in a manifest or in pnpm's settings. Raises RecipeError."""
+    if path == settings_path(files):
+        return files.with_manifest(path, with_scalar(files.text(path), keys, value))
+    return files.with_manifest(path, with_value(path, files.manifests[path], keys, value))

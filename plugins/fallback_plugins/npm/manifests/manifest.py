@@ -88,11 +88,6 @@ def referred(manifest: Mapping[str, Any], spec: str) -> str:
     return spec
 
 
-def replace_spec(path: str, text: str, place: Declared, new: str) -> str:
-    """The text with one spec replaced, every other byte kept. Raises RecipeError."""
-    return with_value(path, text, (place.section, place.key), new)
-
-
 def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
     """The text with a string at ``keys``, every other byte kept; held against the parsed objects.
 

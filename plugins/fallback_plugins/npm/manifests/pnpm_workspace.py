@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fallback_plugins.npm.client import Files
@@ -13,6 +14,9 @@ FILE = "pnpm-workspace.yaml"
 
 #: Begins a spec that refers to a catalog; without a name, to the default one.
 CATALOG = "catalog:"
+
+#: What comes before the first entry of a mapping: a brace, or the indent of a line.
+_OPENING = r"^{}:[ \t]*(?:(?P<brace>\{{)[ \t]*|(?:#.*)?(?:\r?\n[ \t]*)*\r?\n(?P<indent>[ \t]+))"
 
 #: A star that a letter follows at once may be an alias (or stand in a text).
 _MAYBE_ALIAS = re.compile(r"\*[\w-]")
@@ -87,6 +91,31 @@ def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
     if not is_exact:
         raise not_supported(f"does not write {'.'.join(keys)} as a plain text")
     return edited
+
+
+def with_entry(text: str, section: str, key: str, value: str) -> str:
+    """Return the text with an entry of a mapping replaced, or added as its first; every other byte stays.
+
+    Raises RecipeError if the mapping is not written as plain lines or in braces.
+    """
+    import yaml
+
+    wanted = _parsed(text)
+    held = wanted.get(section) or {}
+    if not isinstance(held, dict) or key in held:
+        return with_scalar(text, (section, key), value)
+    end = "\r\n" if "\r\n" in text else "\n"
+    line = yaml.safe_dump({key: value}, width=10_000).rstrip("\n")
+    gap = "" if text.endswith("\n") else end
+    candidates = [] if section in wanted else [f"{text}{gap}{section}:{end}  {line}{end}"]
+    for found in re.finditer(_OPENING.format(section), text, re.MULTILINE):
+        more = f"{line}, " if found["brace"] else f"{line}{end}{found['indent']}"
+        candidates.append(text[: found.end()] + more + text[found.end() :])
+    for edited in candidates:
+        with suppress(RecipeError):
+            if _parsed(edited) == wanted | {section: {key: value, **held}}:
+                return edited
+    raise not_supported(f"has no plain {section} that an entry can be added to")
 
 
 def has_aliases(text: str) -> bool:

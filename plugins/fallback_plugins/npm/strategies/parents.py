@@ -1,12 +1,18 @@
 """The parent bump: which ancestors to raise, and to what, so that an affected copy can go."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.registry import Release
-from fallback_plugins.npm.manifests.declaring import declare, forced, holding, no_fix
+from fallback_plugins.npm.manifests.declaring import (
+    declare,
+    forced,
+    holding,
+    no_fix,
+    raise_overrides,
+)
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
@@ -28,8 +34,8 @@ from fallback_tier.errors import RecipeError
 #: an old lock makes each run ask the registry about every package in it.
 MAX_TRIALS = 4
 
-#: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
-#: chains of exact pins are shorter.
+#: Ancestors above the affected copy that are asked about, each a question to the registry; and results of
+#: the client that a trial continues from. Real chains of exact pins are shorter.
 MAX_DEPTH = 6
 
 
@@ -178,7 +184,8 @@ class ParentBump(NpmStep):
                 error = problem
             else:
                 raised = {name: one.raised for name, one in wanted.items()}
-                step = None if _together(wanted).declares else LadderStep.LOCK_REFRESH
+                is_lock_alone = replace(after.files, lock_text=at.files.lock_text) == at.files
+                step = LadderStep.LOCK_REFRESH if is_lock_alone else None
                 return Reached(after, raised, step=step)
             above = {it: version for it, version in proposed.versions.items() if it not in packages}
             if above.items() <= failed.items():
@@ -234,8 +241,18 @@ class ParentBump(NpmStep):
         return reached
 
     def _changed(self, at: NpmPosition, changes: Changes) -> NpmPosition:
-        """What the client, and then the nearer steps, make of changes. Raises RecipeError."""
-        files, wanted_versions = at.files, dict(changes.wanted_versions)
+        """What the client, and then the nearer steps, make of changes; overrides that hold what is to move
+        are raised. Raises RecipeError."""
+        client, files, wanted_versions = (
+            self.resolver.client,
+            at.files,
+            dict(changes.wanted_versions),
+        )
+        for (package, held), version in changes.wanted_versions.items():
+            for node in at.tree.of(package):
+                if node.version == held:
+                    places = holding(client, files, node)
+                    files = raise_overrides(client, files, places, version)
         for (package, key), version in changes.declares.items():
             files = declare(files, package, {key}, version)
             for node in at.tree.of(package):

@@ -64,6 +64,10 @@ class LockResolver(ABC, Generic[ProjectT]):
         """The override alone; none without one."""
         return []
 
+    def notes_on(self, _fix: ProjectFix) -> Iterator[str]:
+        """Yield what is to be said beside a fix."""
+        yield from self.releases.notes
+
     def _manifests(self, state: State) -> dict[str, str]:
         return {path: text for path, text in state.files.items() if path != self._path}
 
@@ -274,7 +278,7 @@ class LockedProject(DecidedByLock, ABC):
 
     def _with_notes(self, fix: ProjectFix, resolver: LockResolver[Any]) -> ProjectFix:
         """The fix with what is to be said beside it."""
-        return replace(fix, notes=tuple(resolver.releases.notes))
+        return replace(fix, notes=tuple(resolver.notes_on(fix)))
 
 
 class EditedProject(LockedProject):

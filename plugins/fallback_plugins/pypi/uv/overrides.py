@@ -1,10 +1,15 @@
-"""An entry of ``[tool.uv] override-dependencies``, added as text: every other byte stays."""
+"""Entries of ``[tool.uv] override-dependencies``: added as text, every other byte stays; or left out."""
 
 import re
 import tomllib
 from copy import deepcopy
 
+import tomlkit
+from packaging.utils import canonicalize_name
+
+from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.bumping import unsupported
 
 _KEY = "override-dependencies"
@@ -29,6 +34,18 @@ def with_override(path: str, text: str, requirement: str) -> str:
         except tomllib.TOMLDecodeError:
             continue
     raise unsupported(f"{path} has no plain [tool.uv] table that an override can be added to.")
+
+
+def without_override(path: str, text: str, package: str) -> str | None:
+    """The manifest without its overrides of a package, for a scratch folder; None: it has none."""
+    held = table_of(parse_toml(path, text), "tool", "uv").get(_KEY)
+    asked = [(line, requirement_in(line)) for line in texts(held)]
+    kept = [line for line, it in asked if it is None or canonicalize_name(it.name) != package]
+    if len(kept) == len(asked):
+        return None
+    document = tomlkit.parse(text.removeprefix(BOM))
+    document["tool"]["uv"][_KEY] = kept
+    return tomlkit.dumps(document)
 
 
 def _candidates(text: str, requirement: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The steps of one resolution over a uv project: each asks the real uv."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -26,9 +26,9 @@ from fallback_plugins.pypi.strategies.lock_edit import (
 from fallback_plugins.pypi.strategies.locked_project import LockedProject, LockResolver
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.locking import UvLocking
-from fallback_plugins.pypi.uv.overrides import with_override
-from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import Strategy
+from fallback_plugins.pypi.uv.overrides import with_override, without_override
+from fallback_plugins.shared.bumping import unneeded_override, unsupported
+from fallback_plugins.shared.ladder import ProjectFix, Strategy
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
@@ -166,6 +166,25 @@ class UvResolver(LockResolver[LockedProject]):
         bounds = f">={at_least(target)},<{Version(target).major + 1}"
         text = with_override(root, manifests[root], f"{package}{bounds}")
         return self._locking.locked(state, {**manifests, root: text}, {package: target})
+
+    def notes_on(self, fix: ProjectFix) -> Iterator[str]:
+        """As ``LockResolver.notes_on``, with each override of a fixed package without which uv resolves to
+        the same versions."""
+        yield from super().notes_on(fix)
+        path, after = self._project.manifest, fix.after
+        files = {self._path: self._project.text, **self._project.texts, **fix.texts}
+        for move in fix.moves if after is not None and path in files else ():
+            less = without_override(path, files[path], move.package)
+            if less is None or move.after is None or after is None:
+                continue
+            state, wanted = State(files, after), {move.package: move.after}
+            try:
+                tree = self._locking.tree_of(state, {**self._manifests(state), path: less}, wanted)
+            except RecipeError:
+                continue
+            if tree.listing() == after.listing():
+                where = f"The override of {move.package} in {path}"
+                yield unneeded_override(where, move.package)
 
     def _target_within(
         self, state: State, package: str, target: str, excluded: tuple[str, str]

@@ -14,8 +14,10 @@ from fallback_plugins.npm.manifests.declaring import declare, of_other_lines
 from fallback_plugins.npm.manifests.pnpm_workspace import FILE
 from fallback_plugins.npm.strategies.overriding import Override
 from fallback_plugins.npm.strategies.parents import ParentWalk
+from fallback_plugins.npm.strategies.refresh_or_bump import RefreshOrBump
 from fallback_plugins.npm.strategies.resolving import Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_tier.errors import RecipeError
 from tests.choice import a_choice
 from tests.registry.universe import Universe
 from tests.unit.shared.real_clients import loopback, provisioned
@@ -149,3 +151,48 @@ def test_an_entry_of_a_catalog_is_raised_alone_and_the_lock_answers_it(
     after = client.resolve(raised)
     assert sorted(node.version for node in client.tree(after).of("leaf")) == ["1.1.0", "1.3.0"]
     assert client.resolve(after).lock_text == after.lock_text
+
+
+def test_overrides_of_the_workspace_are_raised_where_they_are_each_in_its_own_line(
+    pnpm: tuple[PnpmClient, Files],
+) -> None:
+    client, start = pnpm
+    if not start.lock_text.startswith("lockfileVersion: '9.0'"):
+        pytest.skip("pnpm reads overrides from the workspace's file since version 10")
+    workspace = (
+        'catalog:\n  leaf: 1.0.0\noverrides:\n  mid>leaf: "1.0.0"  # held\n  leaf@2: 2.0.0\n'
+        "  below>leaf: 'catalog:'\n"
+    )
+    texts = {"package.json": json.dumps({"name": "r", "dependencies": {"mid": "^1.0.0"}})}
+    blank = Files(".", texts, "pnpm-lock.yaml", "lockfileVersion: '9.0'\n", {FILE: workspace})
+    files = client.resolve(blank)
+    assert held(client, files) == {"mid": "1.0.0"}
+    resolver, judge = Resolver(client), judge_of(LEAF)
+    steps = RefreshOrBump(resolver, Targets(LEAF, None), judge)
+    after = steps.direct(resolver.position(files), ("leaf",)).position.files
+    assert held(client, after) == {"mid": "1.1.0"}
+    raised = workspace.replace('"1.0.0"  # held', '"1.1.0"  # held')
+    assert after.text(FILE) == raised.replace("catalog:\n  leaf: 1.0.0", "catalog:\n  leaf: 1.1.0")
+    assert after.manifests == files.manifests
+    # What is new goes to where the others are.
+    more = client.with_override(after, "other", "leaf", "1.1.0")
+    assert "overrides:\n  other>leaf: 1.1.0\n  mid>leaf" in more.text(FILE)
+
+
+@pytest.mark.parametrize("wanted", ["pnpm@11.2.0", "pnpm@10.4.0", None])
+def test_a_new_override_goes_to_where_the_projects_pnpm_reads_it(
+    pnpm: tuple[PnpmClient, Files], wanted: str | None
+) -> None:
+    client, _ = pnpm
+    named = {"packageManager": wanted} if wanted else {}
+    texts = {"package.json": json.dumps({"name": "r", **named})}
+    files = Files(".", texts, "pnpm-lock.yaml", "", {FILE: "packages: [a]\n"})
+    added = client.with_override(files, "mid", "leaf", "1.1.0")
+    in_workspace = "mid>leaf: 1.1.0" in added.text(FILE)
+    assert in_workspace == (wanted == "pnpm@11.2.0") == (added.manifests == texts)
+    alone = Files(".", texts, "pnpm-lock.yaml", "")
+    if in_workspace:
+        with pytest.raises(RecipeError, match=r"reads overrides from pnpm-workspace\.yaml only"):
+            client.with_override(alone, "mid", "leaf", "1.1.0")
+    else:
+        client.with_override(alone, "mid", "leaf", "1.1.0")

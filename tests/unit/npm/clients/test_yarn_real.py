@@ -148,6 +148,17 @@ def test_a_raised_declaration_takes_its_former_range_with_it(yarn: Yarn, tmp_pat
     assert yarn.installs(after, tmp_path) == after.lock_text
 
 
+def test_a_raised_resolution_takes_its_former_range_with_it(yarn: Yarn, tmp_path: Path) -> None:
+    root = {**ROOT, "dependencies": {"mid": "^1.0.0"}}
+    start = yarn.client.resolve(yarn.project({**root, "resolutions": {"**/mid/leaf": "~1.0.0"}}))
+    assert versions(yarn, start, "leaf") == ["1.0.0"]
+    raised = yarn.project({**root, "resolutions": {"**/mid/leaf": "~1.1.0"}}, start.lock_text)
+    after = yarn.client.resolve(raised, {("leaf", "1.0.0"): "1.1.0"})
+    assert versions(yarn, after, "leaf") == ["1.1.0"]
+    assert "leaf@~1.0.0" not in after.lock_text
+    assert yarn.installs(after, tmp_path) == after.lock_text
+
+
 def test_an_update_goes_as_far_as_the_ranges_allow(yarn: Yarn, locked: Files) -> None:
     after = yarn.client.update(locked, ["leaf"])
     assert versions(yarn, after, "leaf") == ["1.0.0", "1.3.0"]

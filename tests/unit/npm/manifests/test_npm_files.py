@@ -18,9 +18,9 @@ from fallback_plugins.npm.manifests.manifest import (
     Declared,
     declared,
     parse_manifest,
-    replace_spec,
+    with_value,
 )
-from fallback_plugins.npm.manifests.pnpm_workspace import with_scalar
+from fallback_plugins.npm.manifests.pnpm_workspace import with_entry, with_scalar
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.usage import mentions
 from fallback_tier.errors import RecipeError
@@ -189,7 +189,7 @@ def test_edit_touches_one_span() -> None:
         '\ufeff{\r\n\t"name" : "b", "version": "^1.0.0",\r\n'
         '\t"config": {"b": "^1.0.0"},\r\n\t"dependencies": {"a": "1",   "b"  :"^1.0.0"}\r\n}'
     )
-    new = replace_spec("package.json", text, Declared("dependencies", "b", "^1.0.0"), "^1.2.6")
+    new = with_value("package.json", text, ("dependencies", "b"), "^1.2.6")
     assert new == text.replace('"b"  :"^1.0.0"', '"b"  :"^1.2.6"')
 
 
@@ -205,7 +205,7 @@ def test_edits_keep_every_other_byte(
     text = json.dumps({"name": "b", "b": "1.0.0", **content, "config": content}, indent=indent)
     text = text.replace("\n", "\r\n") if crlf else text
     for place in declared(parse_manifest("package.json", text), name):
-        new = replace_spec("package.json", text, place, "^9.9.9")
+        new = with_value("package.json", text, (place.section, place.key), "^9.9.9")
         wanted = json.loads(text)
         wanted[place.section][place.key] = "^9.9.9"
         assert json.loads(new) == wanted
@@ -268,6 +268,33 @@ def test_an_edit_of_a_catalog_touches_one_scalar(before: str, after: str) -> Non
 def test_a_catalog_that_cannot_be_edited_so_is_refused(text: str, value: str) -> None:
     with pytest.raises(RecipeError, match=r"pnpm-workspace\.yaml"):
         with_scalar(text, ("catalog", "left"), value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("packages: [a]\n", "packages: [a]\noverrides:\n  a>left: 1.1.0\n"),
+        ("packages: [a]", "packages: [a]\noverrides:\n  a>left: 1.1.0\n"),
+        (
+            "overrides: # why\n\n    # held\n    b: '1'\npackages: [a]\n",
+            "overrides: # why\n\n    a>left: 1.1.0\n    # held\n    b: '1'\npackages: [a]\n",
+        ),
+        ("overrides:\r\n  b: '1'\r\n", "overrides:\r\n  a>left: 1.1.0\r\n  b: '1'\r\n"),
+        ("overrides: {b: '1'}\n", "overrides: {a>left: 1.1.0, b: '1'}\n"),
+        ("overrides: {}\n", "overrides: {a>left: 1.1.0, }\n"),
+        ("overrides:\n  'a>left': '1'\n", "overrides:\n  'a>left': '1.1.0'\n"),
+    ],
+)
+def test_an_override_is_added_to_the_workspaces_without_moving_a_byte(
+    before: str, after: str
+) -> None:
+    assert with_entry(before, "overrides", "a>left", "1.1.0") == after
+
+
+@pytest.mark.parametrize("text", ["overrides: [left]\n", "overrides: &a {b: '1'}\nmore: *a\n"])
+def test_a_place_for_overrides_that_takes_none_is_refused(text: str) -> None:
+    with pytest.raises(RecipeError, match=r"pnpm-workspace\.yaml"):
+        with_entry(text, "overrides", "a>left", "1.1.0")
 
 
 def test_a_catalogs_entry_is_in_the_place_of_those_that_refer_to_it() -> None:

@@ -142,6 +142,23 @@ def test_an_override_that_forces_the_affected_version_is_what_is_raised(tmp_path
     new = json.loads(after(result, "package.json"))
     assert new["overrides"] == {"mid": {"leaf": "1.2.0"}, "other": "1.0.0"}
     assert "overrides.mid.leaf" in result.moves[0].declined[0].reason
+    # npm would take the fixed version without it.
+    assert any(
+        "overrides.mid.leaf in package.json is no longer needed" in it for it in result.notes
+    )
+
+
+def test_an_override_that_is_needed_is_not_called_unneeded(tmp_path: Path) -> None:
+    universe = leaves().npm("mid", "1.0.0", {"leaf": "1.0.0"})
+    files = project(
+        {"mid": "^1.0.0"},
+        {"leaf": at("1.1.0"), "mid": at("1.0.0", leaf="1.0.0")},
+        overrides={"leaf": "1.1.0"},
+    )
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+    assert json.loads(after(result, "package.json"))["overrides"] == {"leaf": "1.2.0"}
+    assert not result.notes
 
 
 def pinned_parent() -> Universe:
@@ -246,6 +263,26 @@ def test_what_a_widened_range_lets_move_moves_with_it(
     entries = installed["packages"] if lock_version > 1 else installed["dependencies"]
     held = {key.removeprefix("node_modules/"): it["version"] for key, it in entries.items() if key}
     assert held == {"frame": "1.1.0", "leaf": "1.2.0", "mid": "1.1.0"}
+
+
+def test_an_override_that_holds_the_parent_is_raised(tmp_path: Path) -> None:
+    universe = pinned_parent().npm("top", "1.0.0", {"mid": "^1.0.0"})
+    files = project(
+        {"top": "^1.0.0"},
+        {
+            "leaf": at("1.0.0"),
+            "mid": at("1.0.0", leaf="1.0.0"),
+            "top": at("1.0.0", mid="^1.0.0"),
+        },
+        overrides={"mid": "1.0.0"},
+    )
+    with world(universe, tmp_path) as here:
+        result = here.fix(LEAF, files)
+        assert here.written(result).ok
+    (move,) = result.moves
+    assert (move.step, move.raised) == (LadderStep.PARENT_BUMP, ("mid 1.1.0",))
+    assert versions(result) == {"leaf": "1.2.0", "mid": "1.1.0", "top": "1.0.0"}
+    assert json.loads(after(result, "package.json"))["overrides"] == {"mid": "1.1.0"}
 
 
 def test_a_parent_that_can_move_does_and_the_other_alone_is_overridden(tmp_path: Path) -> None:

@@ -290,6 +290,17 @@ def test_an_override_that_pins_the_affected_version_is_what_is_raised(bench: Ben
     (move,) = fix.moves
     assert (move.step, move.after) == (LadderStep.DIRECT_BUMP, "1.2")
     assert fix.texts["pyproject.toml"] == files["pyproject.toml"].replace("==1.1", "==1.2")
+    assert not fix.notes  # stuck admits nothing that is safe
+
+
+def test_an_override_that_nothing_needs_any_more_is_named(bench: Bench) -> None:
+    more = '[tool.uv]\noverride-dependencies = [\n  "other==1.0",  # kept\n  "leaf==1.1",\n]\n'
+    files = bench.lock({"pyproject.toml": _manifest("open", "other", more=more)})
+    fix = bench.resolve(files)
+    assert fix.texts["pyproject.toml"] == files["pyproject.toml"].replace("leaf==1.1", "leaf==1.2")
+    assert any(
+        "The override of leaf in pyproject.toml is no longer needed" in it for it in fix.notes
+    )
 
 
 def test_a_yanked_release_is_passed_over(bench: Bench) -> None:
