@@ -39,6 +39,7 @@ from fallback_plugins.npm.surveying.origins import (
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import CommandResolution, blank_lock, out_of_step
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Choice, Terms, no_override, use_bump
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
@@ -68,6 +69,11 @@ class InStep:
     def path(self) -> str:
         """The lock."""
         return self.project.path
+
+    @property
+    def ages(self) -> Ages:
+        """The project's own."""
+        return self.project.ages
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
@@ -133,6 +139,13 @@ class NpmProject:
     def scopes(self) -> Scopes:
         """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
         return Scopes.of(self.files, self.clients)
+
+    @cached_property
+    def ages(self) -> Ages:
+        """Its rules on the age of releases."""
+        offline = self.repo.settings.offline
+        published_at = _not_asked if offline else NpmRegistry(self._scoped).published_at
+        return Ages.of(self.repo, ECOSYSTEM, self.site.path, published_at)
 
     @property
     def _scoped(self) -> ClientRunner:
@@ -356,21 +369,32 @@ class NpmProject:
         return replace(fix, texts={**fix.texts, self.path: made.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
-        return Strategies(resolver, self._targets(advisory), judge_of(advisory))
+        return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.choice is not None
         registry = None if quiet else NpmRegistry(self._scoped)
-        return Targets(advisory, registry, self.choice.version if self.choice else None)
+        return Targets(advisory, registry, self.choice.version if self.choice else None, self.ages)
 
     def _resolved(self, strategies: Strategies, files: Files) -> ProjectFix | None:
-        resolve = Resolution(strategies.judge, strategies.resolver.position(files))
+        resolve = Resolution(strategies.judge, strategies.resolver.position(self._ruled(files)))
         if not resolve.packages:
             return None
         resolve.run([self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)])
         resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
+
+    def _ruled(self, files: Files) -> Files:
+        """The files with what a person adds to the project's rules on ages, as npm reads it."""
+        lines = [f"min-release-age-exclude[]={name}\n" for name in self.ages.exceptions]
+        until = self.ages.until() if self.repo.settings.release_age_days else None
+        if until is not None:
+            lines.append(f"before={until.isoformat(timespec='seconds')}\n")
+        path, settings = in_folder(files.folder, ".npmrc"), dict(files.settings or {})
+        return replace(
+            files, settings={**settings, path: "".join([settings.get(path, ""), *lines])}
+        )
 
     def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
         def attempt(at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
@@ -475,7 +499,7 @@ class NpmProject:
         if manifests is None:
             raise self.missing(affected[0])
         strategies = self._strategies(advisory, Resolver(self._client))
-        files = replace(self.files, manifests=manifests)
+        files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])
         if resolve.at is resolve.start:
@@ -499,6 +523,10 @@ class NpmProject:
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",
             next_step="Add the manifest that the lock was made from.",
         )
+
+
+def _not_asked(_package: str, _version: str) -> None:
+    """As ``ages.PublishedAt``, of a run that asks no registry."""
 
 
 def declared_in(files: Files) -> Mapping[str, str] | None:

@@ -118,7 +118,8 @@ class Release(Frozen):
     tags: tuple[str, ...] = ()
     files: dict[str, str] = {}  # noqa: RUF012 (frozen)
     published: str = Field(
-        default="", pattern=r"^(|unknown|\d+ days? ago|\d{4}-\d\d-\d\d(T[0-9:.]+(Z|[+-]\d\d:\d\d)?)?)$"
+        default="",
+        pattern=r"^(|unknown|\d+ days? ago|\d{4}-\d\d-\d\d(T[0-9:.]+(Z|[+-]\d\d:\d\d)?)?)$",
     )
 
     def add_to(self, universe: Universe, ecosystem: Ecosystem) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
 from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.advisory import Advisory
@@ -20,6 +21,11 @@ class PythonProject(Protocol):
     @property
     def manifests(self) -> frozenset[str]:
         """Files that this project accounts for: no other project resolves them."""
+        ...
+
+    @property
+    def ages(self) -> Ages:
+        """Its rules on the age of releases. Raises RepositoryError."""
         ...
 
     def resolve(

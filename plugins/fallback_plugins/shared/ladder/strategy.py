@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
@@ -76,11 +77,13 @@ def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | No
 
 @dataclass(frozen=True)
 class ResultRules(Generic[FilesT]):
-    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
+    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules; ``ages``:
+    the project's, on the age of releases."""
 
     ecosystem: str
     advisory: Advisory
     worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
+    ages: Ages | None = None
 
     def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""
@@ -95,7 +98,12 @@ class ResultRules(Generic[FilesT]):
         lower = downgraded(before.tree, after.tree, self.ecosystem)
         if lower is not None:
             return f"It would be no pure upgrade: {lower}."
-        return self.worse(before, after)
+        worse = self.worse(before, after)
+        if worse is not None or self.ages is None:
+            return worse
+        new = copies(after.tree.nodes.values()) - copies(before.tree.nodes.values())
+        too_new = self.ages.first_problem(new)
+        return too_new.problem if too_new else None
 
     def is_nearer(self, before: Position[FilesT], after: Position[FilesT]) -> bool:
         """Are fewer copies affected than before?"""
