@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fallback_audit.vocabulary import FailureKind
+from fallback_tier.advisory import canonical_name
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import ABSENT, RawChange
@@ -33,7 +34,11 @@ from fallback_tier.patch.policy import (
     forbidden_reason,
 )
 from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import grammar_of_text
+
+#: uv's cutoffs of single packages; no other client has exceptions in a manifest.
+_AGE_EXCEPTIONS = "tool.uv.exclude-newer-package"
 
 _REGULAR, _EXECUTABLE = "100644", "100755"
 
@@ -120,7 +125,8 @@ class PolicyGate:
             else:
                 if keys is not None:
                     rules = rules_of(self.plugin.name)
-                    yield from manifest_problems(path, keys, before, after, rules)
+                    dates = _keys_of_exceptions(context.repo, self.plugin.name)
+                    yield from manifest_problems(path, keys, before, after, rules, dates)
         why = misread_reason(path, before, after)
         grammar = grammar_of_text(path, after, before or "")
         if why is None and before != after and grammar == "javascript":
@@ -137,6 +143,12 @@ def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
         return changes_versions_only(context.repo.read_text(change.path), after)
     except RepositoryError:
         return False
+
+
+def _keys_of_exceptions(repo: RepoContext, ecosystem: str) -> Iterator[str]:
+    """Where a manifest holds the exceptions that a person made from its rules on ages (ADR-0110)."""
+    for exception in repo.settings.age_exceptions:
+        yield f"{_AGE_EXCEPTIONS}.{canonical_name(ecosystem, exception.package)}"
 
 
 def _creation_problems(

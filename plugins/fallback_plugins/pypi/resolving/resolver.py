@@ -111,13 +111,15 @@ def uv_lock(
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
-def uv_accepts(clients: ClientRunner, files: Mapping[str, str], lock: str) -> str | None:
+def uv_accepts(
+    clients: ClientRunner, files: Mapping[str, str], lock: str, options: Sequence[str] = ()
+) -> str | None:
     """None where uv finds the lock up to date with the manifests as it is; else its words.
 
     No registry is asked, nothing is built: the lock says all.
     """
     try:
-        uv_lock(clients, files, lock, ["--check", "--offline"])
+        uv_lock(clients, files, lock, ["--check", "--offline", *options])
     except RecipeError as error:
         return error.problem
     return None

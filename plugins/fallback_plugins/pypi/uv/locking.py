@@ -79,6 +79,14 @@ class UvLocking:
             )
         return State({**manifests, self._lock: text}, read_tree(self._lock, text))
 
+    @cached_property
+    def _rules(self) -> list[str]:
+        """The rules on ages of uv.toml, which is not shown to uv, as options: the lock records them."""
+        rules = [rule for rule in self._project.ages.rules if rule.file.endswith("uv.toml")]
+        whole = [f"--exclude-newer={rule.value}" for rule in rules if not rule.only][:1]
+        single = [(name, rule.value) for rule in rules for name in rule.only]
+        return [*whole, *(f"--exclude-newer-package={name}={value}" for name, value in single)]
+
     def _excepting(
         self, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> Mapping[str, str]:
@@ -125,7 +133,7 @@ class UvLocking:
         """What uv makes of manifests and a lock, beside stubs of what another lock has no wheel of."""
         files = uv_files.scratch_files(manifests, self._lock, start)
         stubs = stub_wheels(self._lock, stubs_of)
-        return uv_lock(self._clients, files, self._lock, options, stubs=stubs)
+        return uv_lock(self._clients, files, self._lock, [*options, *self._rules], stubs=stubs)
 
     def _lower(
         self,
@@ -157,7 +165,7 @@ class UvLocking:
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
         """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""
         files = uv_files.scratch_files(manifests, self._lock, text)
-        return uv_accepts(self._clients, files, self._lock)
+        return uv_accepts(self._clients, files, self._lock, self._rules)
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""
