@@ -51,6 +51,7 @@ from fallback_plugins.shared.ladder import (
     ordered,
     unknown,
 )
+from fallback_plugins.shared.resolution import ResolvedBy
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
@@ -344,7 +345,25 @@ class NpmProject:
 
         Raises RecipeError with the reason UNKNOWN, ToolError.
         """
-        return next(self.command.resolution.affected(advisory), None) is not None
+        resolution = self.command.resolution
+        if next(resolution.affected(advisory), None) is not None:
+            return True
+        if resolution.by is not ResolvedBy.LOCK and self.client.name != "npm":
+            names = advisory.packages(ECOSYSTEM)
+            self._check_ages(
+                (it.name, it.version) for it in resolution.packages if it.name in names
+            )
+        return False
+
+    def _check_ages(self, held: Iterable[tuple[str, str]]) -> None:
+        """Raise RecipeError (UNKNOWN) if our yarn or pnpm, which knows no rules on ages, took a release
+        that the project's own client would not."""
+        own = replace(self.ages, rules=tuple(rule for rule in self.ages.rules if rule.line))
+        too_new = own.first_problem(held)
+        if too_new is not None:
+            problem = f"{too_new.problem} So which release is installed instead is unknown."
+            step = f"Commit the lock that the project's own {self.client.name} makes."
+            raise unknown(self.path, problem, next_step=step)
 
     def check_writable(self, advisory: Advisory) -> None:
         """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
@@ -352,8 +371,9 @@ class NpmProject:
         if refusal is None:
             return
         for node in self.client.tree(self.files).affected(advisory, ECOSYSTEM):
+            rules = "".join(f" Its rule on ages is {rule.label}." for rule in self.ages.rules[:1])
             raise unsupported(
-                f"{self.path} holds {node.label}. {refusal.problem}", refusal.next_step
+                f"{self.path} holds {node.label}. {refusal.problem}{rules}", refusal.next_step
             )
 
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:

@@ -25,6 +25,11 @@ _WITHOUT_EFFECT = frozenset(
         "allowBuilds",
         "verifyDepsBeforeRun",
         "managePackageManagerVersions",
+        # Our pnpm does not know them: what it resolves is held to them afterwards (``ages``).
+        "minimumReleaseAge",
+        "minimumReleaseAgeExclude",
+        "minimumReleaseAgeIgnoreMissingTime",
+        "minimumReleaseAgeStrict",
     }
 )
 
