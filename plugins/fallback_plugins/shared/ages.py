@@ -344,7 +344,7 @@ def _rule(path: str, text: str, key: str, value: Any, setting: _Setting) -> AgeR
     written = "a list or a table" if isinstance(value, dict | list) else str(value).strip()
     age = duration_in(written, setting.unit)
     at = moment_in(written, day_ends=setting.day_ends) if age is None else datetime.now(UTC) - age
-    if age == timedelta():
+    if age == timedelta() or not written:
         return None
     found = re.search(rf"^[^#;\n]*\b{re.escape(key)}\b", text, re.MULTILINE)
     line = text.count("\n", 0, found.end()) + 1 if found else 1
