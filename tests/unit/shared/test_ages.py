@@ -14,6 +14,7 @@ from tests.unit.shared.recipes import repository
 
 NOW = datetime.now(UTC)
 MINUTE = timedelta(minutes=1)
+UV = '[tool.uv]\nexclude-newer = "7 days"\n'
 
 
 def ages(
@@ -184,8 +185,7 @@ def test_a_fixed_date_admits_nothing_later(
         ),
         (
             "pyproject.toml",
-            '[tool.uv]\nexclude-newer = "7 days"\n'
-            'exclude-newer-package = { Left_Pad = false, right = "1 day" }\n',
+            UV + 'exclude-newer-package = { Left_Pad = false, right = "1 day" }\n',
             ["left-pad"],
             ["right", "up"],
         ),
