@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache, cached_property
 from pathlib import PurePosixPath
 
@@ -144,9 +145,16 @@ class NpmProject:
     @cached_property
     def ages(self) -> Ages:
         """Its rules on the age of releases."""
+        return Ages.of(self.repo, ECOSYSTEM, self.site.path, self._published_at)
+
+    def _published_at(self, package: str, version: str) -> datetime | None:
+        """As ``ages.PublishedAt``; offline no date is known."""
         offline = self.repo.settings.offline
-        published_at = _not_asked if offline else NpmRegistry(self._scoped).published_at
-        return Ages.of(self.repo, ECOSYSTEM, self.site.path, published_at)
+        return None if offline else self._registry.published_at(package, version)
+
+    @cached_property
+    def _registry(self) -> NpmRegistry:
+        return NpmRegistry(self._scoped)
 
     @property
     def _scoped(self) -> ClientRunner:
@@ -311,7 +319,7 @@ class NpmProject:
         """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
         if not self.hides_a_copy(advisory):
             return
-        registry, packages = NpmRegistry(self._scoped), advisory.packages(ECOSYSTEM)
+        registry, packages = self._registry, advisory.packages(ECOSYSTEM)
         for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
                 # A copy that the lock lists is among its packages: a release of its parent may fix it.
@@ -394,7 +402,7 @@ class NpmProject:
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.choice is not None
-        registry = None if quiet else NpmRegistry(self._scoped)
+        registry = None if quiet else self._registry
         return Targets(advisory, registry, self.choice.version if self.choice else None, self.ages)
 
     def _resolved(self, strategies: Strategies, files: Files) -> ProjectFix | None:
@@ -543,10 +551,6 @@ class NpmProject:
             f"{self.path} locks {node.label}, but no {MANIFEST} is beside it.",
             next_step="Add the manifest that the lock was made from.",
         )
-
-
-def _not_asked(_package: str, _version: str) -> None:
-    """As ``ages.PublishedAt``, of a run that asks no registry."""
 
 
 def declared_in(files: Files) -> Mapping[str, str] | None:

@@ -131,6 +131,17 @@ class Ages:
             self._said[package, version] = self._problem(package, version)
         return self._said[package, version]
 
+    def reason_behind(
+        self, reason: RefusalReason, sentence: str, package: str = ""
+    ) -> RecipeError | None:
+        """The rule behind a refusal (empty ``package``: of any): no fixed version serves, since it is too
+        new, or a result was refused in a rule's words. None: another reason."""
+        if reason is RefusalReason.NO_FIXED_VERSION:
+            names = [package] if package else sorted(self.refused)
+            return next(filter(None, map(self.refused.get, names)), None)
+        errors = (it for it in self._said.values() if it is not None and it.problem in sentence)
+        return next(errors, None)
+
     def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
         """The first of several releases that may not be brought in. What has no version of a registry has
         no date there."""

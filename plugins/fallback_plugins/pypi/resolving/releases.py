@@ -73,9 +73,10 @@ def ages_of(repo: RepoContext, clients: ClientRunner, path: str, *, may_ask: boo
     return Ages.of(repo, ECOSYSTEM, path, published_at)
 
 
-def as_options(ages: Ages, *, excepting: bool = False) -> tuple[str, ...]:
-    """The rules of the project's own files as options of uv. ``excepting``: with a person's exceptions."""
-    files = [rule for rule in ages.rules if rule.line]
+def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tuple[str, ...]:
+    """The rules of the project's own files as options of uv. ``excepting``: with a person's exceptions;
+    ``own``: with ``--release-age``."""
+    files = [rule for rule in ages.rules if rule.line or own]
     cutoffs = {name: rule.until for rule in files for name in rule.only}
     general = min((it for it in files if not it.only), key=lambda it: it.until, default=None)
     if general is not None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.resolving.releases import Releases, ages_of, lowest_safe
+from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options, lowest_safe
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.direct import places_of
@@ -53,7 +53,8 @@ class LockResolver(ABC, Generic[ProjectT]):
         self._project = project
         self._path = project.path
         self._advisory = releases.advisory
-        self._index = PackageIndex(project.clients)
+        ages = as_options(releases.ages, excepting=True, own=True)
+        self._index = PackageIndex(project.clients, ages)
 
     @property
     @abstractmethod

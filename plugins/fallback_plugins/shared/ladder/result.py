@@ -129,13 +129,10 @@ class HeldToAges:
         try:
             fix = self.project.resolve(advisory, patched)
         except RecipeError as error:
-            refused = self.project.ages.refused
-            is_final = (
-                error.reason.ends_chain and error.reason is not RefusalReason.NO_FIXED_VERSION
-            )
-            if is_final or not refused:
+            behind = self.project.ages.reason_behind(error.reason, error.problem)
+            if behind is None:
                 raise
-            raise refused[min(refused)] from error
+            raise behind from error
         if fix is None:
             return None
         ages = self.project.ages
@@ -146,7 +143,7 @@ class HeldToAges:
         return replace(fix, left=left, notes=(*fix.notes, *ages.notes(fix.brought_in)))
 
     def _explained(self, left: Left) -> Left:
-        error = self.project.ages.refused.get(left.package)
+        error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
         told = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
