@@ -221,6 +221,9 @@ def test_pnpm_is_held_to_its_rule(
         assert "left@1.1.0" in after(project.fix("npm", EXPLOITED), "pnpm-lock.yaml")
 
 
+#: Poetry's hash of the manifest below.
+MADE_BY_POETRY = "c8614781276dc8a9e7015bc4cf71334504abd65ad35fcbe17122974a742d492a"
+
 UV = '[tool.uv]\nexclude-newer = "7 days"\n'
 
 
@@ -323,6 +326,29 @@ def test_what_a_fix_of_texts_brings_in_is_held_to_the_rule(tmp_path: Path) -> No
         assert project.fix("PyPI").moves
         error = project.refused("PyPI", WEEK)
     assert "right 1.0.0 was published" in error.problem
+
+
+def test_what_a_poetry_lock_needs_is_old_enough(tmp_path: Path) -> None:
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right"])
+    universe.pypi("right", "1.0.0").pypi("right", "2.0.0", published="2 days ago")
+    manifest = (
+        '[tool.poetry]\nname = "app"\nversion = "1"\ndescription = ""\nauthors = []\n'
+        'package-mode = false\n\n[tool.poetry.dependencies]\npython = ">=3.9"\nleft = "1.0.0"\n'
+    )
+    lock = (
+        '[[package]]\nname = "left"\nversion = "1.0.0"\ndescription = ""\noptional = false\n'
+        'python-versions = "*"\ngroups = ["main"]\nfiles = []\n\n[metadata]\nlock-version = "2.1"\n'
+        f'python-versions = ">=3.9"\ncontent-hash = "{MADE_BY_POETRY}"\n'
+    )
+    files = {"pyproject.toml": manifest, "poetry.lock": lock}
+    with serve(universe) as registry:
+        project = Project(registry, tmp_path, files)
+        assert 'version = "2.0.0"' in after(project.fix("PyPI"), "poetry.lock")
+        project.write({"poetry.toml": "[solver]\nmin-release-age = 7\n"})
+        new = after(project.fix("PyPI"), "poetry.lock")
+        cooled = after(project.fix("PyPI", WEEK), "poetry.lock")
+    assert new == cooled
+    assert 'name = "right"\nversion = "1.0.0"' in new
 
 
 def test_offline_no_date_is_known(tmp_path: Path) -> None:

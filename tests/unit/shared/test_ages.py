@@ -272,3 +272,16 @@ def test_without_a_rule_nothing_is_asked(tmp_path: Path) -> None:
     found = Ages.of(repository(tmp_path, {"package.json": ""}), "npm", "package.json", asked)
     assert found.first_problem([("left", "1.1.0")]) is None
     assert found.admits("left", "1.1.0")
+
+
+def test_only_a_lack_of_fixed_versions_is_explained_by_a_rule(tmp_path: Path) -> None:
+    """A client that is missing, or a parent in the way, stays the reason."""
+    found = ages(tmp_path, {".npmrc": "min-release-age=7"}, "package.json", NOW)
+    assert not found.admits("left", "1.1.0")
+    behind = found.reason_behind(RefusalReason.NO_FIXED_VERSION, "No version of left.", "left")
+    assert behind is found.problem("left", "1.1.0")
+    assert found.reason_behind(RefusalReason.NO_FIXED_VERSION, "None of right.", "right") is None
+    assert found.reason_behind(RefusalReason.TOOL_MISSING, "yarn is not available.", "left") is None
+    assert behind is not None
+    quoted = f"It would not do. {behind.problem}"
+    assert found.reason_behind(RefusalReason.RESOLVER_FAILED, quoted, "other") is behind
