@@ -182,6 +182,21 @@ def test_npm_makes_an_exception_and_tells_it(tmp_path: Path) -> None:
     assert note.endswith("for left: exploited")
 
 
+def test_without_a_lock_no_exception_helps_against_the_clients_own_rule(tmp_path: Path) -> None:
+    files = {"package.json": manifest(left="1.0.0"), ".npmrc": "min-release-age=7\n"}
+    with serve(npm_releases()) as registry:
+        error = Project(registry, tmp_path / "npm", files).refused("npm", EXPLOITED)
+        assert "No lock would keep it" in error.problem
+        assert error.next_step.startswith("Exempt left in .npmrc")
+        del files[".npmrc"]
+        both = WEEK.model_copy(update={"age_exceptions": EXPLOITED.age_exceptions})
+        assert Project(registry, tmp_path / "own", files).fix("npm", both).moves
+    files = {"requirements.txt": "left==1.0.0\n", "pip.conf": "[global]\nuploaded-prior-to=P7D\n"}
+    with serve(pypi_releases()) as registry:
+        error = Project(registry, tmp_path / "pip", files).refused("PyPI", EXPLOITED)
+    assert "`uploaded-prior-to = P7D` (pip.conf:2)" in error.problem
+
+
 def test_a_registry_without_dates_is_named(tmp_path: Path) -> None:
     universe = Universe().npm("left", "1.0.0", published=None).npm("left", "1.1.0", published=None)
     with serve(universe) as registry:

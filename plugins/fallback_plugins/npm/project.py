@@ -145,7 +145,9 @@ class NpmProject:
     @cached_property
     def ages(self) -> Ages:
         """Its rules on the age of releases."""
-        return Ages.of(self.repo, ECOSYSTEM, self.site.path, self._published_at)
+        by_lock = self.site.lock is not None
+        path = self.site.path
+        return Ages.of(self.repo, ECOSYSTEM, path, self._published_at, by_lock=by_lock)
 
     def _published_at(self, package: str, version: str) -> datetime | None:
         """As ``ages.PublishedAt``; offline no date is known."""

@@ -87,20 +87,30 @@ class AgeRule:
 class Ages:
     """The rules that hold for one project, and what they said of releases.
 
-    ``exceptions``: packages that a person exempts for this fix, with the reason.
+    ``exceptions``: packages that a person exempts for this fix, with the reason. ``by_lock``: a lock keeps
+    what the fix takes; otherwise the project's client applies its own rules at each install.
     """
 
     ecosystem: str
     rules: tuple[AgeRule, ...] = ()
     exceptions: Mapping[str, str] = field(default_factory=dict)
     published_at: PublishedAt = lambda _package, _version: None
+    by_lock: bool = True
     #: By package: why a safe release of it was not chosen.
     refused: dict[str, RecipeError] = field(default_factory=dict)
     _said: dict[tuple[str, str], RecipeError | None] = field(default_factory=dict)
     _excepted: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, repo: RepoContext, ecosystem: str, path: str, published_at: PublishedAt) -> "Ages":
+    def of(
+        cls,
+        repo: RepoContext,
+        ecosystem: str,
+        path: str,
+        published_at: PublishedAt,
+        *,
+        by_lock: bool = True,
+    ) -> "Ages":
         """The rules for the project at ``path``: those of its folder and of the folders above, and the
         person's own."""
         days, given = repo.settings.release_age_days, repo.settings.age_exceptions
@@ -109,7 +119,7 @@ class Ages:
             age = timedelta(days=days)
             rules.append(AgeRule(f"--release-age {days}", "", "", 0, datetime.now(UTC) - age, age))
         exceptions = {canonical_name(ecosystem, it.package): it.reason for it in given}
-        return cls(ecosystem, tuple(rules), exceptions, published_at)
+        return cls(ecosystem, tuple(rules), exceptions, published_at, by_lock)
 
     def until(self, package: str = "") -> datetime | None:
         """The strictest cutoff for a package, or for any (empty); None: there is no rule."""
@@ -186,6 +196,14 @@ class Ages:
         else:
             return None
         reason = self.exceptions.get(canonical_name(self.ecosystem, package))
+        own = [it for it in rules if it.line and (published is None or published > it.until)]
+        if reason is not None and own and not self.by_lock:
+            return RecipeError(
+                RefusalReason.RELEASE_TOO_NEW,
+                f"{problem} No lock would keep it: whoever installs by {own[0].label} could not, in spite"
+                " of an exception for this fix.",
+                next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
+            )
         if reason is not None:
             today = datetime.now(UTC).date()
             self._excepted[package, version] = (

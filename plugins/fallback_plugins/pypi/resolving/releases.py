@@ -63,14 +63,22 @@ def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _an
     )
 
 
-def ages_of(repo: RepoContext, clients: ClientRunner, path: str, *, may_ask: bool = True) -> Ages:
-    """The rules on the age of releases for the project at ``path``. ``may_ask``: of its own registry."""
+def ages_of(
+    repo: RepoContext,
+    clients: ClientRunner,
+    path: str,
+    *,
+    may_ask: bool = True,
+    by_lock: bool = True,
+) -> Ages:
+    """The rules on the age of releases for the project at ``path``. ``may_ask``: of its own registry;
+    ``by_lock``: as ``Ages``."""
     uv = UvClient(clients) if may_ask and not repo.settings.offline else None
 
     def published_at(package: str, version: str) -> datetime | None:
         return uv.published_at(package, version) if uv is not None else None
 
-    return Ages.of(repo, ECOSYSTEM, path, published_at)
+    return Ages.of(repo, ECOSYSTEM, path, published_at, by_lock=by_lock)
 
 
 def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class ManifestProject:
     def ages(self) -> Ages:
         """As ``PythonProject`` says."""
         may_ask = not any(has_own_index(path, text) for path, text in self.texts.items())
-        return ages_of(self.repo, self.clients, self.path, may_ask=may_ask)
+        return ages_of(self.repo, self.clients, self.path, may_ask=may_ask, by_lock=False)
 
     @property
     def resolution(self) -> Resolution:
