@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import Field
 
 from fallback_audit.disk_errors import blamed, raise_failed
+from fallback_audit.event_types import AgeException
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.affected import Affected
@@ -23,6 +24,9 @@ from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TO
 #: ``HOST`` or ``HOST:PORT``.
 AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
 
+
+#: Days; ten years are more than any rule means.
+ReleaseAge = Annotated[int, Field(ge=1, le=3_650)]
 
 _Made = TypeVar("_Made")
 
@@ -78,6 +82,11 @@ class Settings(Frozen):
     offline: bool = False
     #: Hosts that package clients may ask beside those of the user's own configuration (ADR-0096).
     allow_hosts: tuple[AllowedHost, ...] = ()
+    #: Days that a release must have been published before a fix takes it, whatever the project's own rules
+    #: say (ADR-0110); None: theirs alone.
+    release_age_days: ReleaseAge | None = None
+    #: Packages that a person exempts from every such rule, for one fix.
+    age_exceptions: tuple[AgeException, ...] = ()
     #: A person's word on which step is tried first of the parent bump and the override; None: what changes
     #: less for the application.
     prefer: LadderStep | None = None

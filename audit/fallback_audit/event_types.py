@@ -43,6 +43,17 @@ class UnreadItem(Frozen):
 Unread = Annotated[UnreadItem, FREE_TEXT]
 
 
+class AgeException(Frozen):
+    """A package that a person exempts from rules on the age of releases, for one fix, and why."""
+
+    package: str
+    reason: str
+
+
+#: Both texts are a person's.
+Excepted = Annotated[AgeException, FREE_TEXT]
+
+
 class ProvedProject(Frozen):
     """What a project has of a package, and how that is known.
 

@@ -60,7 +60,7 @@ from fallback_audit.vocabulary import (
 )
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 
 
 class AttemptStarted(StartedOn):

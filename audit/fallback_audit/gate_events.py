@@ -10,6 +10,7 @@ from pydantic import Field
 from fallback_audit.event_types import (
     Attempt,
     Digest,
+    Excepted,
     Excerpt,
     Prose,
     ProvedProject,
@@ -42,7 +43,10 @@ class FixStarted(StartedOn):
     advisories began with, as evidence, where this is one of its parts; ``in_part``: those of
     ``advisory_ids`` of which something stays affected, as was planned (ADR-0051). Since schema version 11.
     ``allowed_hosts``: hosts that the package clients may ask, from the user's own configuration, from
-    ``--allow-host`` and by default (ADR-0096). Since schema version 13.
+    ``--allow-host`` and by default (ADR-0096). Since schema version 13. ``age_exceptions``: packages that a
+    person exempted from rules on the age of releases for this fix, on the day of this event;
+    ``release_age_days``: the age that ``--release-age`` requires of a release (ADR-0110). Since schema
+    version 15.
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
@@ -62,6 +66,8 @@ class FixStarted(StartedOn):
     batch_sha256: Digest | None = None
     in_part: tuple[str, ...] = ()
     allowed_hosts: tuple[Prose, ...] = ()
+    age_exceptions: tuple[Excepted, ...] = ()
+    release_age_days: int | None = None
 
 
 class SandboxDisabled(Frozen):

@@ -190,13 +190,17 @@ class RefusalReason(StrEnum):
     #: Whether the project is affected could not be found out: a source that may hold the package was not
     #: read, or a project was not resolved (ADR-0100). Since schema version 14.
     UNKNOWN = "unknown"
+    #: A safe release exists, and a rule on the age of releases (the project's, or ``--release-age``) does
+    #: not admit it yet, or its date is unknown (ADR-0110). Since schema version 15.
+    RELEASE_TOO_NEW = "release_too_new"
 
     @property
     def ends_chain(self) -> bool:
         """True where a recipe's "no" is final: no example and no model could do better.
 
         A missing client is one: the gates could prove no other patch without it. *Unknown* is one: an
-        example or a model would patch on a guess, and no gate could see whether it was right.
+        example or a model would patch on a guess, and no gate could see whether it was right. A rule on
+        the age of releases is one: a model may not overrule it.
         """
         return self in {
             RefusalReason.NOT_AFFECTED,
@@ -206,6 +210,7 @@ class RefusalReason(StrEnum):
             RefusalReason.TOOL_MISSING,
             RefusalReason.WHOSE_CODE_UNCLEAR,
             RefusalReason.UNKNOWN,
+            RefusalReason.RELEASE_TOO_NEW,
         }
 
     @property

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 #: Wall clock that a proof may be given: an hour, as any gate of one's own.
 MAX_PROOF_SECONDS = 3600
 
+#: Days of ``--release-age``: ten years, as ``repo.ReleaseAge``.
+_MAX_DAYS = 3650
+
 
 def add_state(parser: argparse.ArgumentParser) -> None:
     """``--state-dir``."""
@@ -287,6 +290,36 @@ def add_allow_host(parser: "Options") -> None:
         metavar="HOST[:PORT]",
         help="let package clients ask a host that only the repository names (can be given again)",
     )
+
+
+def add_ages(parser: "Options") -> None:
+    """``--release-age``, ``--age-exception``, ``--because``."""
+    parser.add_argument(
+        "--release-age",
+        type=parse_days,
+        metavar="DAYS",
+        help="take no release that was published less than DAYS days ago, besides the project's own rules "
+        "(default: FALLBACK_TIER_RELEASE_AGE)",
+    )
+    parser.add_argument(
+        "--age-exception",
+        action="append",
+        type=words,
+        default=[],
+        metavar="PACKAGE",
+        help="exempt PACKAGE from every rule on the age of releases, for this fix alone; recorded, with "
+        "--because (can be given again)",
+    )
+    parser.add_argument(
+        "--because", type=words, metavar="TEXT", help="why --age-exception is needed"
+    )
+
+
+def parse_days(text: str) -> int:
+    """A number of days, up to ten years."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MAX_DAYS):
+        raise ArgumentTypeError(f"{text!r} is not a number of days from 1 to {_MAX_DAYS}")
+    return int(text)
 
 
 def _host(text: str) -> str:

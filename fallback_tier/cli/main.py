@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from fallback_tier.cli.arguments import (
+    add_ages,
     add_allow_host,
     add_budget,
     add_handover,
@@ -138,6 +139,7 @@ def _add_fix(commands: "Commands") -> None:
     add_prefer(fix)
     add_offline(fix)
     add_allow_host(fix)
+    add_ages(fix)
     add_model(fix)
     add_budget(fix)
     add_record(fix)
@@ -165,6 +167,7 @@ def _add_plan(commands: "Commands") -> None:
     add_prefer(plan)
     add_offline(plan)
     add_allow_host(plan)
+    add_ages(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")

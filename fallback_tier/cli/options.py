@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
+from fallback_tier.cli.arguments import parse_days
 from fallback_tier.cli.proof_options import gates_of, proof_of
 from fallback_tier.errors import ConfigurationError, SettingMissingError
 from fallback_tier.files.folders import users_folder
@@ -41,6 +43,9 @@ STORE_URL, CHECKPOINTS, KEYS = (
 #: Where the list of campaigns is, for a whole shell or service.
 FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 
+
+#: Days that releases must be old, for a whole shell or service.
+RELEASE_AGE = "FALLBACK_TIER_RELEASE_AGE"
 
 #: Why no sandbox is used, as the audit trail has it.
 NO_SANDBOX = "--no-sandbox was given"
@@ -104,12 +109,40 @@ def settings(arguments: argparse.Namespace) -> Settings:
         answer_form=_answer_form(arguments),
         offline=arguments.offline,
         allow_hosts=tuple(getattr(arguments, "allow_host", ())),
+        release_age_days=_release_age(arguments),
+        age_exceptions=_age_exceptions(arguments),
         prefer=_PREFERRED.get(getattr(arguments, "prefer", None) or ""),
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
         recalls_attempts=getattr(arguments, "recall_attempts", False),
         whose_code=_whose_code(arguments),
     )
+
+
+def _release_age(arguments: argparse.Namespace) -> int | None:
+    """The option, or its variable; None: the project's own rules alone."""
+    given: int | None = getattr(arguments, "release_age", None)
+    text = os.environ.get(RELEASE_AGE, "") if given is None else ""
+    if not text:
+        return given
+    try:
+        return parse_days(text)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigurationError(
+            f"{RELEASE_AGE}: {error}.", next_step="Set it to a number of days, or unset it."
+        ) from error
+
+
+def _age_exceptions(arguments: argparse.Namespace) -> tuple[AgeException, ...]:
+    packages: list[str] = getattr(arguments, "age_exception", [])
+    reason = getattr(arguments, "because", None)
+    if bool(packages) != bool(reason):
+        given, lacking = ("age-exception", "because") if packages else ("because", "age-exception")
+        raise ConfigurationError(
+            f"--{given} was given without --{lacking}.",
+            next_step="Give both: the package, and why its release can't wait.",
+        )
+    return tuple(AgeException(package=package, reason=reason or "") for package in packages)
 
 
 def _code_room(arguments: argparse.Namespace) -> int:

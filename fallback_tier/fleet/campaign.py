@@ -21,7 +21,7 @@ from fallback_tier.budget.tally import microdollars
 from fallback_tier.fleet.model import CampaignName
 from fallback_tier.fleet.policies import ProviderLimits, StartLimits
 from fallback_tier.fleet.proofs import ProofTable
-from fallback_tier.repo import AllowedHost, Settings
+from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
@@ -165,6 +165,9 @@ class Campaign(_Table):
     allow_hosts: tuple[AllowedHost, ...] = Field(
         default=(), description="hosts that package clients may ask too, as fix --allow-host"
     )
+    release_age_days: ReleaseAge | None = Field(
+        default=None, description="days that a release must be old, as fix --release-age"
+    )
     whose_code: AffectedCode | None = Field(default=None, description="own or dependency")
     sandbox_waiver: str | None = Field(
         default=None, description="why targets' commands run unprotected (on record)"
@@ -243,6 +246,7 @@ class Campaign(_Table):
                 **self.model.settings(),
                 offline=self.offline,
                 allow_hosts=self.allow_hosts,
+                release_age_days=self.release_age_days,
                 whose_code=self.whose_code,
             ),
         )

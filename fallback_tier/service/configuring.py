@@ -61,6 +61,7 @@ def configuration(
             **settings.model.settings(),
             offline=submission is not None and submission.offline,
             allow_hosts=settings.allow_hosts,
+            release_age_days=settings.release_age_days,
             whose_code=None if submission is None else submission.whose_code,
         ),
     )

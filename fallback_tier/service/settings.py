@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import ConfigurationError, first_fault
 from fallback_tier.files.inputs import open_named
-from fallback_tier.repo import AllowedHost
+from fallback_tier.repo import AllowedHost, ReleaseAge
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
 from fallback_tier.workers.model_table import ModelTable
@@ -182,6 +182,9 @@ class ServiceSettings(_Table):
     )
     allow_hosts: tuple[AllowedHost, ...] = Field(
         default=(), description="hosts that package clients may ask too, as fix --allow-host"
+    )
+    release_age_days: ReleaseAge | None = Field(
+        default=None, description="days that a release must be old, as fix --release-age"
     )
     sandbox_waiver: str | None = Field(
         default=None,

@@ -246,7 +246,7 @@ def _file_document(release: PypiRelease, at: str) -> dict[str, Any]:
         "hashes": {"sha256": release.sha256},
         "requires-python": release.requires_python,
         "size": len(release.content),
-        "upload-time": release.published,
+        **({"upload-time": release.published} if release.published else {}),
         "yanked": release.yanked if release.yanked is not None else False,
         "core-metadata": {"sha256": metadata} if metadata else False,
     }

@@ -19,6 +19,8 @@ from semantic_version import Version
 #: Releases are a day apart, in the order in which they were added.
 _FIRST_RELEASE = datetime(2020, 1, 1, tzinfo=UTC)
 
+_AGO = re.compile(r"(?P<days>\d+) days? ago")
+
 #: How a deps.dev schema marks a dependency that is not a plain one → the manifest's field.
 _SCHEMA_KINDS = {
     "": "dependencies",
@@ -36,7 +38,7 @@ class NpmRelease:
 
     manifest: Mapping[str, Any]
     tarball: bytes
-    published: str
+    published: str | None
     deprecated: str | None = None
 
     @property
@@ -68,7 +70,7 @@ class PypiRelease:
 
     file: str
     content: bytes
-    published: str
+    published: str | None
     metadata: str | None
     requires_python: str | None = None
     yanked: str | None = None
@@ -126,9 +128,10 @@ class Universe:
         deprecated: str | None = None,
         files: Mapping[str, str] | None = None,
         manifest: Mapping[str, Any] | None = None,
+        published: str | None = "",
     ) -> Self:
         """``files``: more than package.json and index.js. ``manifest``: further fields (``engines``,
-        ``bin``, ``peerDependenciesMeta`` …)."""
+        ``bin``, ``peerDependenciesMeta`` …). ``published``: as ``published_at`` reads it."""
         asked = {
             "dependencies": dependencies,
             "devDependencies": devDependencies,
@@ -144,7 +147,10 @@ class Universe:
         }
         releases = self.npm_packages.setdefault(name, {})
         releases[version] = NpmRelease(
-            reported, _tarball("package", texts), _day(len(releases)), deprecated
+            reported,
+            _tarball("package", texts),
+            published_at(published, len(releases)),
+            deprecated,
         )
         return self
 
@@ -165,10 +171,11 @@ class Universe:
         sdist_only: bool = False,
         files: Mapping[str, str] | None = None,
         tag: str = "py3-none-any",
+        published: str | None = "",
     ) -> Self:
         """``yanked``: the reason. ``sdist_only``: no wheel, and an sdist whose requirements only a
         build could tell (building it fails: nothing here may be built). ``files``: more of a wheel or an
-        sdist; ``tag``: which Pythons it is for."""
+        sdist; ``tag``: which Pythons it is for; ``published``: as ``published_at`` reads it."""
         releases = self.pypi_packages.setdefault(canonicalize_name(name), {})
         metadata = _metadata(name, version, requires, requires_python, extras or {})
         stem = f"{canonicalize_name(name).replace('-', '_')}-{version}"
@@ -181,7 +188,7 @@ class Universe:
         releases[file] = PypiRelease(
             file,
             content,
-            _day(len(releases)),
+            published_at(published, len(releases)),
             None if sdist_only else metadata,
             requires_python,
             yanked,
@@ -193,8 +200,12 @@ class Universe:
         releases = self.npm_packages.get(name)
         if releases is None:
             return None
-        days = {version: release.published for version, release in releases.items()}
-        newest = max(days.values())
+        days = {
+            version: release.published
+            for version, release in releases.items()
+            if release.published is not None
+        }
+        newest = max(days.values(), default="2020-01-01T00:00:00.000Z")
         document: dict[str, Any] = {
             "name": name,
             "dist-tags": {"latest": _latest(releases), **self.npm_tags.get(name, {})},
@@ -202,10 +213,9 @@ class Universe:
         }
         if abbreviated:
             return document | {"modified": newest}
-        return document | {
-            "_id": name,
-            "time": {"created": min(days.values()), "modified": newest, **days},
-        }
+        # A registry that knows no dates has no "time" at all.
+        times = {"created": min(days.values()), "modified": newest, **days} if days else None
+        return document | {"_id": name, **({"time": times} if times else {})}
 
     def npm_tarball(self, name: str, file: str) -> bytes | None:
         """A tarball's bytes; None where there is none of that name."""
@@ -248,8 +258,20 @@ def _latest(versions: Iterable[str]) -> str:
     return max(versions, key=rank)
 
 
-def _day(number: int) -> str:
-    return (_FIRST_RELEASE + timedelta(days=number)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+def published_at(published: str | None, number: int) -> str | None:
+    """Return when a release was published, as registries write it: a moment (ISO 8601), or ``3 days ago``;
+    empty: a day after the release before it (``number`` releases came before). None: the registry does not
+    say."""
+    if published is None:
+        return None
+    if ago := _AGO.fullmatch(published):
+        at = datetime.now(UTC) - timedelta(days=int(ago["days"]))
+    elif published:
+        at = datetime.fromisoformat(published)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    else:
+        at = _FIRST_RELEASE + timedelta(days=number)
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def _tarball(folder: str, texts: Mapping[str, str]) -> bytes:

@@ -99,7 +99,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 14
+    assert SCHEMA_VERSION == 15
 
 
 CLOSED = {
@@ -112,7 +112,7 @@ CLOSED = {
         not_affected no_fixed_version ecosystem_unsupported manifest_missing blocked_by_constraint
         own_code whose_code_unclear recipe_unsupported resolver_failed tool_missing model_not_configured
         model_unavailable model_refused context_too_long budget_exhausted plan_invalid
-        repeated_patch nothing_changed retry_cap_reached fails_together unknown
+        repeated_patch nothing_changed retry_cap_reached fails_together unknown release_too_new
     """,
     EscalationReason: """
         retry_cap_reached same_failure_repeated gate_infrastructure model_unavailable

@@ -12,6 +12,7 @@ def started_words(event: events.FixStarted) -> str:
         + _linked(event)
         + _whose(event)
         + _part(event)
+        + _ages(event)
     )
 
 
@@ -35,3 +36,11 @@ def _part(event: events.FixStarted) -> str:
     """Of which run over several advisories it is a part, and what of it stays affected."""
     batch = f"; a part of batch {event.batch_sha256[:12]}" if event.batch_sha256 else ""
     return batch + (f"; in part only: {', '.join(event.in_part)}" if event.in_part else "")
+
+
+def _ages(event: events.FixStarted) -> str:
+    """What a person said on the age of releases."""
+    days = event.release_age_days
+    required = f"; releases at least {days} day(s) old" if days is not None else ""
+    excepted = (f"{it.package} ({it.reason})" for it in event.age_exceptions)
+    return required + "".join(f"; excepted from rules on ages: {it}" for it in excepted)

@@ -3,6 +3,7 @@
 import argparse
 
 from fallback_tier.cli.arguments import (
+    add_ages,
     add_allow_host,
     add_budget,
     add_offline,
@@ -38,6 +39,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     add_whose_code(parser)
     add_offline(parser)
     add_allow_host(parser)
+    add_ages(parser)
     add_model(parser)
     add_budget(parser)
     add_record(parser)

@@ -102,7 +102,7 @@ class PolicyGate:
             except RepositoryError as error:  # then all its lines are the patch's
                 if keys is not None:
                     yield error.problem
-        problems = [*text_problems(path, before, after, self.plugin)]
+        problems = [*text_problems(path, before, after, self.plugin, context.repo)]
         yield from problems
         is_new = not problems and before != after
         if is_new and grammar_of_text(path, after, before or "") == "javascript":

@@ -98,6 +98,8 @@ class FixRecord:
                 batch_sha256=setup.batch_sha256,
                 in_part=advisory.in_part,
                 allowed_hosts=tuple(allowed_hosts),
+                age_exceptions=repo.settings.age_exceptions,
+                release_age_days=repo.settings.release_age_days,
             )
         )
 

@@ -4,7 +4,7 @@ The path alone was looked at before. A manifest may change at the keys that its 
 may be fetched from where the base commit fetches nothing; and what has a hash keeps one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from fallback_tier.ecosystem_rules import EcosystemRules
@@ -27,9 +27,10 @@ def manifest_problems(
     before: str,
     after: str,
     rules: EcosystemRules | None = None,
+    dates: Iterable[str] = (),
 ) -> Iterator[str]:
     """``keys``: what may change in a manifest, each with the dots of its tables (see ``lies_in``); none
-    for a lock file.
+    for a lock file. ``dates``: keys that may change too, and hold a date.
     ``rules``: the ecosystem's, which may have formats of its own.
 
     Never raises: a file that can't be read as data, before or after, may not be changed.
@@ -44,8 +45,9 @@ def manifest_problems(
         return
     allowed = frozenset(tuple(key.split(".")) for key in keys)
     if not is_lock(path):
-        for place in _changed_keys(old, new, allowed):
-            if not any(lies_in(place, prefix) for prefix in allowed):
+        may_change = allowed.union(tuple(key.split(".")) for key in dates)
+        for place in _changed_keys(old, new, may_change):
+            if not any(lies_in(place, prefix) for prefix in may_change):
                 yield f"{path!r}: {'.'.join(place) or 'the document'} may not be changed."
     yield from _new_sources(path, sources_of(old, allowed), sources_of(new, allowed))
     if is_lock(path):

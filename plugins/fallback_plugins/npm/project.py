@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -40,6 +41,7 @@ from fallback_plugins.npm.surveying.resolutions import (
     blank_lock,
     out_of_step,
 )
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import (
     FREE,
     Choice,
@@ -58,6 +60,7 @@ from fallback_plugins.shared.ladder import (
     ordered,
     unknown,
 )
+from fallback_plugins.shared.resolution import ResolvedBy
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut
 from fallback_tier.advisory import Advisory, is_affected
@@ -76,6 +79,11 @@ class InStep:
     def path(self) -> str:
         """The lock."""
         return self.project.path
+
+    @property
+    def ages(self) -> Ages:
+        """The project's own."""
+        return self.project.ages
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
@@ -146,6 +154,22 @@ class NpmProject:
         return Scopes.of(self.files, self.clients)
 
     @cached_property
+    def ages(self) -> Ages:
+        """Its rules on the age of releases."""
+        by_lock = self.site.lock is not None
+        path = self.site.path
+        return Ages.of(self.repo, ECOSYSTEM, path, self._published_at, by_lock=by_lock)
+
+    def _published_at(self, package: str, version: str) -> datetime | None:
+        """As ``ages.PublishedAt``; offline no date is known."""
+        offline = self.repo.settings.offline
+        return None if offline else self._registry.published_at(package, version)
+
+    @cached_property
+    def _registry(self) -> NpmRegistry:
+        return NpmRegistry(self._scoped)
+
+    @property
     def _scoped(self) -> ClientRunner:
         return self.scopes.over(self.clients)
 
@@ -287,7 +311,7 @@ class NpmProject:
         """Raise RecipeError if a copy that the lock does not list is affected, or can't be read."""
         if not self.hides_a_copy(advisory):
             return
-        registry, packages = NpmRegistry(self._scoped), advisory.packages(ECOSYSTEM)
+        registry, packages = self._registry, advisory.packages(ECOSYSTEM)
         for entry in self._unlisted_bundles():
             for held in registry.bundled(entry.name, entry.version):
                 # A copy that the lock lists is among its packages: a release of its parent may fix it.
@@ -321,7 +345,25 @@ class NpmProject:
 
         Raises RecipeError with the reason UNKNOWN, ToolError.
         """
-        return next(self.command.resolution.affected(advisory), None) is not None
+        resolution = self.command.resolution
+        if next(resolution.affected(advisory), None) is not None:
+            return True
+        if resolution.by is not ResolvedBy.LOCK and self.client.name != "npm":
+            names = advisory.packages(ECOSYSTEM)
+            self._check_ages(
+                (it.name, it.version) for it in resolution.packages if it.name in names
+            )
+        return False
+
+    def _check_ages(self, held: Iterable[tuple[str, str]]) -> None:
+        """Raise RecipeError (UNKNOWN) if our yarn or pnpm, which knows no rules on ages, took a release
+        that the project's own client would not."""
+        own = replace(self.ages, rules=tuple(rule for rule in self.ages.rules if rule.line))
+        too_new = own.first_problem(held)
+        if too_new is not None:
+            problem = f"{too_new.problem} So which release is installed instead is unknown."
+            step = f"Commit the lock that the project's own {self.client.name} makes."
+            raise unknown(self.path, problem, next_step=step)
 
     def check_writable(self, advisory: Advisory) -> None:
         """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
@@ -331,8 +373,9 @@ class NpmProject:
         tree, targets = self.client.tree(self.files), Targets(advisory, None)
         for node in tree.affected(advisory, ECOSYSTEM):
             target = next(iter(targets.named(node.name, node.version, tree)), None)
+            rules = "".join(f" Its rule on ages is {rule.label}." for rule in self.ages.rules[:1])
             raise unsupported(
-                f"{self.path} holds {node.label}. {refusal.problem}",
+                f"{self.path} holds {node.label}. {refusal.problem}{rules}",
                 own_command(self.path, tree, node, target),
             )
 
@@ -349,21 +392,32 @@ class NpmProject:
         return replace(fix, texts={**fix.texts, self.path: made.lock_text})
 
     def _strategies(self, advisory: Advisory, resolver: Resolver) -> Strategies:
-        return Strategies(resolver, self._targets(advisory), judge_of(advisory))
+        return Strategies(resolver, self._targets(advisory), judge_of(advisory, self.ages))
 
     def _targets(self, advisory: Advisory) -> Targets:
         # Of files alone nothing is asked; a named choice was made with the registry's knowledge.
         quiet = self.repo.settings.offline or self.choice is not None
-        registry = None if quiet else NpmRegistry(self._scoped)
-        return Targets(advisory, registry, self.choice.version if self.choice else None)
+        registry = None if quiet else self._registry
+        return Targets(advisory, registry, self.choice.version if self.choice else None, self.ages)
 
     def _resolved(self, strategies: Strategies, files: Files) -> ProjectFix | None:
-        resolve = Resolution(strategies.judge, strategies.resolver.position(files))
+        resolve = Resolution(strategies.judge, strategies.resolver.position(self._ruled(files)))
         if not resolve.packages:
             return None
         resolve.run([self._where_it_may_ask(strategy) for strategy in self._wanted(strategies)])
         resolve.at = strategies.pruned(resolve.at, self.files.manifests)
         return self._fix(resolve, strategies)
+
+    def _ruled(self, files: Files) -> Files:
+        """The files with what a person adds to the project's rules on ages, as npm reads it."""
+        lines = [f"min-release-age-exclude[]={name}\n" for name in self.ages.exceptions]
+        until = self.ages.until() if self.repo.settings.release_age_days else None
+        if until is not None:
+            lines.append(f"before={until.isoformat(timespec='seconds')}\n")
+        path, settings = in_folder(files.folder, ".npmrc"), dict(files.settings or {})
+        return replace(
+            files, settings={**settings, path: "".join([settings.get(path, ""), *lines])}
+        )
 
     def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
         def attempt(at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
@@ -470,7 +524,7 @@ class NpmProject:
         if manifests is None:
             raise self.missing(affected[0])
         strategies = self._strategies(advisory, Resolver(self._client))
-        files = replace(self.files, manifests=manifests)
+        files = self._ruled(replace(self.files, manifests=manifests))
         resolve = Resolution(strategies.judge, strategies.resolver.position(files))
         resolve.run([strategies.lock_alone])
         if resolve.at is resolve.start:

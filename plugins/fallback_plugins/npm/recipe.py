@@ -20,7 +20,13 @@ from fallback_plugins.npm.surveying.origins import LocalCopy, unreached
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.shared import bumping
-from fallback_plugins.shared.ladder import Project, combined, refuse, resolve_all
+from fallback_plugins.shared.ladder import (
+    HeldToAges,
+    Project,
+    combined,
+    refuse,
+    resolve_all,
+)
 from fallback_plugins.shared.tree import Node
 from fallback_plugins.shared.unread import LeftOut, Lenient
 from fallback_tier.advisory import (
@@ -128,8 +134,9 @@ def _projects(
     """Yield a project for each install command, and again for each of several locks of one folder."""
     for site in discover(repo):
         each = [NpmProject(it, repo, clients, terms, unread) for it in site.each]
-        yield from (Lenient(it, files_of(it.site), unread) for it in each)
-        yield from (InStep(it) for it in each if it.site.lock and len(each) > 1)
+        yield from (Lenient(HeldToAges(it), files_of(it.site), unread) for it in each)
+        beside = (it for it in each if it.site.lock and len(each) > 1)
+        yield from (HeldToAges(InStep(it)) for it in beside)
 
 
 def _is_held(project: NpmProject, advisory: Advisory) -> bool:

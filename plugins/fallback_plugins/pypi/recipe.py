@@ -19,6 +19,7 @@ from fallback_plugins.shared.bumping import Choice, check_target, unsupported
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
+    HeldToAges,
     combined,
     error_of,
     refuse,
@@ -88,7 +89,7 @@ def apply(
         advisory = bumping.about(advisory, ECOSYSTEM, choice.package)
     # A set that installs folders of the repository is resolved with what the fix makes of these.
     in_order = sorted(found, key=lambda it: it.installs_folders)
-    resolved = [Lenient(project, files_of(project, repo), unread) for project in in_order]
+    resolved = [Lenient(HeldToAges(it), files_of(it, repo), unread) for it in in_order]
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)

@@ -98,6 +98,8 @@ class Release(Frozen):
 
     ``files``: more texts of the archive. ``manifest``: further fields of an npm package.json, as JSON.
     ``yanked``: the reason. ``tag``: of a wheel. ``tags``: npm's dist-tags that name this release.
+    ``published``: a moment (``2026-01-31`` or a longer ISO 8601 form), ``3 days ago``, or ``unknown``: the
+    registry does not say; empty: a day after the release before it, from 2020-01-01 on.
     """
 
     name: str
@@ -115,9 +117,14 @@ class Release(Frozen):
     manifest: str = ""
     tags: tuple[str, ...] = ()
     files: dict[str, str] = {}  # noqa: RUF012 (frozen)
+    published: str = Field(
+        default="",
+        pattern=r"^(|unknown|\d+ days? ago|\d{4}-\d\d-\d\d(T[0-9:.]+(Z|[+-]\d\d:\d\d)?)?)$",
+    )
 
     def add_to(self, universe: Universe, ecosystem: Ecosystem) -> None:
         """Publish the release."""
+        published = None if self.published == "unknown" else self.published
         if ecosystem == "PyPI":
             universe.pypi(
                 self.name,
@@ -129,6 +136,7 @@ class Release(Frozen):
                 sdist_only=self.sdist_only,
                 files=self.files,
                 tag=self.tag,
+                published=published,
             )
             return
         universe.npm(
@@ -140,6 +148,7 @@ class Release(Frozen):
             deprecated=self.deprecated or None,
             files=self.files,
             manifest=json.loads(self.manifest or "{}"),
+            published=published,
         )
         for tag in self.tags:
             universe.npm_tag(self.name, tag, self.version)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from fallback_audit.contract.trail import Entry, Trail
-from fallback_audit.event_types import UnreadItem
+from fallback_audit.event_types import AgeException, UnreadItem
 from fallback_audit.events import (
     AttemptFailed,
     AttemptRefused,
@@ -353,6 +353,16 @@ def unknown() -> Events:
     ended = {"reason": RefusalReason.UNKNOWN, "unread": unread}
     return [
         one.model_copy(update=ended if hasattr(one, "unread") else {}) for one in not_affected()
+    ]
+
+
+def excepted() -> Events:
+    """A person exempted a package from rules on the age of releases."""
+    begin, *rest = recipe_verified()
+    exception = AgeException(package="left", reason="exploited")
+    return [
+        begin.model_copy(update={"age_exceptions": (exception,), "release_age_days": 7}),
+        *rest,
     ]
 
 

@@ -223,6 +223,29 @@ def problems(path: str, *changes: tuple[str, str]) -> list[str]:
     return list(manifest_problems(path, keys, BEFORE[path], after))
 
 
+def test_an_exception_from_a_rule_on_ages_is_for_its_package_alone() -> None:
+    """The keys of a person's exceptions may change, and name no source."""
+    before = '[tool.uv]\nexclude-newer = "7 days"\n'
+    entry = 'exclude-newer-package = { left = "2026-01-31T00:00:00Z" }\n'
+
+    def found(after: str, *dates: str) -> list[str]:
+        keys = ("project.dependencies",)
+        return list(manifest_problems("pyproject.toml", keys, before, after, None, dates))
+
+    left = "tool.uv.exclude-newer-package.left"
+    assert found(before + entry, left) == []
+    assert found(before + entry) == [
+        "'pyproject.toml': tool.uv.exclude-newer-package may not be changed."
+    ]
+    others = entry.replace("}", ', right = "2026-01-31" }')
+    assert found(before + others, left) == [
+        "'pyproject.toml': tool.uv.exclude-newer-package.right may not be changed."
+    ]
+    assert found(before.replace("7 days", "1 day") + entry, left) == [
+        "'pyproject.toml': tool.uv.exclude-newer may not be changed."
+    ]
+
+
 @pytest.mark.parametrize("path", BEFORE)
 def test_another_release_is_no_other_source(path: str) -> None:
     """Every version in the file is another one, that of a package called ``url`` among them."""

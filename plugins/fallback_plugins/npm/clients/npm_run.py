@@ -1,5 +1,6 @@
 """The real npm, run over copies of a project's manifests in a scratch folder that holds nothing else."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,11 @@ _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
 _FROM_CACHE = "--offline"
 _OFFLINE = {_NO_REMOTE: "--allow-remote=all", "--prefer-offline": _FROM_CACHE}
 
+#: A line of an .npmrc that is a rule on the age of releases, or exempts packages from it.
+AGE_LINE = re.compile(
+    r"\s*(?P<key>before|min-release-age(?:-exclude)?)(?:\[\])?\s*=\s*[\"']?(?P<value>[\w@/*?.:+-]+)[\"']?\s*$"
+)
+
 #: What a fresh lock is written as: the version that says most, and needs no second look at the registry.
 _FRESH_VERSION = 3
 
@@ -59,7 +65,7 @@ class NpmRunner:
         texts = {_below(files.folder, path): text for path, text in given.items()}
         with scratch_project(texts) as scratch:
             lock = scratch / _below(files.folder, files.lock or DEFAULT_LOCK)
-            options = [*_shape(files), *peer_options(files)]
+            options = [*_shape(files), *peer_options(files), *age_options(files)]
             if self._asked:
                 options.append("--prefer-offline")
             # Whatever a package is called, it is no option.
@@ -112,6 +118,13 @@ def peer_options(files: Files) -> list[str]:
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
     lines = {line.replace(" ", "") for text in texts for line in text.splitlines()}
     return ["--legacy-peer-deps"] if "legacy-peer-deps=true" in lines else []
+
+
+def age_options(files: Files) -> list[str]:
+    """The repository's rules on the age of releases, in npm's own words."""
+    texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
+    found = (AGE_LINE.match(line) for text in texts for line in text.splitlines())
+    return [f"--{line['key']}={line['value']}" for line in found if line]
 
 
 def _is_noise(line: str) -> bool:

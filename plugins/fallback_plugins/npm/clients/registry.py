@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from fallback_plugins.npm.client import Files
@@ -14,6 +15,7 @@ from fallback_plugins.npm.clients.scratch import scratch_project
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.npm.refusals import unresolved
+from fallback_plugins.shared.ages import moment_in
 from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -69,6 +71,7 @@ class NpmRegistry:
 
     clients: ClientRunner
     _failed: dict[str, RecipeError] = field(default_factory=dict, init=False)
+    _published: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
     _tags: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
 
@@ -97,6 +100,13 @@ class NpmRegistry:
                 for tag, version in self._view(package, package, "dist-tags").items()
             }
         return self._tags[package]
+
+    def published_at(self, package: str, version: str) -> datetime | None:
+        """As ``ages.PublishedAt``."""
+        if package not in self._published:
+            answer = self._view(package, package, "time")
+            self._published[package] = answer if isinstance(answer, dict) else {}
+        return moment_in(str(self._published[package].get(version, "")))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
         """What a published version has in its archive. Raises RecipeError, ToolError."""
@@ -129,14 +139,14 @@ class NpmRegistry:
         real = (release for release in found if is_orderable("npm", release.version))
         return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
 
-    def _view(self, package: str, spec: str, *fields: str) -> Any:
-        """What ``npm view`` says. Raises RecipeError, ToolError."""
+    def _view(self, package: str, *words: str) -> Any:
+        """What ``npm view`` answers. Raises RecipeError, ToolError."""
         if not is_package_name(package):
             raise _unknown_versions(package, "it is no package's name")
-        words = ["view", spec, *fields, "--json", "--loglevel=silent"]
+        command = ["view", *words, "--json", "--loglevel=silent"]
         # A manifest, so that npm looks for no other in the folders above.
         with scratch_project({MANIFEST: "{}"}) as folder:
-            result = self.clients.run("npm", words, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
+            result = self.clients.run("npm", command, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
         try:
             answer = json.loads(result.output) if result.output.strip() else []
         except ValueError:

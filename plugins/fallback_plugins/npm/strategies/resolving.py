@@ -9,6 +9,7 @@ from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
 from fallback_plugins.npm.strategies.bundles import bundler_of
 from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder import Position, ResultRules
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
@@ -57,9 +58,11 @@ class NpmStep:
         return [node for node in self.judge.affected(at.tree) if node.name in packages]
 
 
-def judge_of(advisory: Advisory) -> ResultRules[Files]:
+def judge_of(advisory: Advisory, ages: Ages | None = None) -> ResultRules[Files]:
     """What no result of an npm resolution may be."""
-    return ResultRules(ECOSYSTEM, advisory, lambda before, after: _worse(before, after, advisory))
+    return ResultRules(
+        ECOSYSTEM, advisory, lambda before, after: _worse(before, after, advisory), ages
+    )
 
 
 def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:

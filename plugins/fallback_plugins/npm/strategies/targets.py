@@ -8,6 +8,7 @@ from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible, is_tag, split_alias
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import (
     Advisory,
@@ -24,12 +25,14 @@ from fallback_tier.errors import RecipeError, ToolError
 class Targets:
     """Chooses versions for one resolution. ``registry`` None: the files and the advisory alone (offline).
 
-    ``only``: the version that somebody chose already; no other serves.
+    ``only``: the version that somebody chose already; no other serves. ``ages``: the project's rules on the
+    age of releases: what they do not admit is not chosen.
     """
 
     advisory: Advisory
     registry: NpmRegistry | None
     only: str | None = None
+    ages: Ages = field(default_factory=lambda: Ages(ECOSYSTEM))
     #: Why the registry could not be asked, once.
     notes: list[str] = field(default_factory=list)
     _better: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -39,8 +42,9 @@ class Targets:
         self._better[package, version] = better
 
     def is_safe(self, package: str, version: str) -> bool:
-        """Not affected by anything in hand."""
-        return not is_affected(self.advisory, ECOSYSTEM, package, version)
+        """Not affected by anything in hand, and old enough."""
+        affected = is_affected(self.advisory, ECOSYSTEM, package, version)
+        return not affected and self.ages.admits(package, version)
 
     def named(
         self, package: str, above: str, tree: DependencyTree | None = None

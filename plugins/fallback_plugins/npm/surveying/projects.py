@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.npm_run import AGE_LINE
 from fallback_plugins.npm.clients.scopes import SCOPE_LINE
 from fallback_plugins.npm.manifests.layout import (
     FOREIGN_LOCKS,
@@ -29,8 +30,9 @@ from fallback_tier.repo import RepoContext
 _PNPM_WORKSPACE = "pnpm-workspace.yaml"
 _NPMRC = ".npmrc"
 
-#: Of a repository's .npmrc only these are read, and registries of scopes, which are held against the user's
-#: own configuration (``scopes``): any other line can name a program, or redirect what it likes.
+#: Of a repository's .npmrc only these are read, rules on the age of releases (``AGE_LINE``), and registries
+#: of scopes, which are held against the user's own configuration (``scopes``): any other line can name a
+#: program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
 #: pnpm: each member of a workspace has its own lock.
@@ -301,5 +303,6 @@ def _is_like(name: str, word: str) -> bool:
 def _harmless(path: str, text: str) -> str:
     if not path.endswith(_NPMRC):
         return text
-    kept = (it for it in text.splitlines() if _HARMLESS.match(it) or SCOPE_LINE.fullmatch(it))
+    lines = (_HARMLESS, AGE_LINE, SCOPE_LINE)
+    kept = (it for it in text.splitlines() if any(line.fullmatch(it) for line in lines))
     return "".join(f"{line}\n" for line in kept)

@@ -183,7 +183,8 @@ class CommandResolution:
             if _PEER_CONFLICT not in error.problem:
                 raise
         path = in_folder(start.folder, ".npmrc")
-        legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
+        own = dict(start.settings or {})
+        legacy = {**own, path: f"{own.get(path, '')}legacy-peer-deps=true\n"}
         return self.running.resolve(replace(start, settings=legacy))
 
     @cached_property

@@ -1,12 +1,15 @@
 """Which version a package is raised to: the lowest safe one that the registry still offers."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, highest_named
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import Terms, unsupported
 from fallback_tier.advisory import (
     Advisory,
@@ -17,12 +20,18 @@ from fallback_tier.advisory import (
 from fallback_tier.advisory.versions import is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.repo import RepoContext
 
 #: Is a version one that may be taken?
 Fits = Callable[[str], bool]
 
 #: Releases that are asked about before one is taken as it is: several in a row are hardly ever yanked.
 MAX_ASKED = 5
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+#: A cutoff that excludes nothing.
+_ANY_DAY = datetime(2999, 1, 1, tzinfo=UTC)
 
 #: From so many releases on, one question serves better than one each.
 _WORTH_ASKING_TOGETHER = 2
@@ -54,28 +63,70 @@ def lowest_safe(advisory: Advisory, package: str, current: str, fits: Fits = _an
     )
 
 
+def ages_of(
+    repo: RepoContext,
+    clients: ClientRunner,
+    path: str,
+    *,
+    may_ask: bool = True,
+    by_lock: bool = True,
+) -> Ages:
+    """The rules on the age of releases for the project at ``path``. ``may_ask``: of its own registry;
+    ``by_lock``: as ``Ages``."""
+    uv = UvClient(clients) if may_ask and not repo.settings.offline else None
+
+    def published_at(package: str, version: str) -> datetime | None:
+        return uv.published_at(package, version) if uv is not None else None
+
+    return Ages.of(repo, ECOSYSTEM, path, published_at, by_lock=by_lock)
+
+
+def as_options(ages: Ages, *, excepting: bool = False, own: bool = False) -> tuple[str, ...]:
+    """The rules of the project's own files as options of uv. ``excepting``: with a person's exceptions;
+    ``own``: with ``--release-age``."""
+    files = [rule for rule in ages.rules if rule.line or own]
+    cutoffs = {name: rule.until for rule in files for name in rule.only}
+    general = min((it for it in files if not it.only), key=lambda it: it.until, default=None)
+    if general is not None:
+        exempt = (name for name in general.exempt if _NAME.fullmatch(name))
+        cutoffs = {**dict.fromkeys(exempt, _ANY_DAY), **cutoffs}
+    if files and excepting:
+        cutoffs |= dict.fromkeys(ages.exceptions, _ANY_DAY)
+    packages = (f"--exclude-newer-package={it}={at.isoformat()}" for it, at in cutoffs.items())
+    until = () if general is None else (f"--exclude-newer={general.until.isoformat()}",)
+    return (*until, *packages)
+
+
 @dataclass
 class Releases:
     """Chooses versions by the record, and asks the registry about them, through uv; None: it is not asked.
 
     What could not be asked is said in ``notes``, once; it never stops a fix. A fault that the registry
     reports does, if no later release serves. ``only``: the version that
-    somebody chose already; no other serves.
+    somebody chose already; no other serves. ``ages``: the project's rules on the age of releases: what they
+    do not admit is not chosen.
     """
 
     advisory: Advisory
     uv: UvClient | None
     only: str | None = None
+    ages: Ages = field(default_factory=lambda: Ages(ECOSYSTEM))
     notes: list[str] = field(default_factory=list)
     _faults: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, advisory: Advisory, terms: Terms, clients: ClientRunner, *, may_ask: bool
+        cls,
+        advisory: Advisory,
+        terms: Terms,
+        clients: ClientRunner,
+        ages: Ages,
+        *,
+        may_ask: bool,
     ) -> "Releases":
         """What a resolution chooses from; ``may_ask``: the registry too."""
         only = terms.choice.version if terms.choice else None
-        return cls(advisory, UvClient(clients) if may_ask else None, only)
+        return cls(advisory, UvClient(clients) if may_ask else None, only, ages)
 
     def look_up(self, releases: Sequence[tuple[str, str]]) -> None:
         """Ask about many releases at once, each of another package, before they are chosen one by one.
@@ -99,7 +150,12 @@ class Releases:
     def named(self, package: str, current: str, fits: Fits = _any) -> str:
         """The lowest safe version above ``current`` that the record names. Raises RecipeError."""
         if self.only is None:
-            return lowest_safe(self.advisory, package, current, fits)
+            return lowest_safe(
+                self.advisory,
+                package,
+                current,
+                lambda version: fits(version) and self.ages.admits(package, version),
+            )
         higher = compare_versions(ECOSYSTEM, self.only, current) > 0
         if higher and fits(self.only):
             return self.only
@@ -151,7 +207,8 @@ class Releases:
                 return first
             self._note(f"{package} {version} {fault}: {following} is looked at in its place.")
             version = following
-        if is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version):
+        unfit = is_affected(self.advisory, ECOSYSTEM, package, version) or not fits(version)
+        if unfit or not self.ages.admits(package, version):
             return self._offered(package, version, fits)
         return version
 
@@ -169,7 +226,7 @@ class Releases:
                     raise
                 version = following
                 affected = is_affected(self.advisory, ECOSYSTEM, package, version)
-                if not affected and fits(version):
+                if not affected and fits(version) and self.ages.admits(package, version):
                     return version
             raise
 
@@ -180,7 +237,8 @@ class Releases:
         return self._faults[key]
 
     def _next(self, package: str, version: str) -> str | None:
-        return self._ask(lambda uv: uv.next_release(package, version))
+        until = self.ages.until(package)
+        return self._ask(lambda uv: uv.next_release(package, version, until))
 
     def _ask(self, question: Callable[[UvClient], str | None]) -> str | None:
         if self.uv is None:

@@ -38,6 +38,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     is_closed,
     unresolvable,
 )
+from fallback_plugins.pypi.resolving.releases import as_options
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release, lowest_python
 from fallback_plugins.pypi.resolving.sdist import Sdist, sdist_requirements, sdists_of
@@ -56,6 +57,7 @@ from fallback_plugins.pypi.resolving.wanted import (
 from fallback_plugins.pypi.surveying.compiled import decided_by
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, is_installed
 from fallback_plugins.pypi.uv_words import one_line
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import NO_TEXTS
 from fallback_plugins.shared.resolution import (
@@ -148,6 +150,10 @@ class CommandResolution:
     only_tools: bool = False
     #: No client may run: what was kept answers.
     only_kept: bool = False
+    #: The rules on the age of releases: a client that knows those of the project's files installs by them.
+    ages: Ages = field(default_factory=lambda: Ages(ECOSYSTEM))
+    #: Whether the resolution was made by these rules.
+    is_by_ages: bool = False
     #: The day of the resolution, once it was taken from what an earlier run kept.
     kept_since: date | None = None
     #: Why uv can't resolve the pins together, once they were taken as they are.
@@ -314,6 +320,12 @@ class CommandResolution:
 
     def _lowest_python_lock(self, part: Wanted) -> tuple[str, list[Unresolved]]:
         """For the lowest Python that is supported; if there is none, for the one that installs."""
+        if ages := as_options(self.ages):
+            # If a pin is too new itself, only a client without the rules installs it.
+            with suppress(UvRefusedError):
+                found = _locked(UvClient(self.clients, self.python), part, (*self.options, *ages))
+                self.is_by_ages = True
+                return found
         try:
             return _locked(UvClient(self.clients, self.python), part, self.options)
         except UvRefusedError as error:
@@ -571,7 +583,15 @@ class CommandResolution:
         hosts = self.clients.allowed_hosts(("uv",)) if isinstance(self.clients, KnowsHosts) else ()
         asked = [lines.requirements, lines.constraints, lines.overrides]
         return KeptResolution(
-            [asked, self.options, self.python, _uv(), hosts, sorted(self.texts.items())]
+            [
+                asked,
+                self.options,
+                [rule.text for rule in self.ages.rules if rule.line],
+                self.python,
+                _uv(),
+                hosts,
+                sorted(self.texts.items()),
+            ]
         )
 
     def _kept(self) -> Resolution | None:

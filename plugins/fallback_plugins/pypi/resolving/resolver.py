@@ -123,13 +123,15 @@ def _interpreter(clients: ClientRunner, files: Mapping[str, str]) -> list[str]:
     return ["--python", str(python)] if not asked or fits(asked, minor_of(python)) else []
 
 
-def uv_accepts(clients: ClientRunner, files: Mapping[str, str], lock: str) -> str | None:
+def uv_accepts(
+    clients: ClientRunner, files: Mapping[str, str], lock: str, options: Sequence[str] = ()
+) -> str | None:
     """None where uv finds the lock up to date with the manifests as it is; else its words.
 
     No registry is asked, nothing is built: the lock says all.
     """
     try:
-        uv_lock(clients, files, lock, ["--check", "--offline"])
+        uv_lock(clients, files, lock, ["--check", "--offline", *options])
     except RecipeError as error:
         return error.problem
     return None

@@ -16,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.resolver import (
+    UvRefusedError,
     own_words,
     resolver_failed,
     run_uv,
@@ -64,8 +65,10 @@ class Release:
 class PackageIndex:
     """Asks the registry what a package has. Every method raises RecipeError, ToolMissingError."""
 
-    def __init__(self, clients: ClientRunner) -> None:
+    def __init__(self, clients: ClientRunner, ages: Sequence[str] = ()) -> None:
+        """``ages``: rules on the age of releases, as options of uv."""
         self._clients = clients
+        self._ages = ages
 
     def lowest(self, package: str, specifier: str, python: str) -> Release:
         """The lowest release that the specifier admits; not yanked, unless it is pinned by ``==``.
@@ -130,7 +133,14 @@ class PackageIndex:
     ) -> Sequence[Mapping[str, Any]]:
         """The packages of a scratch lock. ``alone``: the one package, without what it requires."""
         client = UvClient(self._clients, python)
-        lock = parse_toml("uv.lock", client.lock(wanted, *options, alone=alone).text)
+        try:
+            text = client.lock(wanted, *options, *self._ages, alone=alone).text
+        except UvRefusedError as error:
+            if not (self._ages and error.found_no_solution):
+                raise
+            # What is locked already may be too new itself.
+            text = client.lock(wanted, *options, alone=alone).text
+        lock = parse_toml("uv.lock", text)
         packages: Sequence[Mapping[str, Any]] = lock.get("package", ())
         return packages
 

@@ -9,12 +9,13 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.uv_lock import package_tables
-from fallback_plugins.pypi.manifests.groups import table_of
+from fallback_plugins.pypi.manifests.groups import table_of, tables
 from fallback_plugins.pypi.manifests.pythons import ours
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
@@ -25,6 +26,7 @@ from fallback_plugins.pypi.resolving.resolver import (
     run_uv,
     write_stubs,
 )
+from fallback_plugins.shared.ages import moment_in
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner, CommandResult
 
@@ -132,9 +134,22 @@ class UvClient:
         }
         return {release: found[release] for release in releases if release in found}
 
-    def next_release(self, package: str, version: str) -> str:
-        """The lowest release above a version that is not yanked."""
-        options = ("--no-deps", "--resolution=lowest")
+    def published_at(self, package: str, version: str) -> datetime | None:
+        """As ``ages.PublishedAt``: of a release's files, the first. Raises UvRefusedError."""
+        text = self.lock(Wanted((f"{package}=={version}",)), alone=[package]).text
+        moments = [
+            moment_in(str(file.get("upload-time", "")))
+            for table in package_tables("uv.lock", text)
+            if table.get("name") == canonicalize_name(package)
+            for file in tables([*table.get("wheels", ()), table.get("sdist")])
+        ]
+        return min((it for it in moments if it is not None), default=None)
+
+    def next_release(self, package: str, version: str, until: datetime | None = None) -> str:
+        """The lowest release above a version that is not yanked. ``until``: not published later."""
+        options = ["--no-deps", "--resolution=lowest"]
+        if until is not None:
+            options.append(f"--exclude-newer={until.isoformat(timespec='seconds')}")
         wanted = Wanted((f"{package}>{version}",))
         found, *_ = _LINE.finditer(self._compile(wanted, *options, quick=True, needs=_LINE))
         return found["version"]
@@ -231,8 +246,8 @@ def _steps(log: str) -> tuple[frozenset[str], set[str]]:
 def _passed_over(log: str, text: str) -> frozenset[str]:
     """As ``Scratch``; all packages of the lock, if this uv reports its steps in other words."""
     passed, taken = _steps(log)
-    tables = package_tables("uv.lock", text)
-    held = frozenset(str(it["name"]) for it in tables if "registry" in table_of(it, "source"))
+    packages = package_tables("uv.lock", text)
+    held = frozenset(str(it["name"]) for it in packages if "registry" in table_of(it, "source"))
     return passed if held <= taken else held
 
 

@@ -16,6 +16,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
 from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder import (
     Position,
     ProjectFix,
@@ -60,13 +61,17 @@ def strategy(
 
 
 def resolve(
-    advisory: Advisory, path: str, start: State, strategies: Iterable[Strategy[Mapping[str, str]]]
+    advisory: Advisory,
+    path: str,
+    start: State,
+    strategies: Iterable[Strategy[Mapping[str, str]]],
+    ages: Ages | None = None,
 ) -> ProjectFix:
     """Every affected package brought out of reach by the cheapest step that serves.
 
     What no step fixes is in ``left``.
     """
-    resolving = Resolution(ResultRules(ECOSYSTEM, advisory), start)
+    resolving = Resolution(ResultRules(ECOSYSTEM, advisory, ages=ages), start)
     resolving.run(strategies)
     at = resolving.at
     changed = {name: text for name, text in at.files.items() if text != start.files.get(name)}

@@ -12,13 +12,14 @@ from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
-from fallback_plugins.pypi.resolving.releases import Releases, lowest_safe
+from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options, lowest_safe
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.direct import places_of
 from fallback_plugins.pypi.strategies.lock_edit import State, not_admitting, strategy
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
@@ -52,7 +53,8 @@ class LockResolver(ABC, Generic[ProjectT]):
         self._project = project
         self._path = project.path
         self._advisory = releases.advisory
-        self._index = PackageIndex(project.clients)
+        ages = as_options(releases.ages, excepting=True, own=True)
+        self._index = PackageIndex(project.clients, ages)
 
     @property
     @abstractmethod
@@ -170,6 +172,11 @@ class LockedProject(DecidedByLock, ABC):
         """Is the manifest in the repository?"""
         return self.repo.has(self.manifest)
 
+    @cached_property
+    def ages(self) -> Ages:
+        """As ``PythonProject`` says."""
+        return ages_of(self.repo, self.clients, self.path)
+
     @property
     @abstractmethod
     def step(self) -> LockStep:
@@ -227,11 +234,12 @@ class LockedProject(DecidedByLock, ABC):
         if forced:
             self._check_forced(affected)
         may_ask = not self.repo.settings.offline
-        resolver = self._resolver(Releases.of(advisory, self.terms, self.clients, may_ask=may_ask))
+        releases = Releases.of(advisory, self.terms, self.clients, self.ages, may_ask=may_ask)
+        resolver = self._resolver(releases)
         ladder = resolver.forced if forced else resolver.strategies
         start = State({self.path: self.text, **self.texts}, self.tree)
         strategies = ordered(ladder, self.repo.settings.prefer, self.terms.left_out)
-        fix = lock_edit.resolve(advisory, self.path, start, strategies)
+        fix = lock_edit.resolve(advisory, self.path, start, strategies, self.ages)
         return self._with_notes(fix, resolver)
 
     def _declared_only(self, advisory: Advisory) -> Iterator[Left]:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
-from fallback_plugins.pypi.resolving.releases import Releases
+from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options
 from fallback_plugins.pypi.resolving.resolutions import CommandResolution, UnknownPartError
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
@@ -28,8 +28,9 @@ from fallback_plugins.pypi.strategies.transitive import Search
 from fallback_plugins.pypi.surveying.compiled import compiled_for, steps
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
-from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind, ordered
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, copies, left_behind, ordered
 from fallback_plugins.shared.ladder import Resolution as Ladder
 from fallback_plugins.shared.resolution import (
     STILL_INSTALLED,
@@ -80,8 +81,19 @@ class ManifestProject:
     def command(self) -> CommandResolution:
         """What the set resolves to. Raises RepositoryError."""
         return CommandResolution(
-            self.repo, self.clients, self.path, self.texts, only_kept=self.only_kept
+            self.repo,
+            self.clients,
+            self.path,
+            self.texts,
+            ages=self.ages,
+            only_kept=self.only_kept,
         )
+
+    @cached_property
+    def ages(self) -> Ages:
+        """As ``PythonProject`` says."""
+        may_ask = not any(has_own_index(path, text) for path, text in self.texts.items())
+        return ages_of(self.repo, self.clients, self.path, may_ask=may_ask, by_lock=False)
 
     @property
     def resolution(self) -> Resolution:
@@ -207,9 +219,25 @@ class ManifestProject:
             self._hashes,
             closed,
             reading,
-            self.command.options,
+            (*self.command.options, *self._age_options),
             lambda: self.resolution.unresolved,
         )
+
+    @property
+    def _age_options(self) -> tuple[str, ...]:
+        return as_options(self.ages, excepting=True) if self.command.is_by_ages else ()
+
+    def _check_ages(self, search: Search, bumped: State) -> None:
+        """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
+        if not self.ages.rules:
+            return
+        try:
+            before = copies(search.resolve(self.texts).nodes.values())
+        except (RecipeError, ToolError):
+            return  # as it stands it doesn't go together
+        too_new = self.ages.first_problem(copies(bumped.tree.nodes.values()) - before)
+        if too_new is not None:
+            raise too_new
 
     def _untangled(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
@@ -225,6 +253,7 @@ class ManifestProject:
             return None
         else:
             self._check_named(search, State(bumped, after))
+            self._check_ages(search, State(bumped, after))
             return None
         try:
             before = search.resolve(self.texts)
@@ -318,7 +347,7 @@ class ManifestProject:
         online = not self.repo.settings.offline
         foreign = [path for path, text in self.texts.items() if has_own_index(path, text)]
         may_ask = online and not foreign
-        found = Releases.of(advisory, self.terms, self.clients, may_ask=may_ask)
+        found = Releases.of(advisory, self.terms, self.clients, self.ages, may_ask=may_ask)
         if online and foreign:
             message = (
                 f"{foreign[0]} names its own index, so yanked releases could not be asked about."

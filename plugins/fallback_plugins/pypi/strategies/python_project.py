@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix
 from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.advisory import Advisory
@@ -35,6 +36,11 @@ class PythonProject(Protocol):
 
     def outline(self, advisory: Advisory) -> Outline:
         """What the files alone tell; no client runs. Raises RecipeError for one that can't be read."""
+        ...
+
+    @property
+    def ages(self) -> Ages:
+        """Its rules on the age of releases. Raises RepositoryError."""
         ...
 
     @property

@@ -76,7 +76,10 @@ class Search:
     def judge(self) -> ResultRules[Mapping[str, str]]:
         """What no tree of the set may be."""
         return ResultRules(
-            ECOSYSTEM, self.releases.advisory, self.unnamed if self.closed else never_worse
+            ECOSYSTEM,
+            self.releases.advisory,
+            self.unnamed if self.closed else never_worse,
+            self.releases.ages,
         )
 
     def unnamed(self, before: State, after: State) -> str | None:

@@ -12,6 +12,7 @@ from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
@@ -39,6 +40,11 @@ class ForeignLock(DecidedByLock):
         """The lock, and the manifests beside it that it speaks for; a pylock.toml is an export of any."""
         beside = (PurePosixPath(self.path).with_name(name) for name in locked_by(self.path))
         return frozenset({self.path, *map(str, beside)})
+
+    @property
+    def ages(self) -> Ages:
+        """As ``PythonProject`` says: nothing is brought in."""
+        return Ages(ECOSYSTEM)
 
     def outline(self, advisory: Advisory) -> Outline:
         """What of it is affected. Raises RecipeError, RepositoryError."""

@@ -357,6 +357,8 @@ _READ: frozenset[Keys] = frozenset(
         ("project", "optional-dependencies"),
         ("dependency-groups",),
         ("tool", "uv", "sources"),
+        ("tool", "uv", "exclude-newer-package"),
+        ("tool", "uv", "pip", "exclude-newer-package"),
         *(("tool", "uv", key) for key in UV_ARRAYS),
         *POETRY_TABLES,
     }

@@ -32,6 +32,8 @@ from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.pypi.uv.overrides import with_exception
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
@@ -68,6 +70,7 @@ class UvLocking:
     ) -> State:
         """The lock with these versions, everything else kept if possible. An empty version: each release
         line of the package as high as its declarations admit. Raises RecipeError."""
+        manifests = self._excepting(manifests, wanted)
         new = self._lowest(state, manifests, wanted)
         unchanged = self._unchanged if rewrites(self._old, new.text) else self._old
         text = spliced(self._old, unchanged, new.text)
@@ -79,6 +82,34 @@ class UvLocking:
                 f"uv does not accept the new {self._lock} as up to date. {message}"
             )
         return State({**manifests, self._lock: text}, read_tree(self._lock, text))
+
+    @cached_property
+    def _rules(self) -> list[str]:
+        """The rules on ages of uv.toml, which is not shown to uv, as options: the lock records them."""
+        rules = [rule for rule in self._project.ages.rules if rule.file.endswith("uv.toml")]
+        whole = [f"--exclude-newer={rule.value}" for rule in rules if not rule.only][:1]
+        single = [(name, rule.value) for rule in rules for name in rule.only]
+        return [*whole, *(f"--exclude-newer-package={name}={value}" for name, value in single)]
+
+    def _excepting(
+        self, manifests: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """The manifests with a person's exceptions, each until the day of its release: uv makes no lock
+        that its own settings exclude. Raises RecipeError."""
+        ages, found = self._project.ages, dict(manifests)
+        places = [rule.file for rule in ages.rules if rule.line]
+        for package, version in wanted.items() if places else ():
+            until = ages.exception_until(package, version) if version else None
+            if until is None:
+                continue
+            path = self._project.manifest
+            if path not in places:
+                raise unsupported(
+                    f"{places[0]} excludes {package} {version}, and only an entry of its own there could"
+                    " make an exception."
+                )
+            found[path] = with_exception(path, found[path], package, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+        return found
 
     def tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
@@ -122,7 +153,7 @@ class UvLocking:
         """What uv makes of manifests and a lock, beside stubs of what another lock has no wheel of."""
         files = uv_files.scratch_files(manifests, self._lock, start)
         stubs = stub_wheels(self._lock, stubs_of)
-        return uv_lock(self._clients, files, self._lock, options, stubs=stubs)
+        return uv_lock(self._clients, files, self._lock, [*options, *self._rules], stubs=stubs)
 
     def _lower(
         self,
@@ -153,7 +184,7 @@ class UvLocking:
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
         """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""
         files = uv_files.scratch_files(manifests, self._lock, text)
-        return uv_accepts(self._clients, files, self._lock)
+        return uv_accepts(self._clients, files, self._lock, self._rules)
 
     def _check_origins(self, text: str, new: Locked) -> None:
         """No release that was withdrawn, no other registry than the lock's. Raises RecipeError."""

@@ -1,8 +1,10 @@
-"""Entries of ``[tool.uv] override-dependencies``: added as text, every other byte stays; or left out."""
+"""Entries of ``[tool.uv]`` as text: ``override-dependencies`` added or left out, ``exclude-newer-package``
+added. Every other byte stays."""
 
 import re
 import tomllib
 from copy import deepcopy
+from typing import Any
 
 import tomlkit
 from packaging.utils import canonicalize_name
@@ -12,7 +14,7 @@ from fallback_plugins.pypi.manifests.pyproject import BOM, parse_toml
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.shared.bumping import unsupported
 
-_KEY = "override-dependencies"
+_KEY, _AGES = "override-dependencies", "exclude-newer-package"
 _TABLE = re.compile(r"^\[tool\.uv\][ \t]*(?:#[^\r\n]*)?(?P<end>\r?\n|\Z)", re.MULTILINE)
 _ARRAY = re.compile(rf"^{_KEY}[ \t]*=[ \t]*\[(?P<gap>[ \t]*(?:\r?\n[ \t]*)?)", re.MULTILINE)
 
@@ -46,6 +48,27 @@ def without_override(path: str, text: str, package: str) -> str | None:
     document = tomlkit.parse(text.removeprefix(BOM))
     document["tool"]["uv"][_KEY] = kept
     return tomlkit.dumps(document)
+
+
+def with_exception(path: str, text: str, package: str, until: str) -> str:
+    """The manifest with a cutoff of its own for one package in ``exclude-newer-package``.
+
+    Raises RecipeError where the manifest's way of writing leaves no place for it.
+    """
+    import tomlkit
+
+    wanted = deepcopy(dict(parse_toml(path, text)))
+    wanted.setdefault("tool", {}).setdefault("uv", {}).setdefault(_AGES, {})[package] = until
+    plain, mark = text.removeprefix(BOM), BOM if text.startswith(BOM) else ""
+    document: Any = tomlkit.parse(plain)
+    uv = document.setdefault("tool", {}).setdefault("uv", {})
+    if _AGES not in uv:
+        uv[_AGES] = tomlkit.inline_table()
+    uv[_AGES][package] = until
+    edited = tomlkit.dumps(document)
+    if tomllib.loads(edited) != wanted:
+        raise unsupported(f"{path} has no plain [tool.uv] table that an exception can be added to.")
+    return mark + edited
 
 
 def _candidates(text: str, requirement: str) -> list[str]:

@@ -16,6 +16,7 @@ from fallback_plugins.shared.ladder.declines import unknown as unknown
 from fallback_plugins.shared.ladder.declines import whole_project_left as whole_project_left
 from fallback_plugins.shared.ladder.engine import Resolution as Resolution
 from fallback_plugins.shared.ladder.result import NO_TEXTS as NO_TEXTS
+from fallback_plugins.shared.ladder.result import HeldToAges as HeldToAges
 from fallback_plugins.shared.ladder.result import Project as Project
 from fallback_plugins.shared.ladder.result import ProjectFix as ProjectFix
 from fallback_plugins.shared.ladder.result import combined as combined
@@ -24,5 +25,6 @@ from fallback_plugins.shared.ladder.strategy import Position as Position
 from fallback_plugins.shared.ladder.strategy import Reached as Reached
 from fallback_plugins.shared.ladder.strategy import ResultRules as ResultRules
 from fallback_plugins.shared.ladder.strategy import Strategy as Strategy
+from fallback_plugins.shared.ladder.strategy import copies as copies
 from fallback_plugins.shared.ladder.strategy import never_worse as never_worse
 from fallback_plugins.shared.ladder.strategy import ordered as ordered

@@ -3,11 +3,12 @@
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
 from fallback_plugins.shared.ladder.weight import major_steps
 from fallback_plugins.shared.tree import DependencyTree, cleared_paths, downgraded
@@ -71,6 +72,19 @@ class ProjectFix:
         """A client resolved it, or only declared pins could be read."""
         return ProofLevel.PINS if self.after is None else ProofLevel.RESOLVED_TREE
 
+    @property
+    def brought_in(self) -> frozenset[tuple[str, str]]:
+        """The releases (package, version) that are new; without trees, those that were chosen."""
+        chosen = {(it.package, it.after) for it in self.moves if it.after is not None}
+        raised = {(name, at) for it in self.moves for name, _, at in map(_parted, it.raised) if at}
+        if self.before is None or self.after is None:
+            return frozenset(chosen | raised)
+        old, new = (
+            {(it.name, it.version) for it in tree.nodes.values()}
+            for tree in (self.before, self.after)
+        )
+        return frozenset(new - old)
+
 
 class Project(Protocol):
     """One set of files that a client resolves together. ``path`` names it in every message."""
@@ -90,6 +104,50 @@ class Project(Protocol):
         Raises RecipeError where the project as a whole can't be read or resolved, ToolError.
         """
         ...
+
+
+class _AgedProject(Project, Protocol):
+    @property
+    def ages(self) -> Ages: ...
+
+
+@dataclass(frozen=True)
+class HeldToAges:
+    """A project whose fix brings in nothing that is younger than its rules allow (ADR-0110)."""
+
+    project: _AgedProject
+
+    @property
+    def path(self) -> str:
+        """The project's own."""
+        return self.project.path
+
+    def resolve(
+        self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
+    ) -> ProjectFix | None:
+        """As the project's. If a safe release exists and is too new, that is why a package is left."""
+        try:
+            fix = self.project.resolve(advisory, patched)
+        except RecipeError as error:
+            behind = self.project.ages.reason_behind(error.reason, error.problem)
+            if behind is None:
+                raise
+            raise behind from error
+        if fix is None:
+            return None
+        ages = self.project.ages
+        too_new = ages.first_problem(fix.brought_in)
+        if too_new is not None:
+            raise too_new
+        left = tuple(map(self._explained, fix.left))
+        return replace(fix, left=left, notes=(*fix.notes, *ages.notes(fix.brought_in)))
+
+    def _explained(self, left: Left) -> Left:
+        error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
+        if error is None:
+            return left
+        told = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
+        return left.model_copy(update=told)
 
 
 def combined(
@@ -244,6 +302,10 @@ def _major_steps(ecosystem: str, fix: ProjectFix) -> Iterator[tuple[str, str, st
         for old in move.before:
             if move.after and is_major_step(ecosystem, old, move.after):
                 yield move.package, old, move.after
+
+
+def _parted(label: str) -> tuple[str, str, str]:
+    return label.rpartition(" ")
 
 
 def _listing(trees: Iterable[DependencyTree | None]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from fallback_audit.vocabulary import LadderStep
+from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.versions import is_prerelease
@@ -77,11 +78,13 @@ def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | No
 
 @dataclass(frozen=True)
 class ResultRules(Generic[FilesT]):
-    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules."""
+    """What no result may be, whichever strategy led to it. ``worse``: the ecosystem's own rules; ``ages``:
+    the project's, on the age of releases."""
 
     ecosystem: str
     advisory: Advisory
     worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
+    ages: Ages | None = None
 
     def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""
@@ -99,7 +102,12 @@ class ResultRules(Generic[FilesT]):
         candidate = self._candidate(before.tree, after.tree)
         if candidate is not None:
             return f"It would take {candidate.label}, a pre-release."
-        return self.worse(before, after)
+        worse = self.worse(before, after)
+        if worse is not None or self.ages is None:
+            return worse
+        new = copies(after.tree.nodes.values()) - copies(before.tree.nodes.values())
+        too_new = self.ages.first_problem(new)
+        return too_new.problem if too_new else None
 
     def _candidate(self, before: DependencyTree, after: DependencyTree) -> Node | None:
         """A pre-release in the place of final releases; None: there is none. Of a package that is new, the

@@ -288,6 +288,23 @@ def test_what_version_14_added_is_absent_not_invented(version: int) -> None:
     assert RefusalReason.UNKNOWN not in {p.reason for p in ends}
 
 
+@pytest.mark.parametrize("version", range(1, 15))
+def test_what_version_15_added_is_absent_not_invented(version: int) -> None:
+    """Before, no rule on the age of releases kept a fix out, and no person made exceptions."""
+    payloads = [read_row(row).payload for row in Export(TRAILS / f"schema-{version}.jsonl").rows()]
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert {(p.age_exceptions, p.release_age_days) for p in starts} <= {((), None)}
+    ends = [p for p in payloads if isinstance(p, FixRefused | AttemptRefused)]
+    assert RefusalReason.RELEASE_TOO_NEW not in {p.reason for p in ends}
+
+
+def test_what_version_14_wrote_is_read_as_it_was() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-14.jsonl").rows()]
+    ends = [p for p in payloads if isinstance(p, FixRefused | AttemptRefused)]
+    assert RefusalReason.UNKNOWN in {p.reason for p in ends}
+    assert any(p.unread for p in ends)
+
+
 def test_what_version_10_wrote_is_read_as_it_was() -> None:
     kinds = {read_row(row).kind for row in Export(TRAILS / "schema-10.jsonl").rows()}
     assert {"RecipeCandidateFailed", "RecordBegunAgain"} <= kinds

@@ -1,0 +1,422 @@
+"""Rules on the age of releases: a project's own, and this tool's ``--release-age`` (ADR-0110).
+
+Each client reads its own settings, in its own unit. What a client does not enforce in our runs is enforced
+here: no package that a fix newly brings in may be younger than a rule allows.
+"""
+
+import configparser
+import posixpath
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fallback_audit.vocabulary import RefusalReason
+from fallback_tier.advisory import canonical_name
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.repo import RepoContext
+
+#: When a release was published, by package and version; None: the registry does not say. Raises
+#: RecipeError, ToolError if it can't be asked.
+PublishedAt = Callable[[str, str], datetime | None]
+
+_DAY, _MINUTE, _SECOND = timedelta(days=1), timedelta(minutes=1), timedelta(seconds=1)
+
+#: Words for units, by their first letters ("d", "days"); no client takes months.
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": _DAY,
+    "h": timedelta(hours=1),
+    "m": _MINUTE,
+    "s": _SECOND,
+}
+_PART = re.compile(
+    r"\s*(\d+(?:\.\d+)?)\s*(w|d|h|m|s|(?:week|day|hour|hr|minute|min|second|sec)s?)\b[\s,]*"
+)
+_ISO_PART = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
+
+#: A version's part of a pattern that exempts a package: ``name@1.0.0 || 1.1.0``.
+_VERSIONED = re.compile(r"(?P<name>@?[^@]+)@(?:npm:)?(?P<versions>.+)")
+
+#: What no release is older than: the cutoff of a rule whose value can't be read.
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class AgeRule:
+    """One rule. ``text``: as it is written, with its ``value``; ``until``: a release that was published
+    later is too new; ``age``: the duration behind it, None for a fixed date.
+
+    ``only``: the packages that it is about; empty: all but ``exempt`` (patterns of names).
+    """
+
+    text: str
+    value: str
+    file: str
+    line: int
+    until: datetime
+    age: timedelta | None = None
+    only: frozenset[str] = frozenset()
+    exempt: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The rule with its place."""
+        return f"`{self.text}` ({self.file}:{self.line})" if self.line else f"`{self.text}`"
+
+    def covers(self, package: str, version: str) -> bool:
+        """Is the release one that the rule is about?"""
+        if self.only:
+            return package in self.only
+        return not any(_matches(pattern, package, version) for pattern in self.exempt)
+
+    def refusal(self, package: str, version: str, published: datetime) -> str:
+        """The sentence for a release that is too new."""
+        begin = f"{package} {version} was published on {_moment(published)}, and {self.label}"
+        if self.until == _NEVER:
+            return f"{begin} can't be read as a date or a duration, so that it admits nothing."
+        if self.age is None:
+            return f"{begin} admits releases until {_moment(self.until)} only."
+        return f"{begin} admits it from {_moment(published + self.age)} on."
+
+
+@dataclass
+class Ages:
+    """The rules that hold for one project, and what they said of releases.
+
+    ``exceptions``: packages that a person exempts for this fix, with the reason. ``by_lock``: a lock keeps
+    what the fix takes; otherwise the project's client applies its own rules at each install.
+    """
+
+    ecosystem: str
+    rules: tuple[AgeRule, ...] = ()
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    published_at: PublishedAt = lambda _package, _version: None
+    by_lock: bool = True
+    #: By package: why a safe release of it was not chosen.
+    refused: dict[str, RecipeError] = field(default_factory=dict)
+    _said: dict[tuple[str, str], RecipeError | None] = field(default_factory=dict)
+    _excepted: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        repo: RepoContext,
+        ecosystem: str,
+        path: str,
+        published_at: PublishedAt,
+        *,
+        by_lock: bool = True,
+    ) -> "Ages":
+        """The rules for the project at ``path``: those of its folder and of the folders above, and the
+        person's own."""
+        days, given = repo.settings.release_age_days, repo.settings.age_exceptions
+        rules = [*_rules(repo, ecosystem, posixpath.dirname(path))]
+        if days:
+            age = timedelta(days=days)
+            rules.append(AgeRule(f"--release-age {days}", "", "", 0, datetime.now(UTC) - age, age))
+        exceptions = {canonical_name(ecosystem, it.package): it.reason for it in given}
+        return cls(ecosystem, tuple(rules), exceptions, published_at, by_lock)
+
+    def until(self, package: str = "") -> datetime | None:
+        """The strictest cutoff for a package, or for any (empty); None: there is no rule."""
+        rules = (rule for rule in self.rules if not package or rule.covers(package, ""))
+        exempt = canonical_name(self.ecosystem, package) in self.exceptions
+        return None if exempt else min((rule.until for rule in rules), default=None)
+
+    def admits(self, package: str, version: str) -> bool:
+        """May a fix choose this release? What it may not is in ``refused``."""
+        error = self.problem(package, version)
+        if error is not None:
+            self.refused.setdefault(package, error)
+        return error is None
+
+    def problem(self, package: str, version: str) -> RecipeError | None:
+        """Why a release may not be brought in; None: it may. A date that is unknown is none that is old
+        enough."""
+        if (package, version) not in self._said:
+            self._said[package, version] = self._problem(package, version)
+        return self._said[package, version]
+
+    def reason_behind(
+        self, reason: RefusalReason, sentence: str, package: str = ""
+    ) -> RecipeError | None:
+        """The rule behind a refusal (empty ``package``: of any): no fixed version serves, since it is too
+        new, or a result was refused in a rule's words. None: another reason."""
+        if reason is RefusalReason.NO_FIXED_VERSION:
+            names = [package] if package else sorted(self.refused)
+            return next(filter(None, map(self.refused.get, names)), None)
+        errors = (it for it in self._said.values() if it is not None and it.problem in sentence)
+        return next(errors, None)
+
+    def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
+        """The first of several releases that may not be brought in. What has no version of a registry has
+        no date there."""
+        for package, version in sorted(set(releases)) if self.rules else ():
+            if is_orderable(self.ecosystem, version):
+                error = self.problem(package, version)
+                if error is not None:
+                    return error
+        return None
+
+    def notes(self, releases: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """A sentence for each of these releases that an exception let through."""
+        for release in sorted({*releases}):
+            if release in self._excepted:
+                yield self._excepted[release]
+
+    def exception_until(self, package: str, version: str) -> datetime | None:
+        """Until when an exception for this release has to reach: the end of the day of its publication.
+        None: there is no exception, or no date."""
+        if package not in self.exceptions:
+            return None
+        published = self.published_at(package, version)
+        return published and _day_after(published)
+
+    def _problem(self, package: str, version: str) -> RecipeError | None:
+        rules = [rule for rule in self.rules if rule.covers(package, version)]
+        if not rules:
+            return None
+        strictest = min(rules, key=lambda rule: rule.until)
+        why = "The registry does not say"
+        try:
+            published = self.published_at(package, version)
+        except (RecipeError, ToolError) as error:
+            published, why = None, f"{error.problem.rstrip('.')}: it is unknown"
+        if published is None:
+            problem = (
+                f"{why} when {package} {version} was published, and {strictest.label} can't be applied"
+                " without that."
+            )
+        elif published > strictest.until:
+            problem = strictest.refusal(package, version, published)
+        else:
+            return None
+        reason = self.exceptions.get(canonical_name(self.ecosystem, package))
+        own = [it for it in rules if it.line and (published is None or published > it.until)]
+        if reason is not None and own and not self.by_lock:
+            return RecipeError(
+                RefusalReason.RELEASE_TOO_NEW,
+                f"{problem} No lock would keep it: whoever installs by {own[0].label} could not, in spite"
+                " of an exception for this fix.",
+                next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
+            )
+        if reason is not None:
+            today = datetime.now(UTC).date()
+            self._excepted[package, version] = (
+                f"{problem} It is taken all the same, by the exception of {today} for {package}: {reason}"
+            )
+            return None
+        exception = f"--age-exception {package} --because REASON"
+        wait = "" if published is None or strictest.age is None else "Wait until then, or take"
+        return RecipeError(
+            RefusalReason.RELEASE_TOO_NEW,
+            problem,
+            next_step=f"{wait or 'Take'} it for this fix alone: `{exception}`.",
+        )
+
+
+def _day_after(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _matches(pattern: str, package: str, version: str) -> bool:
+    """``*`` is within a name or a scope; of a pattern with versions each is named exactly."""
+    if versioned := _VERSIONED.fullmatch(pattern):
+        versions = {one.strip() for one in versioned["versions"].split("||")}
+        return versioned["name"] == package and version in versions
+    words = re.split(r"(\*+|\?)", pattern)
+    letters = {"*": "[^/]*", "?": "[^/]"}
+    glob = "".join(
+        letters.get(word, ".*" if word[:1] == "*" else re.escape(word)) for word in words
+    )
+    return re.fullmatch(glob, package) is not None
+
+
+# --- what settings say ------------------------------------------------------------------------------
+
+
+def duration_in(text: str, unit: timedelta | None = None) -> timedelta | None:
+    """``7 days``, ``3d``, ``P7D``, ``PT12H``; of a bare number by ``unit``. None: it is no duration."""
+    plain = text.strip().lower().removesuffix(" ago")
+    if unit is not None and re.fullmatch(r"\d+(?:\.\d+)?", plain):
+        return float(plain) * unit
+    if plain.startswith("p"):
+        days, _, times = plain[1:].partition("t")
+        # Before the T an m is months, which no client takes.
+        parts = [*_ISO_PART.findall(days.replace("m", "?")), *_ISO_PART.findall(times)]
+        whole = "p" + "".join(map("".join, _ISO_PART.findall(days.replace("m", "?"))))
+        whole += "t" * bool(times) + "".join(map("".join, _ISO_PART.findall(times)))
+    else:
+        parts = _PART.findall(plain)
+        whole = plain if plain and not _PART.sub("", plain) else ""
+    if not parts or whole != plain:
+        return None
+    return sum((float(number) * _UNITS[word[0]] for number, word in parts), timedelta())
+
+
+def moment_in(text: str, *, day_ends: bool = False) -> datetime | None:
+    """A moment, or a day; ``day_ends``: the day counts to its end. None: it is no date."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    is_day = len(text.strip()) == len("2026-01-31")
+    at = at + _DAY if is_day and day_ends else at
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """How a file writes one rule: the key, the unit of a bare number, and the key of what is exempt."""
+
+    key: str
+    unit: timedelta | None = None
+    exempt: str = ""
+    #: Keys of tables that lead to it.
+    below: tuple[str, ...] = ()
+    day_ends: bool = False
+
+
+#: By file name: the rules that it may hold. npm counts days, pnpm and yarn minutes, bun seconds.
+_SETTINGS = {
+    "npm": {
+        ".npmrc": (
+            _Setting("min-release-age", _DAY, "min-release-age-exclude"),
+            _Setting("before", None, "min-release-age-exclude"),
+            _Setting("minimum-release-age", _MINUTE, "minimum-release-age-exclude"),
+        ),
+        "pnpm-workspace.yaml": (
+            _Setting("minimumReleaseAge", _MINUTE, "minimumReleaseAgeExclude"),
+        ),
+        ".yarnrc.yml": (_Setting("npmMinimalAgeGate", _MINUTE, "npmPreapprovedPackages"),),
+        "bunfig.toml": (
+            _Setting("minimumReleaseAge", _SECOND, "minimumReleaseAgeExcludes", ("install",)),
+        ),
+    },
+    "PyPI": {
+        "uv.toml": (
+            _Setting("exclude-newer", None, "exclude-newer-package", day_ends=True),
+            _Setting("exclude-newer", None, "exclude-newer-package", ("pip",), day_ends=True),
+        ),
+        "pyproject.toml": (
+            _Setting("exclude-newer", None, "exclude-newer-package", ("tool", "uv"), day_ends=True),
+            _Setting(
+                "exclude-newer", None, "exclude-newer-package", ("tool", "uv", "pip"), day_ends=True
+            ),
+        ),
+        "poetry.toml": (_Setting("min-release-age", _DAY, "min-release-age-exclude", ("solver",)),),
+        **{
+            name: (
+                _Setting("uploaded-prior-to", below=("global",)),
+                _Setting("uploaded-prior-to", below=("install",)),
+            )
+            for name in ("pip.conf", "pip.ini")
+        },
+    },
+}
+
+
+def _rules(repo: RepoContext, ecosystem: str, folder: str) -> Iterator[AgeRule]:
+    """Of each kind of file the nearest one above that has a rule."""
+    for name, settings in _SETTINGS[ecosystem].items():
+        at = folder
+        while True:
+            path = posixpath.join(at, name)
+            found = [*_in_file(repo, ecosystem, path, settings)] if repo.has(path) else []
+            yield from found
+            if found or not at:
+                break
+            at = posixpath.dirname(at)
+
+
+def _in_file(
+    repo: RepoContext, ecosystem: str, path: str, settings: Iterable[_Setting]
+) -> Iterator[AgeRule]:
+    try:
+        text = repo.read_text(path)
+    except RepositoryError:
+        return  # its own project says so
+    document = _document(path, text)
+    for setting in settings:
+        table: Any = document
+        for key in setting.below:
+            table = table.get(key) if isinstance(table, Mapping) else None
+        if not isinstance(table, Mapping):
+            continue
+        exempt = table.get(setting.exempt)
+        own = exempt if isinstance(exempt, Mapping) else {}
+        canonical = {canonical_name(ecosystem, str(it)): value for it, value in own.items()}
+        names = tuple(canonical) if own else _texts(exempt)
+        names = tuple(canonical_name(ecosystem, it) for it in names)
+        rule = _rule(path, text, setting.key, table.get(setting.key), setting)
+        if rule is not None:
+            yield replace(rule, exempt=names)
+        for name, value in canonical.items():
+            one = _rule(path, text, setting.exempt, value, setting)
+            if one is not None:
+                yield replace(
+                    one, text=f"{setting.exempt}: {name} = {value}", only=frozenset({name})
+                )
+
+
+def _rule(path: str, text: str, key: str, value: Any, setting: _Setting) -> AgeRule | None:
+    if value is None or value is False:
+        return None
+    written = "a list or a table" if isinstance(value, dict | list) else str(value).strip()
+    age = duration_in(written, setting.unit)
+    at = moment_in(written, day_ends=setting.day_ends) if age is None else datetime.now(UTC) - age
+    if age == timedelta() or not written:
+        return None
+    found = re.search(rf"^[^#;\n]*\b{re.escape(key)}\b", text, re.MULTILINE)
+    line = text.count("\n", 0, found.end()) + 1 if found else 1
+    between = ": " if path.endswith((".yaml", ".yml")) else "=" if "npmrc" in path else " = "
+    return AgeRule(f"{key}{between}{written}", written, path, line, at or _NEVER, age)
+
+
+def _document(path: str, text: str) -> Mapping[str, Any]:
+    """The file's content; empty if it can't be parsed, which its client says."""
+    if path.endswith(".npmrc"):
+        return _of_npmrc(text)
+    if path.endswith((".yaml", ".yml")):
+        import yaml
+
+        try:
+            found = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
+        except (yaml.YAMLError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+    try:
+        if path.endswith(".toml"):
+            return tomllib.loads(text.removeprefix("\ufeff"))
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read_string(text)
+    except (ValueError, RecursionError, configparser.Error):
+        return {}
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _of_npmrc(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in text.splitlines():
+        key, equals, value = line.strip().partition("=")
+        key, value = key.strip(), value.strip().strip("\"'")
+        if not equals or key[:1] in {"#", ";"}:
+            continue
+        name = key.removesuffix("[]")
+        found[name] = [*_texts(found.get(name)), value] if name != key else value
+    return found
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Texts of a list, or of one text with commas."""
+    texts = value.split(",") if isinstance(value, str) else value
+    found = texts if isinstance(texts, list | tuple) else ()
+    return tuple(one.strip() for one in found if isinstance(one, str) and one.strip())
