@@ -118,6 +118,8 @@ class LeftOut:
     found: dict[str, Unread] = field(default_factory=dict)
     #: Projects among tests and examples that can't be fixed, by path: they stop no fix of another.
     aside: dict[str, Unread] = field(default_factory=dict)
+    #: What a client refuses of tests and examples, by path: they install nothing, and are named in notes.
+    refused: dict[str, Unreadable] = field(default_factory=dict)
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
         """The refusal of the project of these files, of which ``error`` was said: by the file that can't be
@@ -186,6 +188,8 @@ class LeftOut:
             messages.append(f"{more} more manifests or locks could not be read.")
         aside = [*self.aside.values()][:_NAMED]
         messages += [f"{it.path} is left as it is. {it.error.problem}" for it in aside]
+        for error in [*self.refused.values()][:_NAMED]:
+            messages.append(f"Left as it is, and not judged: {error.problem}")
         return tuple(messages)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:

