@@ -53,8 +53,8 @@ class PackageMatcher:
 
     @cached_property
     def foreign(self) -> tuple[str, ...]:
-        """The bounds of all ranges, if none of them is a version of the ecosystem; ``0`` is any's. Empty for
-        an ecosystem that no plugin serves."""
+        """The bounds of all ranges, if none of them is a version of the ecosystem; ``0`` is any's. Empty
+        for an ecosystem that no plugin serves."""
         if rules_of(self._ecosystem) is None:
             return ()
         bounds = [it for it in self._bounds() if it != "0"]
