@@ -173,10 +173,6 @@ READ: Mapping[str, tuple[Files, str]] = {
         tool("tool.py", '# /// script\n# dependencies = [\n#   "left==1.0.0",\n# ]\n# ///\n'),
         "tool.py",
     ),
-    "conda, pip": (
-        tool("environment.yml", "dependencies:\n  - pip:\n    - left==1.0.0\n"),
-        "environment.yml",
-    ),
     "tox": (tool("tox.ini", "[testenv]\ndeps = left==1.0.0\n"), "tox.ini"),
     "tox, PIP_CONSTRAINT": (
         {
@@ -292,7 +288,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "a release by its name alone": (
         {"requirements.txt": "right\n", "Makefile": "x:\n\tuvx left@1.0.0\n"},
-        "left@1.0.0",
+        "Makefile would resolve to left 1.0.0",
     ),
     "a missing constraint": ({"requirements.txt": "-c gone.txt\nleft\n"}, "'gone.txt'"),
     "a constraint by address": (
@@ -334,7 +330,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
             "requirements.txt": "-e ./vendor/lib\n",
             "vendor/lib/pyproject.toml": f'{PROJECT}dependencies = ["left==1.0.0"]\n',
         },
-        "vendor/lib/pyproject.toml names left==1.0.0",
+        "would resolve to left 1.0.0",
     ),
     "uv, a wheel": (taken_from(f'{{ path = "wheels/{WHEEL}" }}'), "[tool.uv.sources]"),
     "uv, git": (taken_from('{ git = "https://127.0.0.1/x" }'), "[tool.uv.sources]"),
@@ -385,13 +381,17 @@ NAMED: Mapping[str, tuple[Files, str]] = {
             "uv.lock": 'version = 1\nrequires-python = ">=3.9"\n[[package]]\nname = "app"\n'
             'version = "1"\nsource = { virtual = "." }\n',
         },
-        "in build-system.requires",
+        "pyproject.toml installs left 1.0.0",
     ),
     "a build's range": (
         {"pyproject.toml": f'[build-system]\nrequires = ["left<1.1"]\n{PROJECT}'},
         "in build-system.requires",
     ),
     "uv.toml": (tool("uv.toml", 'constraint-dependencies = ["left<2"]\n'), "uv.toml names left<2"),
+    "conda, pip": (
+        tool("environment.yml", "dependencies:\n  - pip:\n    - left==1.0.0\n"),
+        "'environment.yml' may not be changed",
+    ),
     "conda": (
         tool("environment.yml", "dependencies:\n  - left=1.0.0=py_0\n"),
         "environment.yml names left=1.0.0",
@@ -408,7 +408,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "CI": (
         tool(".github/workflows/a.yml", "run: pip install left~=1.0.0\n"),
-        "a.yml names left~=1.0.0",
+        "a.yml installs left 1.0.0",
     ),
     "a script's lock": (
         tool("t.py.lock", 'version = 1\n[[package]]\nname = "left"\nversion = "1.0.0"\n'),
