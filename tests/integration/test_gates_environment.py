@@ -256,6 +256,22 @@ def test_what_a_lock_does_not_pin_is_as_at_the_base_commit(tmp_path: Path) -> No
             assert versions(ours)["helper"] == "1.0"
 
 
+def test_a_lock_decides_where_a_manifest_admits_the_base_commits_release(tmp_path: Path) -> None:
+    """A refresh of poetry.lock, whose pyproject.toml has a range in standard metadata."""
+    manifest = LOCKED.format("").replace("left==", "left>=1")
+    lock = '[[package]]\nname = "left"\nversion = "{}"\n[metadata]\nlock-version = "2.1"\n'
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.0.1")
+    files = {"pyproject.toml": manifest, "poetry.lock": lock.format("1.0.0")}
+    change = {"poetry.lock": lock.format("1.0.1")}
+    with (
+        serve(universe) as registry,
+        patched(tmp_path, files, change, about=advisory("left", "PyPI")) as case,
+    ):
+        clients = SubprocessClients(os.environ | registry.environ)
+        ours = in_patched(case.with_(clients=clients).context)
+        assert (versions(ours.base), versions(ours)) == ({"left": "1.0.0"}, {"left": "1.0.1"})
+
+
 def test_an_environment_is_keyed_by_what_was_resolved_and_by_no_day(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ wheel is all that is missing, one is built in the sandbox (``building``).
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import Distribution, PackageMetadata, distributions
@@ -14,6 +14,8 @@ from itertools import chain, count
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.declared import Source
@@ -121,7 +123,7 @@ class Making:
         self._made = made
         self._scratch = scratch
         self._starts = starts
-        self._pins = pins
+        self._pins = _beside_lock(pins, manifests.sources) if pins else ()
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
@@ -322,6 +324,16 @@ def distributions_in(environment: Path) -> Iterator[Distribution]:
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
     found = map(_Headers, distributions(path=places) if places else ())
     return (one for one in found if one.metadata["Name"])
+
+
+def _beside_lock(pins: Sequence[str], sources: Iterable[Source]) -> list[str]:
+    """The pins, those of a lock's packages as the lock has them: it decides, whatever a manifest admits."""
+    locked = {}
+    for line in (it for source in sources if source.pinned for it in source.lines):
+        if (asked := requirement_in(line)) is not None and not asked.url:
+            locked[canonicalize_name(asked.name)] = f"{asked.name}{asked.specifier}"
+    free = (pin for pin in pins if canonicalize_name(pin.partition("==")[0]) not in locked)
+    return [*free, *locked.values()]
 
 
 def _written(line: str) -> str:
