@@ -22,9 +22,7 @@ from fallback_plugins.npm.manifests.layout import (
     names_any,
     readable_text,
 )
-from fallback_plugins.npm.manifests.manifest import (
-    MEMBER_SECTIONS,
-)
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS
 from fallback_plugins.npm.manifests.pnpm_workspace import workspace_text
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.refusals import unsupported

@@ -146,8 +146,8 @@ class HeldToAges:
         error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
-        told = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
-        return left.model_copy(update=told)
+        why = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
+        return left.model_copy(update=why)
 
 
 def combined(
