@@ -11,7 +11,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, UnreadItem
+from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, StepDeclined, UnreadItem
 
 
 class _Ended(Frozen):
@@ -58,12 +58,14 @@ WithPatch = Verified | Patched
 
 
 class RefusedFix(_Ended):
-    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN."""
+    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN;
+    ``declined``: the recipe's steps that did not work, each with what blocked it."""
 
     outcome: Literal["refused"] = "refused"
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
 
     @property
     def is_unknown(self) -> bool:

@@ -134,8 +134,7 @@ class EcosystemPlanner:
             if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
-                why = {"reason": first.reason, "sentence": first.sentence, "unread": first.unread}
-                self._give_up(NotApplicable.model_validate(why), first.next_step)
+                self._give_up(first.why, first.next_step)
         rounds = f"{MAX_ROUNDS} rounds of planning each left something over."
         why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=rounds)
         self._give_up(why_not, "Fix these one by one.")
@@ -169,8 +168,13 @@ class EcosystemPlanner:
             return outline or self._outlined(advisory)
         selection = self._plugin.select(advisory, self._repo)
         if isinstance(selection, NotApplicable):
-            why, unread = selection.sentence, selection.unread
-            raise RecipeError(selection.reason, why, next_step="", unread=unread)
+            raise RecipeError(
+                selection.reason,
+                selection.sentence,
+                next_step="",
+                unread=selection.unread,
+                declined=selection.declined,
+            )
         result = self._plugin.apply(selection, advisory, self._repo)
         return Resolved(
             moves=result.moves,
@@ -269,6 +273,7 @@ class EcosystemPlanner:
             sentence=why.sentence,
             next_step=next_step,
             unread=why.unread,
+            declined=why.declined,
         )
 
     def _settle(self, silent: Sequence[Advisory], unread: tuple[UnreadItem, ...]) -> None:

@@ -30,7 +30,7 @@ def result_of(
         case FixPatched():
             return Patched.model_validate({**reported, "application": state.application})
         case FixRefused():
-            refusal = {"reason": end.reason, "sentence": end.sentence, "unread": end.unread}
+            refusal = end.model_dump(include={"reason", "sentence", "unread", "declined"})
             return RefusedFix.model_validate({**reported, **refusal})
         case FixEscalated():
             asked = {"reason": end.reason, "question": end.question}

@@ -132,6 +132,7 @@ def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> 
             reason=refusal.reason,
             sentence=refusal.sentence,
             unread=refusal.unread,
+            declined=refusal.declined,
         )
         reached = run.last_of(BudgetReached) if is_budget_stop(refusal) else None
         return replace(state, application=application, reached=reached)

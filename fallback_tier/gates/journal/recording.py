@@ -214,10 +214,8 @@ class FixRecord:
                     return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **reported)
                 level = shown_by(state.verdicts) or application.proof_level
                 return FixVerified(proof_level=level, **reported)
-            case Refuse(reason, sentence, unread):
-                return FixRefused(
-                    attempt=state.attempt, reason=reason, sentence=sentence, unread=unread
-                )
+            case Refuse():
+                return FixRefused(attempt=state.attempt, **vars(decision))
             case AskPerson(why, question):
                 put = self.evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)

@@ -3,14 +3,8 @@
 from collections.abc import Iterable
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.shared.bumping import unsupported as unsupported
 from fallback_tier.errors import RecipeError
-
-_BY_HAND = "Change it by hand, or let a model propose the change."
-
-
-def unsupported(problem: str, next_step: str = _BY_HAND) -> RecipeError:
-    """For what no recipe changes, or none of our readers reads."""
-    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
 
 
 def unresolved(problem: str, next_step: str) -> RecipeError:

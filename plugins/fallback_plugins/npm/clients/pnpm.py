@@ -158,7 +158,7 @@ class PnpmClient:
                 env=_ENVIRONMENT,
             )
             if not result.ok:
-                raise unresolved(client, result, PNPM_TIMEOUT_S, _told(result.output))
+                raise unresolved(client, result, PNPM_TIMEOUT_S, files)
             made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
         return files.with_lock(_as_found(shape or files.lock_text, made))
 
@@ -188,10 +188,3 @@ def _as_found(before: str, made: str) -> str:
     """The format's version as it was spelt: each pnpm reads and writes two spellings."""
     line = _FORMAT_LINE.search(before)
     return _FORMAT_LINE.sub(line.group(), made, count=1) if line else made
-
-
-def _told(output: str) -> list[str]:
-    """pnpm's errors; where it names none, all that it said."""
-    lines = [" ".join(line.split()) for line in output.splitlines()]
-    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith(("ERR", "error: "))]
-    return errors or [line for line in lines if line]

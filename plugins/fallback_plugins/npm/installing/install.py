@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.clients.by_lock import YARN_LOCK
-from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.scratch import NEST, check_places
+from fallback_plugins.npm.clients.words import own_words
 from fallback_plugins.npm.installing.commands import Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import gather

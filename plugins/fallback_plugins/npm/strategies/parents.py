@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.registry import Release
-from fallback_plugins.npm.manifests.declaring import declare, forced, holding, no_fix
+from fallback_plugins.npm.manifests.declaring import (
+    blocked_by,
+    declare,
+    forced,
+    holding,
+    no_fix,
+)
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.npm.strategies.bundles import Bundles, bundler_of
@@ -16,8 +22,8 @@ from fallback_plugins.shared.ladder import (
     Reached,
     Resolution,
     Strategy,
-    blocked,
     does_not_serve,
+    worse,
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
@@ -31,6 +37,9 @@ MAX_TRIALS = 4
 #: Ancestors above the affected copy that are asked about: each costs the registry a question, and real
 #: chains of exact pins are shorter.
 MAX_DEPTH = 6
+
+
+_STAYS = "would still be installed"
 
 
 @dataclass
@@ -108,9 +117,7 @@ class ParentWalk:
         if not clearing or len(dependency_path) > MAX_DEPTH or dependent.name in dependency_path:
             if not ok:
                 raise no_fix(node)
-            raise blocked(
-                node.name, ok[0], parent=dependent.label, spec=ask.spec, where=self.tree.source
-            )
+            raise blocked_by(self.tree, node, ok[0], dependent, ask.spec)
         return self._solve(dependent, clearing, (*dependency_path, dependent.name))
 
     def clearing(self, dependent: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
@@ -165,7 +172,8 @@ class ParentBump(NpmStep):
             if all(failed.get(name) == version for (name, _), version in changes.declares.items()):
                 break
             failed |= {name: version for (name, _), version in changes.declares.items()}
-        raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+        names = ", ".join(packages)
+        raise error or does_not_serve(worse(at.tree, names, "has no parent that can be raised"))
 
     def _refuse_overruled(self, at: NpmPosition, node: Node) -> None:
         """Raises RecipeError where an override visibly gives somebody another version than was asked for:
@@ -202,7 +210,7 @@ class ParentBump(NpmStep):
         for node in self.judge.affected(reached.tree):
             if (node.name, node.version) in aimed:
                 problem = self.judge.problem(at, reached)
-                raise does_not_serve(problem or f"{node.label} would still be installed.")
+                raise does_not_serve(problem or worse(reached.tree, node.label, _STAYS))
         return reached
 
     def _lowered(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
+    blocked_by,
     declare,
     forced,
     holding,
@@ -18,11 +19,12 @@ from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, f
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, asked_by_root
-from fallback_plugins.shared.ladder import Reached, blocked, does_not_serve
+from fallback_plugins.shared.ladder import Reached, does_not_serve, refused_for, worse
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 
 @dataclass(frozen=True)
@@ -207,16 +209,16 @@ class RefreshOrBump(NpmStep):
                     after.files, tuple({name: 0 for name, _ in wanted_versions})
                 )
             except RecipeError as error:
-                problem = f"{problem} {error.problem}"
-            else:
-                if self._problem(at, highest) is None:
-                    return highest
+                raise refused_for(problem, *error.blockers) from None
+            if self._problem(at, highest) is None:
+                return highest
         raise does_not_serve(problem)
 
-    def _problem(self, at: NpmPosition, after: NpmPosition) -> str | None:
+    def _problem(self, at: NpmPosition, after: NpmPosition) -> Blocker | None:
         problem = self.judge.problem(at, after)
         if problem is None and not self.judge.is_nearer(at, after):
-            return f"{self.resolver.client.name} kept the affected version all the same."
+            node = next(iter(self.judge.affected(after.tree)))
+            return worse(after.tree, node.label, f"is kept by {self.resolver.client.name}")
         return problem
 
     def _marked(self, files: Files) -> frozenset[tuple[str, str]] | None:
@@ -263,8 +265,10 @@ def _check_source(tree: DependencyTree, node: Node) -> None:
 def _who_blocks(tree: DependencyTree, node: Node, target: str | None) -> RecipeError:
     if target is None:
         return no_fix(node)
-    for dependent, ask in tree.dependents(node.key):
+    asks = tree.dependents(node.key)
+    for dependent, ask in asks:
         if not admits(ask.spec, target):
-            spec = ask.spec or "(unsaid)"
-            return blocked(node.name, target, parent=dependent.label, spec=spec, where=tree.source)
-    return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)
+            return blocked_by(tree, node, target, dependent, ask.spec)
+    every = (blocked_by(tree, node, target, dependent, ask.spec) for dependent, ask in asks)
+    blockers = [it for refusal in every for it in refusal.blockers]
+    return refused_for(*blockers, head=f"No one release of {node.name} serves all that require it")

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import PurePosixPath
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
@@ -25,8 +27,8 @@ from fallback_tier.repo import RepoContext
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
 
-#: How npm says that a registry answered, and has no such release. Any other failure would repeat itself.
-_ANSWERS = re.compile(r"\b(?:E404|ETARGET|ERESOLVE|notarget)\b")
+#: Causes that show that a registry answered. Any other failure would repeat itself.
+_ANSWERED = frozenset(BlockerKind) - {BlockerKind.REGISTRY, BlockerKind.CLIENT}
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Elsewhere:
             try:
                 found = next(self._resolution(command).resolution.affected(self.advisory), None)
             except (RecipeError, RepositoryError, ToolError) as error:
-                is_unanswered = not (self.repo.settings.offline or _ANSWERS.search(error.problem))
+                is_unanswered = not (self.repo.settings.offline or _is_answered(error))
                 skipped = left[asked:] if is_unanswered else []
                 notes.extend(map(_not_resolved, (command, *skipped)))
                 if is_unanswered:
@@ -153,3 +155,8 @@ class Elsewhere:
 
 def _not_resolved(command: ClientCommand) -> str:
     return f"What `{command.text}` in {command.path} installs was not resolved."
+
+
+def _is_answered(error: RecipeError | RepositoryError | ToolError) -> bool:
+    blockers = error.blockers if isinstance(error, RecipeError) else ()
+    return any(it.kind in _ANSWERED or it.status == HTTPStatus.NOT_FOUND for it in blockers)

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import PNPM_LOCK, YARN_LOCK, only_read
 from fallback_plugins.npm.clients.pnpm_settings import settings
@@ -40,6 +41,7 @@ from fallback_plugins.shared.resolution import Declaration, InstallCommand, Reso
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.outcome import Blocker
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers by
@@ -55,9 +57,6 @@ _LOCAL = ("workspace:", "link:", "file:", "portal:")
 #: How a lock is brought up to date, by its name; all others are npm's.
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
 _NPM_COMMAND = "npm install --package-lock-only"
-
-#: How npm says that peers can't be installed together.
-_PEER_CONFLICT = "ERESOLVE"
 
 #: A setting of a repository's .npmrc: npm leaves peers to the users.
 _LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
@@ -137,7 +136,8 @@ class CommandResolution:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
             made = self._by_client(start)
         except (RecipeError, ToolError) as error:
-            raise self._unknown(error.problem.rstrip("."), error.next_step) from error
+            blockers = error.blockers if isinstance(error, RecipeError) else ()
+            raise self._unknown(error.problem.rstrip("."), error.next_step, blockers) from error
         _made[id(self.clients), self._inputs.digest] = (self.clients, time.monotonic(), made)
         self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
         return made
@@ -148,7 +148,7 @@ class CommandResolution:
         try:
             return self.running().resolve(start)
         except RecipeError as error:
-            if _PEER_CONFLICT not in error.problem:
+            if not any(it.kind is BlockerKind.CONFLICT for it in error.blockers):
                 raise
         path = in_folder(start.folder, ".npmrc")
         legacy = {**(start.settings or {}), path: "legacy-peer-deps=true\n"}
@@ -214,14 +214,14 @@ class CommandResolution:
                     return True
         return False
 
-    def _unknown(self, why: str, next_step: str) -> RecipeError:
+    def _unknown(self, why: str, next_step: str, blockers: Sequence[Blocker] = ()) -> RecipeError:
         step = out_of_step(self._path, self.unanswered) if self.files.lock else None
         found = f"{step.problem} " if step else f"{self._path} has no lock. "
         reason = f"{found}What is installed is unknown: {why}."
         repair = (
             (step and step.next_step) or next_step or f"Run `{_NPM_COMMAND}` and commit the lock."
         )
-        return unknown(self._path, reason, next_step=repair)
+        return unknown(self._path, reason, next_step=repair, blockers=blockers)
 
     # --- kept for runs without a registry -----------------------------------------------------------
 

@@ -6,7 +6,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.poetry.asked import applying
 from fallback_plugins.pypi.poetry.lock import PoetryLock
@@ -17,9 +17,10 @@ from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import blocked
+from fallback_plugins.shared.ladder import blocked, refused_for
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
 MAX_MOVED = 6
@@ -139,9 +140,14 @@ class Planner:
         return {str(it.marker) if it.marker else "" for it in asking}
 
     def _other_pythons(self, release: Release, metadata: Metadata) -> RecipeError:
-        return unsupported(
-            f"{release.name} {release.version} is for Python {metadata.requires_python}, and"
-            f" {self._lock.path} for {self._lock.python}."
+        return refused_for(
+            Blocker(
+                kind=BlockerKind.RUNTIME,
+                package=f"{release.name} {release.version}",
+                constraint=f"Python {metadata.requires_python}",
+                required_by=f"the lock is for Python {self._lock.python}",
+                file=self._lock.path,
+            )
         )
 
     def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
@@ -153,7 +159,8 @@ class Planner:
 
     def _raise_parent(self, parent: str, name: str, version: str, constraint: str) -> None:
         held = self._lock.version_of(parent)
-        refusal = blocked(name, version, parent=parent, spec=constraint, where=self._lock.path)
+        label = f"{parent} {held or ''}".strip()
+        refusal = blocked(name, version, parent=label, spec=constraint, where=self._lock.path)
         if held is None:
             raise refusal
         try:
@@ -167,7 +174,7 @@ class Planner:
         self.add(parent, found[parent])
 
     def _raise_child(self, parent: str, child: str, specifier: str, held: str) -> None:
-        refusal = blocked(child, held, parent=parent, spec=specifier, where="its new version")
+        refusal = blocked(child, held, parent=parent, spec=specifier, where=self._lock.path)
         if child in self.releases:
             raise refusal
         try:

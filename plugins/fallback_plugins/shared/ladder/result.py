@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
+from fallback_plugins.shared.ladder.strategy import worse
 from fallback_plugins.shared.ladder.weight import major_steps
 from fallback_plugins.shared.tree import DependencyTree, cleared_paths, downgraded
 from fallback_tier.advisory import (
@@ -169,16 +170,15 @@ def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
         return
     lower = downgraded(fix.before, fix.after, ecosystem)
     if lower:
-        raise does_not_serve(f"The fix is no pure upgrade: in {fix.after.source} {lower}.")
+        name, highest, held = lower
+        raise does_not_serve(worse(fix.after, name, f"would go down from {highest} to {held}"))
     kept = {item.package for item in fix.left}
     old = {(node.name, node.version) for node in fix.before.nodes.values()}
     for node in fix.after.affected(advisory, ecosystem):
         if node.name in kept and (node.name, node.version) in old:
             continue
         ids = ", ".join(advisory.ids_affecting(ecosystem, node.name, node.version))
-        raise does_not_serve(
-            f"{fix.after.source} would still hold {node.label}, affected by {ids}."
-        )
+        raise does_not_serve(worse(fix.after, node.label, f"would stay, affected by {ids}"))
 
 
 def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from fallback_audit.vocabulary import LadderStep
+from fallback_audit.vocabulary import BlockerKind, LadderStep
 from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: What a client resolves: texts by path, or a client's own shape of them.
 FilesT = TypeVar("FilesT")
@@ -69,7 +70,7 @@ def ordered(
     return [*near, *sorted(far, key=lambda it: it.step is not step)]
 
 
-def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:
+def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> Blocker | None:
     """No rule of the ecosystem's own."""
     return None
 
@@ -80,26 +81,32 @@ class ResultRules(Generic[FilesT]):
 
     ecosystem: str
     advisory: Advisory
-    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
+    worse: Callable[[Position[FilesT], Position[FilesT]], Blocker | None] = never_worse
 
     def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""
         return tuple(tree.affected(self.advisory, self.ecosystem))
 
-    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> str | None:
-        """What is worse than before, in a sentence; None: nothing is."""
+    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> Blocker | None:
+        """What is worse than before; None: nothing is."""
         brought = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
         if brought:
             name, version = min(brought)
-            return f"It would bring in {name} {version}, which is itself affected."
+            return worse(after.tree, f"{name} {version}", "would come in, which is itself affected")
         lower = downgraded(before.tree, after.tree, self.ecosystem)
         if lower is not None:
-            return f"It would be no pure upgrade: {lower}."
+            name, highest, held = lower
+            return worse(after.tree, name, f"would go down from {highest} to {held}")
         return self.worse(before, after)
 
     def is_nearer(self, before: Position[FilesT], after: Position[FilesT]) -> bool:
         """Are fewer copies affected than before?"""
         return len(self.affected(after.tree)) < len(self.affected(before.tree))
+
+
+def worse(tree: DependencyTree, package: str, what: str) -> Blocker:
+    """Return what a resolved tree has that no fix may have: a clause about one of its packages."""
+    return Blocker(kind=BlockerKind.RESULT, package=package, constraint=what, file=tree.source)
 
 
 def copies(nodes: Iterable[Node]) -> set[Copy]:
