@@ -216,6 +216,7 @@ def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remedi
     document = recipe.model_dump_json(exclude={"changes"}).encode("utf-8", "replace")
     return Remediation(
         moves=recipe.moves,
+        declarations=recipe.declarations,
         cleared=recipe.cleared,
         left=recipe.left,
         notes=recipe.notes,

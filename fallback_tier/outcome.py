@@ -131,6 +131,17 @@ class Left(Frozen):
     declined: tuple[StepDeclined, ...] = ()
 
 
+class ChangedDeclaration(Frozen):
+    """A line of a manifest that a fix changes or adds (``before`` is empty): what declares or overrides a
+    package. ``line`` counts from 1, in the new file."""
+
+    package: str
+    file: RelativePath
+    line: Annotated[int, Field(ge=1)]
+    before: str
+    after: str
+
+
 class ClearedPath(Frozen):
     """One way from a root to an affected version, and how it went away.
 
@@ -166,6 +177,7 @@ class RecipeResult(Frozen):
     changes: tuple[FileChange, ...]
     proof_level: ProofLevel
     moves: Annotated[tuple[Move, ...], Field(min_length=1)]
+    declarations: tuple[ChangedDeclaration, ...] = ()
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
@@ -178,6 +190,7 @@ class Remediation(Frozen):
     """The part of a recipe's result that a reader needs: all but files and trees (they are evidence)."""
 
     moves: tuple[Move, ...]
+    declarations: tuple[ChangedDeclaration, ...] = ()
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()

@@ -11,7 +11,15 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.cli.suggesting import completed
-from fallback_tier.outcome import ClearedPath, Left, Move, Remediation, StepDeclined, UnreadItem
+from fallback_tier.outcome import (
+    ChangedDeclaration,
+    ClearedPath,
+    Left,
+    Move,
+    Remediation,
+    StepDeclined,
+    UnreadItem,
+)
 
 #: Cleared paths and advisory names that are printed; JSON has them all.
 MAX_PATHS_SHOWN = 5
@@ -34,6 +42,11 @@ def change(move: Move) -> str:
     """``1.3.5 → 1.3.6``."""
     before = ", ".join(move.before) or "any"
     return safe(f"{before} → {move.after or 'no longer installed'}")
+
+
+def declaration(one: ChangedDeclaration) -> str:
+    """``left==1.0 → left==1.1``."""
+    return safe(f"{one.before or 'new'} → {one.after}")
 
 
 def how(move: Move) -> str:
@@ -76,6 +89,8 @@ def show_remediation(console: Console, remediation: Remediation) -> None:
         )
         for reason in why_not_cheaper(move):
             line(console, f"    [dim]{reason}[/]")
+    for one in remediation.declarations:
+        line(console, f"  {safe(f'{one.file}:{one.line}')}: {declaration(one)}")
     show_cleared(console, remediation.cleared)
     show_notes(console, remediation.notes)
 

@@ -182,6 +182,7 @@ class EcosystemPlanner:
             files=tuple(sorted(change.path for change in result.changes)),
             proof_level=result.proof_level,
             cleared=result.cleared,
+            declarations=result.declarations,
             notes=result.notes,
             unread=result.unread,
         )
@@ -314,6 +315,7 @@ class EcosystemPlanner:
             proof_level=resolved.proof_level,
             files=resolved.files,
             moves=tuple(moves),
+            declarations=resolved.declarations,
             cleared=resolved.cleared,
             notes=resolved.notes,
             in_part=together.in_part,

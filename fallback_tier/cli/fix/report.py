@@ -63,7 +63,13 @@ def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> Non
 
 
 def report_end(result: FixResult, console: Console) -> None:
-    """How it ended, and what was done."""
+    """How it ended, what was done, and which of the recipe's candidates gates refused."""
+    _report_end(result, console)
+    for failed in result.failed_candidates:
+        line(console, f"  {safe(failed.sentence)}")
+
+
+def _report_end(result: FixResult, console: Console) -> None:
     head = safe(result.advisory_id)
     match result:
         case Verified() | Patched():

@@ -185,20 +185,19 @@ class FixRecord:
                 return replace(state, result=result)
 
     def handed_on(
-        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+        self, made: Applied, summary: AttemptSummary, other: Selected, state: FixState
     ) -> FixState:
         """Gates refused what the recipe ``made``, and ``other`` is tried as the same first attempt."""
-        self._record(
-            RecipeCandidateFailed(
-                attempt=summary.attempt,
-                candidate=candidate,
-                failure_kind=summary.failure_kind,
-                failing_gates=summary.failing_gates,
-                patch_sha256=made.patch_sha256,
-                left_out=other.left_out,
-            )
+        failed = RecipeCandidateFailed(
+            attempt=summary.attempt,
+            candidate=state.candidate,
+            failure_kind=summary.failure_kind,
+            failing_gates=summary.failing_gates,
+            patch_sha256=made.patch_sha256,
+            left_out=other.left_out,
         )
-        return FixState(candidate=candidate + 1, left_out=other.left_out)
+        self._record(failed)
+        return FixState(failed_candidates=(*state.failed_candidates, failed))
 
     def _end(self, decision: Pass | OnlyTested | Refuse | AskPerson, state: FixState) -> End:
         match decision:

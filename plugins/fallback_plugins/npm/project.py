@@ -335,13 +335,13 @@ class NpmProject:
 
     def check_writable(self, advisory: Advisory) -> None:
         """Raise RecipeError for a lock that holds an affected version and that no client of ours writes."""
-        refusal = only_read(self.files)
-        if refusal is None:
+        if only_read(self.files) is None:
             return
-        for node in self.client.tree(self.files).affected(advisory, ECOSYSTEM):
-            raise unsupported(
-                f"{self.path} holds {node.label}. {refusal.problem}", refusal.next_step
-            )
+        affected = [*self.client.tree(self.files).affected(advisory, ECOSYSTEM)]
+        refusal = only_read(self.files, {node.name for node in affected})
+        if affected and refusal:
+            problem = f"{self.path} holds {affected[0].label}. {refusal.problem}"
+            raise unsupported(problem, refusal.next_step)
 
     def _only_declared(self, advisory: Advisory) -> ProjectFix | None:
         """Declarations that nothing installed answers, and that admit affected releases alone."""

@@ -1,13 +1,13 @@
 """Which client resolves which lock."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.locks.yarn_berry import bun_tree
 from fallback_plugins.npm.locks.yarn_lock import berry_refusal, is_berry
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
@@ -34,11 +34,11 @@ class BunClient:
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:  # noqa: ARG002
         """Raise RecipeError: no client of ours resolves it."""
-        raise self.refusal
+        raise self.refusal([name for name, _ in wanted_versions or ()])
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:  # noqa: ARG002
         """Raise RecipeError, as ``resolve``."""
-        raise self.refusal
+        raise self.refusal(packages)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:  # noqa: ARG002
         """None that could be raised."""
@@ -46,22 +46,23 @@ class BunClient:
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:  # noqa: ARG002
         """Raise RecipeError, as ``resolve``."""
-        raise self.refusal
+        raise self.refusal([package])
 
-    @property
-    def refusal(self) -> RecipeError:
-        """Why nothing is resolved, and what to do."""
+    def refusal(self, packages: Iterable[str]) -> RecipeError:
+        """Why nothing is resolved, and what to do about these packages."""
         return unsupported(
             f"{self.lock} decides what is installed, and no client of ours resolves it.",
-            "Update it with the project's own bun: `bun update <package>`.",
+            own_client("bun", "bun update", packages),
         )
 
 
-def only_read(files: Files) -> RecipeError | None:
-    """Return why no client of ours writes a lock that can be read; None if one does."""
+def only_read(files: Files, packages: Collection[str] = ()) -> RecipeError | None:
+    """Return why no client of ours writes a lock that can be read, and how the project's own does; None if
+    one of ours does."""
     if PurePosixPath(files.lock or "").name == YARN_LOCK and is_berry(files.lock_text):
-        return berry_refusal()
-    return BunClient(str(files.lock)).refusal if (files.lock or "").endswith("bun.lock") else None
+        return berry_refusal(packages)
+    is_bun = (files.lock or "").endswith("bun.lock")
+    return BunClient(str(files.lock)).refusal(packages) if is_bun else None
 
 
 def client_for(lock: str | None, clients: ClientRunner) -> Client:

@@ -5,7 +5,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.scratch import is_outside
 from fallback_plugins.npm.locks.pnpm_lock import has_aliases
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -70,6 +70,4 @@ def carried_text(content: dict[str, Any]) -> dict[str, str]:
 
 
 def _unsupported(why: str) -> RecipeError:
-    return unsupported(
-        f"{FILE} {why}.", "Update the lock with the project's own pnpm: `pnpm update <package>`."
-    )
+    return unsupported(f"{FILE} {why}.", own_client("pnpm", "pnpm update"))

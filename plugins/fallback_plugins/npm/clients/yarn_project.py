@@ -11,7 +11,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.yarn_draft import asked, asked_by, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import Block, YarnLock, split_pattern
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, entries, parse_manifest
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 
 #: Where the members stand that ask for what unseen ones must ask for.
@@ -103,7 +103,7 @@ def _refuse_berry(root: Mapping[str, Any]) -> None:
     if isinstance(wanted, str) and _BERRY.match(wanted):
         raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            "Update it with the project's own yarn: `yarn up -R <package>`.",
+            own_client("yarn", "yarn up -R"),
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fallback_plugins.npm.locks.addresses import Addresses
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_tier.errors import RecipeError
 
 #: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
@@ -159,11 +159,11 @@ def is_berry(text: str) -> bool:
     return _BERRY.search(text) is not None
 
 
-def berry_refusal() -> RecipeError:
+def berry_refusal(packages: Iterable[str] = ()) -> RecipeError:
     """The refusal of a lock that another yarn has to write."""
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-        "Update it with the project's own yarn: `yarn up -R <package>`.",
+        own_client("yarn", "yarn up -R", packages),
     )
 
 

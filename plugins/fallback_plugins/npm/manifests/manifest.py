@@ -103,7 +103,8 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
 
 def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
     return unsupported(
-        f"{'.'.join(keys)} of {path!r} is not written as a plain string.", "Change it by hand."
+        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
+        f"Write it in {path} as one plain JSON string.",
     )
 
 

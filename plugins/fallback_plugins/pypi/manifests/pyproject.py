@@ -216,7 +216,7 @@ def not_plain(path: str, value: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         f"The requirement {value!r} of {path!r} is not written as a plain string.",
-        next_step="Change it by hand.",
+        next_step=f"Write it in {path} as one plain string.",
     )
 
 

@@ -4,6 +4,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Protocol
 
@@ -20,7 +22,9 @@ from fallback_tier.advisory import (
 )
 from fallback_tier.advisory.versions import is_major_step, is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.files.source_paths import is_lock
 from fallback_tier.outcome import (
+    ChangedDeclaration,
     ClearedPath,
     FileChange,
     Left,
@@ -31,6 +35,12 @@ from fallback_tier.repo import RepoContext
 
 #: The texts of no fix.
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+
+#: What is around a declaration in its line.
+_AROUND = " \t,\\"
+
+#: Of a changed line (characters).
+MAX_SHOWN = 120
 
 #: Said in every result that was made with ``Settings.offline``.
 OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
@@ -124,6 +134,7 @@ def combined(
         changes=changes,
         proof_level=ProofLevel.PINS if pins else ProofLevel.RESOLVED_TREE,
         moves=moves,
+        declarations=tuple(it for change in changes for it in _declarations(change, moves)),
         cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
         left=left,
         notes=tuple(
@@ -154,6 +165,39 @@ def resolve_all(
     if not fixes:
         raise nothing()
     return fixes
+
+
+def _declarations(change: FileChange, moves: Sequence[Move]) -> Iterator[ChangedDeclaration]:
+    """The changed lines of a manifest that name a package which the moves raise."""
+    if is_lock(change.path) or change.after is None:
+        return
+    raised = (one.rpartition(" ")[0] for move in moves for one in move.raised)
+    names = tuple(dict.fromkeys((*(move.package for move in moves), *raised)))
+    old, new = ((change.before or "").splitlines(), change.after.splitlines())
+    for kind, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+        if kind in {"replace", "insert"}:
+            pairs = zip_longest(old[start:end], new[first:last], fillvalue="")
+            for number, (before, after) in enumerate(pairs, first + 1):
+                package = next((it for it in names if _names(after, it)), None)
+                if package is not None:
+                    short, now = _differing(before.strip(_AROUND), after.strip(_AROUND))
+                    yield ChangedDeclaration(
+                        package=package, file=change.path, line=number, before=short, after=now
+                    )
+
+
+def _names(line: str, package: str) -> bool:
+    name = re.sub(r"[-_.]+", "[-_.]+", re.escape(package).replace("\\", ""))
+    return re.search(rf"(?<![\w@/.-]){name}(?![\w/-])", line, re.IGNORECASE) is not None
+
+
+def _differing(before: str, after: str) -> tuple[str, str]:
+    """Two lines; of longer ones the part around what differs."""
+    start = 0
+    if max(len(before), len(after)) > MAX_SHOWN:
+        same = (one == other for one, other in zip(before, after, strict=False))
+        start = max(0, len([*takewhile(bool, same)]) - MAX_SHOWN // 3)
+    return before[start : start + MAX_SHOWN], after[start : start + MAX_SHOWN]
 
 
 def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[ClearedPath, ...]:
