@@ -231,6 +231,8 @@ class BlockerKind(StrEnum):
     ADDRESS = "address"
     #: The release has no wheel, and none is built.
     NOT_BUILT = "not_built"
+    #: A file that could not be read.
+    UNREADABLE = "unreadable"
     #: What the client resolved is not what a fix may be.
     RESULT = "result"
     #: The client refused, for a reason that only its output states.

@@ -137,6 +137,9 @@ _STATUS = re.compile(
 _ADDRESS = re.compile(r"https?://(?!yarnpkg\.com/)[^\s()\"'`,]+")
 _HOST = re.compile(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d+)?)")
 
+#: The option that lets a client ask a host which only a repository names.
+_ALLOWING = "--allow-host"
+
 #: Slashes of an address that has no path.
 _HOSTS_SLASHES = 2
 
@@ -154,6 +157,10 @@ def describe(blocker: Blocker) -> str:
             text = f"{package} requires {one.constraint}"
         case BlockerKind.NOT_PUBLISHED:
             text = f"the registry has no {f'{package} {one.constraint}'.strip()}{by}"
+        case BlockerKind.REGISTRY if one.setting.startswith(_ALLOWING):
+            by = one.file or "what a package requires"
+            why = "and not by your own configuration, so it was not asked"
+            return f"{host} is named by {by} {why} ({one.setting})"
         case BlockerKind.REGISTRY if one.status:
             of = f" about {package}" if package else ""
             text = f"{host} answered {one.status}{of}{by} (setting: {one.setting})"
@@ -167,7 +174,7 @@ def describe(blocker: Blocker) -> str:
             text = f"{package} comes from {one.constraint}{by}, and no address is fetched"
         case BlockerKind.NOT_BUILT:
             text = f"{package} has no wheel, and nothing is built{by}"
-        case BlockerKind.RESULT | BlockerKind.CLIENT:
+        case BlockerKind.RESULT | BlockerKind.CLIENT | BlockerKind.UNREADABLE:
             text = f"{package} {one.constraint}".strip()
     return f"{text} ({one.file})" if one.file else text
 
@@ -201,6 +208,8 @@ def _step(blocker: Blocker) -> str:
             return f"Use a release of {parent} that takes {name} from a registry."
         case BlockerKind.RESULT:
             return f"Require another release of {name} in {file}." if name else ADAPT
+        case BlockerKind.UNREADABLE:
+            return f"Repair {file}, or remove it."
         case BlockerKind.CLIENT:
             return (
                 f"Run the same command in a copy of the project to see all of its output ({file})."
@@ -239,9 +248,10 @@ def client_refused(
         Blocker(
             kind=BlockerKind.REGISTRY,
             host=host,
-            constraint="your own configuration does not name it",
-            setting=f"--allow-host {host}",
-            file=file,
+            setting=f"{_ALLOWING} {host}",
+            file=named[1]
+            if (named := re.search(rf"{re.escape(host)} is named by (\S+) and", words))
+            else "",
         )
         for host in hosts
     )
