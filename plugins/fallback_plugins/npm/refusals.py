@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.shared.bumping import unreadable as unreadable
 from fallback_plugins.shared.bumping import unsupported as unsupported
 from fallback_tier.errors import RecipeError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory, canonical_name, compare_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.ecosystem_rules import base_ecosystem
@@ -134,3 +134,9 @@ def unsupported(problem: str, next_step: str = ADAPT, *blockers: Blocker) -> Rec
     """The typed refusal for what no recipe changes or reads, with what blocks, if that is a package."""
     reason = RefusalReason.RECIPE_UNSUPPORTED
     return RecipeError(reason, problem, next_step=next_step, blockers=blockers)
+
+
+def unreadable(path: str, why: str, next_step: str) -> RecipeError:
+    """The typed refusal of a file that could not be read. ``why``: a clause that follows the path."""
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=path)
+    return unsupported(f"{path!r} {why}.", next_step, blocker)

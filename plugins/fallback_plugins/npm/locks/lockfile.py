@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.manifests.specs import split_alias
 from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
 KNOWN_VERSIONS = (1, 2, 3)
@@ -133,4 +135,5 @@ def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
-    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.")
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=source)
+    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.", blocker)

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.locks.addresses import Addresses
 from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Yarn 2 and later write another format (YAML) under the same name; each of its locks has this key.
 _BERRY = re.compile(r"^__metadata:\s*$", re.MULTILINE)
@@ -265,4 +267,5 @@ def _quoted(word: str) -> str:
 
 
 def _unreadable(why: str) -> RecipeError:
-    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.")
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file="yarn.lock")
+    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.", blocker)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fallback_plugins.npm.manifests.jsontext import set_value
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import unreadable, unsupported
 from fallback_tier.errors import RecipeError
 
 #: Sections that a direct bump edits.
@@ -115,4 +115,4 @@ def entries(section: Any) -> list[tuple[str, str]]:
 
 
 def _unreadable(path: str, why: str) -> RecipeError:
-    return unsupported(f"{path!r} {why}.", "Repair the file first.")
+    return unreadable(path, why, "Repair the file first.")

@@ -18,7 +18,7 @@ from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
 from fallback_plugins.shared.bumping import no_override, use_bump
-from fallback_plugins.shared.ladder import Reached, does_not_serve, worse
+from fallback_plugins.shared.ladder import PROJECT, Reached, does_not_apply, does_not_serve, worse
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_orderable
@@ -32,9 +32,12 @@ class Override(NpmStep):
 
     def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
         """What the project asks for itself is raised, never overridden."""
-        if not any(asked_by_root(at, node) for node in self.affected(at, package)):
+        found = [ask for node in self.affected(at, package) for ask in asked_by_root(at, node)]
+        if not found:
             return None
-        return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
+        where = at.files.root_manifest
+        problem = f"{where} requires {package} {found[0].spec} itself."
+        return does_not_apply(problem, package, PROJECT, found[0].spec, where)
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run, or three. Raises RecipeError: no version serves, or the client says no."""

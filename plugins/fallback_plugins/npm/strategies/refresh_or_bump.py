@@ -8,6 +8,7 @@ from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
     blocked_by,
     declare,
+    declared_in,
     forced,
     holding,
     no_fix,
@@ -19,7 +20,13 @@ from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, f
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, asked_by_root
-from fallback_plugins.shared.ladder import Reached, does_not_serve, refused_for, worse
+from fallback_plugins.shared.ladder import (
+    Reached,
+    does_not_apply,
+    does_not_serve,
+    refused_for,
+    worse,
+)
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
@@ -63,12 +70,13 @@ class RefreshOrBump(NpmStep):
             return None
         if any(holding(self.resolver.client, at.files, node) for node in nodes):
             return None
-        dependents = [
-            dependent.label for node in nodes for dependent, _ in at.tree.dependents(node.key)
-        ]
-        return unsupported(
-            f"{dependents[0] if dependents else 'Nobody'} asks for it, not the project itself."
-        )
+        asking = (pair for node in nodes for pair in self.targets.dependents(at.tree, node.key))
+        parent, ask = next(asking, (None, None))
+        if parent is None or ask is None:
+            return unsupported(f"Nothing requires {package}.")
+        where, spec = declared_in(at.tree, parent), ask.spec
+        problem = f"{parent.label} requires {package} {spec}, not the project itself ({where})."
+        return does_not_apply(problem, package, parent.label, spec, where)
 
     # --- what is planned ----------------------------------------------------------------------------
 

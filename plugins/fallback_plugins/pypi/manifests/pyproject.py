@@ -20,7 +20,7 @@ from fallback_plugins.pypi.manifests.poetry_tables import (
     poetry_entries,
 )
 from fallback_plugins.pypi.manifests.requirements import declaration_in
-from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.bumping import unreadable, unsupported
 from fallback_tier.errors import RecipeError
 
 #: What some editors begin a file with: kept as it is, and no part of what the file says.
@@ -85,11 +85,7 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     try:
         return _parsed(text)
     except (ValueError, RecursionError) as error:
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
-            f"{path!r} is not TOML: {error}.",
-            next_step="Repair the file first.",
-        ) from error
+        raise unreadable(path, f"is not TOML: {error}", "Repair the file first.") from error
 
 
 @lru_cache(maxsize=_DOCUMENTS)

@@ -311,13 +311,11 @@ def _line_edits(
 def _blocked(place: Place, package: str) -> RecipeError:
     """The refusal of a place that can't be raised."""
     problem = f"{place.path} requires {package}{_spec(place)}, but {place.blocker}."
-    blocker = Blocker(
-        kind=BlockerKind.CONFLICT,
-        package=PROJECT,
-        constraint=f"{package} {_spec(place).strip()}".strip(),
-        file=place.path,
-    )
-    return unsupported(problem, f"Raise {package} in {place.path} yourself.", blocker)
+    constraint = f"{package} {_spec(place).strip()}".strip()
+    kind = BlockerKind.CONFLICT
+    blocker = Blocker(kind=kind, package=PROJECT, constraint=constraint, file=place.path)
+    step = f"Write {package} in {place.path} as one requirement of a registry's release."
+    return unsupported(problem, step, blocker)
 
 
 def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:

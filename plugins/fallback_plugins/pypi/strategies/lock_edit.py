@@ -15,6 +15,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
 from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
     PROJECT,
     Position,
@@ -24,6 +25,7 @@ from fallback_plugins.shared.ladder import (
     ResultRules,
     Strategy,
     blocked,
+    does_not_apply,
 )
 from fallback_plugins.shared.tree import DependencyTree, grouped
 from fallback_tier.advisory import Advisory, sort_key
@@ -100,6 +102,18 @@ def not_admitting(texts: Mapping[str, str], package: str, version: str) -> tuple
 def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
     """The typed refusal of a manifest's own words."""
     return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
+
+
+def required_by_others(
+    state: State, package: str, problem: str, place: Callable[[str], str]
+) -> RecipeError:
+    """The refusal to try a step for what the project does not require itself. ``place``: the file that
+    declares a package."""
+    asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+    parent, ask = next(asking, (None, None))
+    if parent is None or ask is None:
+        return unsupported(problem)
+    return does_not_apply(problem, package, parent.label, ask.spec, place(parent.name))
 
 
 def raised(

@@ -26,13 +26,15 @@ from fallback_plugins.pypi.resolving.wanted import (
     wanted,
 )
 from fallback_plugins.pypi.strategies.direct import Hashes, place_of, plan_raise, raised
-from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.lock_edit import State, required_by_others
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
+    PROJECT,
     Reached,
     ResultRules,
     Strategy,
+    does_not_apply,
     does_not_serve,
     never_worse,
     worse,
@@ -106,12 +108,18 @@ class Search:
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in at.tree.asked:
             return None
-        return unsupported(f"{self.path} does not declare {package}.")
+        problem = f"{self.path} does not declare {package}."
+        return required_by_others(
+            at, package, problem, lambda name: place_of(at.files, name, self.path)
+        )
 
     def _declared(self, at: State, package: str) -> RecipeError | None:
-        if package in at.tree.asked:
-            return unsupported(f"{self.path} declares {package} itself.")
-        return None
+        if package not in at.tree.asked:
+            return None
+        spec = next((it.spec for one in at.tree.roots for it in one.asks if it.name == package), "")
+        where = place_of(at.files, package, self.path)
+        problem = f"{where} declares {package} itself."
+        return does_not_apply(problem, package, PROJECT, spec, where)
 
     def _raise(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Raise what has to be raised so that none of these is affected. Raises RecipeError."""

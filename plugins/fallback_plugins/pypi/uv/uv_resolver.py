@@ -28,7 +28,7 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.locking import UvLocking
 from fallback_plugins.pypi.uv.overrides import with_override
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import PROJECT, Strategy
+from fallback_plugins.shared.ladder import PROJECT, Strategy, does_not_apply
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
@@ -92,12 +92,19 @@ class UvResolver(LockResolver[LockedProject]):
     def _not_held_back(self, state: State, package: str) -> RecipeError | None:
         if any(lock_edit.declared(self._manifests(state), package)):
             return None
-        return unsupported(f"No manifest of {self._path} holds {package} back.")
+        problem = f"No manifest of {self._path} holds {package} back."
+        return lock_edit.required_by_others(state, package, problem, self._place(state))
+
+    def _place(self, state: State) -> Callable[[str], str]:
+        manifests = self._manifests(state)
+        return lambda name: next(lock_edit.declared(manifests, name), self._path)
 
     def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
         if self._ancestors(state, package):
             return None
-        return unsupported(f"No declared package of {self._path} brings in {package}.")
+        problem = f"No declared package of {self._path} brings in {package}."
+        where = self._place(state)(package)
+        return does_not_apply(problem, package, PROJECT, "", where)
 
     def _refreshed(self, state: State, package: str, target: str) -> State:
         """A safe version within everybody's range: only the lock changes."""

@@ -10,6 +10,7 @@ from fallback_plugins.shared.ladder.declines import PROJECT as PROJECT
 from fallback_plugins.shared.ladder.declines import Tried as Tried
 from fallback_plugins.shared.ladder.declines import blocked as blocked
 from fallback_plugins.shared.ladder.declines import client_refused as client_refused
+from fallback_plugins.shared.ladder.declines import does_not_apply as does_not_apply
 from fallback_plugins.shared.ladder.declines import does_not_serve as does_not_serve
 from fallback_plugins.shared.ladder.declines import left_behind as left_behind
 from fallback_plugins.shared.ladder.declines import refuse as refuse

@@ -9,7 +9,7 @@ from typing import NoReturn
 from urllib.parse import unquote
 
 from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
-from fallback_plugins.shared.bumping import ADAPT
+from fallback_plugins.shared.bumping import ADAPT, unsupported
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.hosts import allow_step, host_in
@@ -33,14 +33,14 @@ class Tried:
     steps: list[StepDeclined] = field(default_factory=list)
     errors: list[tuple[LadderStep, RecipeError]] = field(default_factory=list)
 
-    def no(self, step: LadderStep, error: RecipeError | str) -> None:
-        """This step did not serve."""
+    def no(self, step: LadderStep, error: RecipeError | str, *, was_tried: bool = True) -> None:
+        """This step did not serve. One that does not even apply is not what a package is left for."""
         message = error.problem if isinstance(error, RecipeError) else error
         blockers = error.blockers if isinstance(error, RecipeError) else ()
         declined = StepDeclined(step=step, reason=message, blockers=blockers)
         if declined in self.steps:
             return
-        if isinstance(error, RecipeError):
+        if isinstance(error, RecipeError) and was_tried:
             self.errors.append((step, error))
         self.steps.append(declined)
 
@@ -299,6 +299,14 @@ def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -
         next_step=step,
         blockers=(blocker,),
     )
+
+
+def does_not_apply(problem: str, package: str, parent: str, spec: str, where: str) -> RecipeError:
+    """The refusal to even try a step: who requires the package, and the file that declares it."""
+    constraint = f"{package} {spec}".strip()
+    kind = BlockerKind.CONFLICT
+    blocker = Blocker(kind=kind, package=parent, constraint=constraint, file=where)
+    return unsupported(problem, f"Look at what requires {package} in {where}.", blocker)
 
 
 def unknown(

@@ -68,7 +68,7 @@ class Resolution(Generic[FilesT]):
             if refusal is None:
                 yield name
             else:
-                self.tried(name).no(strategy.step, refusal.problem)
+                self.tried(name).no(strategy.step, refusal, was_tried=False)
 
     def _use(
         self,

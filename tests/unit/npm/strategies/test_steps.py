@@ -235,7 +235,10 @@ def test_where_no_parent_helps_a_scoped_override_does(tmp_path: Path) -> None:
         LadderStep.DIRECT_BUMP,
         LadderStep.PARENT_BUMP,
     ]
-    assert move.declined[1].reason == "mid 1.0.0 asks for it, not the project itself."
+    assert (
+        move.declined[1].reason
+        == "mid 1.0.0 requires leaf 1.0.0, not the project itself (package.json)."
+    )
     assert json.loads(after(result, "package.json"))["overrides"] == {"mid": {"leaf": "1.2.0"}}
     assert versions(result)["leaf"] == "1.2.0"
 
