@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from http import HTTPStatus
+from urllib.parse import unquote
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
@@ -10,6 +12,7 @@ from fallback_plugins.npm.manifests.manifest import declared, parse_manifest
 from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.shared.ladder import PROJECT, registry_blocker
 from fallback_tier.errors import RecipeError
+from fallback_tier.hosts import host_in
 from fallback_tier.outcome import Blocker
 
 #: How much of a client's own words is repeated (characters).
@@ -142,9 +145,8 @@ def _missing(output: str, files: Files, package: str) -> Iterator[Blocker]:
         yield known.model_copy(update=_required(output, files, name))
     elif match := _NO_PACKAGE.search(output):
         name = match["name"] or match["yarn"] or match["pnpm"]
-        why = registry_blocker(output, _setting(name), name)
-        kind = BlockerKind.REGISTRY if why and why.status else BlockerKind.NOT_PUBLISHED
-        known = why if why and why.status else Blocker(kind=kind, package=name)
+        absent = Blocker(kind=BlockerKind.NOT_PUBLISHED, package=name)
+        known = registry_blocker(output, _setting(name), name) or absent
         yield known.model_copy(update=_required(output, files, name))
     elif package and "E404" in output and (why := registry_blocker(output, _setting(package))):
         yield why.model_copy(update={"package": package, "file": file_of(files, package)})
@@ -156,20 +158,16 @@ def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
     if found := registry_blocker(output, setting, package):
         yield found
     elif answer := _YARNS_ANSWER.search(output):
-        reported = f"{answer['url']} error (404 " if answer["text"] == "Not found" else ""
-        known = registry_blocker(reported, setting)
-        status = known.status if known else None
-        why = "" if known else f"it answered {answer['text']!r}"
-        host = registry_blocker(f"{answer['url']} ECONNRESET", setting)
-        name = answer["url"].rpartition("/")[2].replace("%2f", "/")
+        is_absent = answer["text"] == "Not found"
+        name = unquote(answer["url"].rpartition("/")[2])
         yield Blocker(
             kind=BlockerKind.REGISTRY,
-            package=name if status else "",
-            constraint=why,
-            host=host.host if host else "",
+            package=name,
+            constraint="" if is_absent else f"it answered {answer['text']!r}",
+            host=host_in(answer["url"]),
             setting=setting,
-            status=status,
-            file=file_of(files, name) if status else "",
+            status=HTTPStatus.NOT_FOUND if is_absent else None,
+            file=file_of(files, name),
         )
 
 

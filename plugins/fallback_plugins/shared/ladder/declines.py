@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NoReturn
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from fallback_plugins.shared.bumping import ADAPT, unsupported
@@ -140,9 +140,6 @@ _HOST = re.compile(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d
 #: The option that lets a client ask a host which only a repository names.
 _ALLOWING = "--allow-host"
 
-#: Slashes of an address that has no path.
-_HOSTS_SLASHES = 2
-
 #: Most of a client's output that a refusal repeats (characters), where nothing in it names a cause.
 _MAX_QUOTE = 300
 
@@ -211,9 +208,7 @@ def _step(blocker: Blocker) -> str:
         case BlockerKind.UNREADABLE:
             return f"Repair {file}, or remove it."
         case BlockerKind.CLIENT:
-            return (
-                f"Run the same command in a copy of the project to see all of its output ({file})."
-            )
+            return f"Run that client with a copy of {file} to see all that it prints."
 
 
 def refused_for(
@@ -244,21 +239,17 @@ def client_refused(
     """Return the refusal of a client that could not do what ``head`` says: with what blocks, or, if its
     output names no known cause, with the first part of its ``words``. ``hosts``: those that it may not ask.
     ``file``: the project's."""
-    found = tuple(
-        Blocker(
-            kind=BlockerKind.REGISTRY,
-            host=host,
-            setting=f"{_ALLOWING} {host}",
-            file=named[1]
-            if (named := re.search(rf"{re.escape(host)} is named by (\S+) and", words))
-            else "",
-        )
-        for host in hosts
-    )
-    found = found or tuple(blockers)
-    if not found:
+    named = dict(re.findall(r"(\S+) is named by (\S+) and", words))
+    found = [*blockers]
+    if hosts:
+        kind = BlockerKind.REGISTRY
+        found = [
+            Blocker(kind=kind, host=it, setting=f"{_ALLOWING} {it}", file=named.get(it, ""))
+            for it in hosts
+        ]
+    elif not found:
         quote = " ".join(words.split())[:_MAX_QUOTE].strip(" ;.") or "it printed nothing"
-        found = (Blocker(kind=BlockerKind.CLIENT, constraint=quote, file=file),)
+        found = [Blocker(kind=BlockerKind.CLIENT, constraint=quote, file=file)]
     return refused_for(*found, head=head, next_step=allow_step(hosts) if hosts else "")
 
 
@@ -266,14 +257,13 @@ def registry_blocker(output: str, setting: str, package: str = "") -> Blocker | 
     """Return the failure of a registry that a client's output reports, with the host; None: none."""
     address, host = _ADDRESS.search(output), _HOST.search(output)
     status = _STATUS.search(output)
-    url = address[0].rstrip("./") if address else ""
+    url = address[0].rstrip("./:") if address else ""
     why = next((why for why, words in _UNREACHABLE.items() if re.search(words, output)), "")
     if not status and not why:
         return None
     return Blocker(
         kind=BlockerKind.REGISTRY,
-        package=package
-        or (unquote(url.rpartition("/")[2]) if url.count("/") > _HOSTS_SLASHES else ""),
+        package=package or unquote(urlsplit(url).path.rpartition("/")[2]),
         constraint="" if status else why,
         host=host_in(url) if url else (host["host"] if host else ""),
         setting=setting,
@@ -283,15 +273,10 @@ def registry_blocker(output: str, setting: str, package: str = "") -> Blocker | 
 
 def blocked(package: str, version: str, *, parent: str, spec: str, where: str) -> RecipeError:
     """The typed refusal that names the constraint, the parent that makes it, and the file."""
-    constraint, step = (
-        f"{package} {spec}",
-        f"Upgrade {parent} to a release that admits {package} {version}",
-    )
-    step = (
-        f"{step}, or replace it."
-        if parent != PROJECT
-        else f"Raise the declaration of {package} in {where}."
-    )
+    constraint = f"{package} {spec}"
+    step = f"Upgrade {parent} to a release that admits {package} {version}, or replace it."
+    if parent == PROJECT:
+        step = f"Raise the declaration of {package} in {where}."
     blocker = Blocker(kind=BlockerKind.CONFLICT, package=parent, constraint=constraint, file=where)
     return RecipeError(
         RefusalReason.BLOCKED_BY_CONSTRAINT,
