@@ -316,19 +316,19 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "a wheel": (
         {"requirements.txt": f"./wheels/{WHEEL}\n", **vendored(WHEEL)},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
-    "a wheel without a folder": ({"requirements.txt": f"{WHEEL}\n"}, "asks for left 1.0.0"),
+    "a wheel without a folder": ({"requirements.txt": f"{WHEEL}\n"}, "requires left 1.0.0"),
     "a wheel's address": (
         {"requirements.txt": f"https://127.0.0.1:9/{WHEEL}\n"},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
-    "a named wheel": ({"requirements.txt": f"left @ file:wheels/{WHEEL}\n"}, "asks for left 1.0.0"),
+    "a named wheel": ({"requirements.txt": f"left @ file:wheels/{WHEEL}\n"}, "requires left 1.0.0"),
     "git": (
         {"requirements.txt": "git+https://127.0.0.1/x/left.git@v1.0.0\n"},
-        "asks for left, but",
+        "requires left, but",
     ),
-    "a folder": ({"requirements.txt": "-e ./vendor/left\n"}, "asks for left, but"),
+    "a folder": ({"requirements.txt": "-e ./vendor/left\n"}, "requires left, but"),
     "a folder's dependency": (
         {
             "requirements.txt": "-e ./vendor/lib\n",
@@ -348,13 +348,13 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "Poetry, a wheel": (
         {"pyproject.toml": f'[tool.poetry.dependencies]\nleft = {{ path = "w/{WHEEL}" }}\n'},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
     "setup.py, an address": (
         {
             "setup.py": f"setup(name='app', install_requires=['left @ https://127.0.0.1:9/{WHEEL}'])\n"
         },
-        "setup.py asks for left",
+        "setup.py requires left",
     ),
     "--find-links": (
         {

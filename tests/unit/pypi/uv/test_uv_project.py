@@ -280,7 +280,7 @@ def test_another_major_is_not_forced_on_a_parent(bench: Bench) -> None:
     assert not fix.moves
     (left,) = fix.left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
-    assert "stuck in uv.lock asks for leaf <1.2" in left.sentence
+    assert "stuck 1.0 in pyproject.toml requires leaf <1.2" in left.sentence
 
 
 def test_an_override_that_pins_the_affected_version_is_what_is_raised(bench: Bench) -> None:
