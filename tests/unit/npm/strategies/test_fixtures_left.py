@@ -59,7 +59,7 @@ def test_a_project_that_can_not_be_resolved_is_no_fixture(tmp_path: Path, folder
 
 
 def test_with_nothing_else_affected_it_is_unknown_not_clean(tmp_path: Path) -> None:
-    files = {"test/package.json": UNRESOLVABLE["a name that the registry lacks"]}
+    files = {"test/package.json": UNRESOLVABLE["another host"]}
     with world(universe(), tmp_path) as here:
         assert isinstance(here.select(LEAF, files), Selected)  # only a resolver tells
         with pytest.raises(RecipeError, match="unknown") as caught:

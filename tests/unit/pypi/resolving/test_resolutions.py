@@ -193,13 +193,13 @@ requires-dist = [{ name = "asks" }]
 [[package]]
 name = "asks"
 version = "1.0"
-source = { registry = "https://pypi.org/simple" }
+source = { registry = "https://registry.example/simple" }
 dependencies = [{ name = "left" }]
 
 [[package]]
 name = "left"
 version = "1.1.0"
-source = { registry = "https://pypi.org/simple" }
+source = { registry = "https://registry.example/simple" }
 """
 FUTURE = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.98"\n'
 PROJECT = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
