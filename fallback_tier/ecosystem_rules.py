@@ -159,6 +159,10 @@ class EcosystemRules(Protocol):
         """
         ...
 
+    def age_exception_keys(self, package: str) -> Sequence[str]:
+        """Keys of a manifest that exempt a package from its rules on the age of releases (ADR-0110)."""
+        ...
+
 
 #: What a hook may raise to say that its input is not what it asks for.
 _PASSES: Mapping[str, type[Exception]] = {"sort_key": ValueError, "document": ValueError}

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fallback_tier.advisory.versions import SortKey, is_orderable, served, sort_key
+from fallback_tier.ecosystem_rules import rules_of
 
 if TYPE_CHECKING:
     from fallback_tier.advisory.osv_affected import Affected, Event, Range
@@ -52,7 +53,10 @@ class PackageMatcher:
 
     @cached_property
     def foreign(self) -> tuple[str, ...]:
-        """The bounds of all ranges, if none of them is a version of the ecosystem; ``0`` is any's."""
+        """The bounds of all ranges, if none of them is a version of the ecosystem; ``0`` is any's. Empty
+        for an ecosystem that no plugin serves."""
+        if rules_of(self._ecosystem) is None:
+            return ()
         bounds = [it for it in self._bounds() if it != "0"]
         is_foreign = not any(is_orderable(self._ecosystem, it) for it in bounds)
         return tuple(sorted(set(bounds))) if is_foreign else ()

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_tier.advisory import canonical_name
 from fallback_tier.ecosystem_rules import rules_of
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import FileChange
@@ -13,9 +12,6 @@ from fallback_tier.patch.plain_text import misread_reason
 from fallback_tier.patch.policy import changes_versions_only, check_policy, forbidden_reason
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
-
-#: uv's cutoffs of single packages; no other client has exceptions in a manifest.
-_AGE_EXCEPTIONS = "tool.uv.exclude-newer-package"
 
 
 def path_problems(
@@ -38,16 +34,11 @@ def text_problems(
     """Yield what is against a file's new text. ``before`` None: there is none that can be read."""
     keys = plugin.editable_keys(path)
     if keys is not None and before is not None:
-        dates = _keys_of_exceptions(repo, plugin.name)
-        yield from manifest_problems(path, keys, before, after, rules_of(plugin.name), dates)
+        rules, exempt = rules_of(plugin.name), repo.settings.age_exceptions
+        dates = (key for one in exempt if rules for key in rules.age_exception_keys(one.package))
+        yield from manifest_problems(path, keys, before, after, rules, dates)
     if (why := misread_reason(path, before, after)) is not None:
         yield f"{path!r} does not read as it runs: {why}."
-
-
-def _keys_of_exceptions(repo: RepoContext, ecosystem: str) -> Iterator[str]:
-    """Where a manifest holds the exceptions that a person made from its rules on ages (ADR-0110)."""
-    for exception in repo.settings.age_exceptions:
-        yield f"{_AGE_EXCEPTIONS}.{canonical_name(ecosystem, exception.package)}"
 
 
 def check_recipe(changes: Iterable[FileChange], plugin: EcosystemPlugin, repo: RepoContext) -> None:

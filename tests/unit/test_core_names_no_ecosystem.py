@@ -41,7 +41,6 @@ KNOWN = {
     "fallback_tier/gates/distilling/distill.py": "a generated file, by its name",
     "fallback_tier/gates/distilling/log_shapes.py": _LOG,
     "fallback_tier/gates/builtin/configured.py": "where a Python project keeps its tools' settings",
-    "fallback_tier/patch/admission.py": "a key of uv's that a person's exception may change",
     "fallback_tier/patch/manifests/documents.py": _FORMAT,
     "fallback_tier/patch/manifests/hashes.py": _FORMAT,
     "fallback_tier/patch/manifests/sources.py": _FORMAT,

@@ -240,8 +240,8 @@ class NpmProject:
         if not is_aside(self.path) and (is_named or self.site.lock is None):
             return False
         if is_aside(self.path) and not is_named and is_refused(error):
-            self.unread.refused[self.path] = error  # it installs nothing until a person changes it
-            return True
+            self.unread.refused[self.path] = error
+            return True  # what it installs is nothing, until a person changes what it asks for
         self.unread.note(self.path, error)
         return True
 

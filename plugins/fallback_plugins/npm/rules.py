@@ -156,6 +156,10 @@ class NpmRules(EcosystemRules):
         """Core reads them."""
         return None
 
+    def age_exception_keys(self, package: str) -> Sequence[str]:  # noqa: ARG002
+        """None: no manifest of it has exceptions."""
+        return ()
+
 
 def _semver(version: str) -> "SemVer":
     from semantic_version import Version as SemVer

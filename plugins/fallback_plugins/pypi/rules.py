@@ -142,6 +142,10 @@ class PyPIRules(EcosystemRules):
         """PEP 503."""
         return canonicalize_name(name)
 
+    def age_exception_keys(self, package: str) -> Sequence[str]:
+        """uv's; no other client of Python has exceptions in a manifest."""
+        return (f"tool.uv.exclude-newer-package.{canonicalize_name(package)}",)
+
     def canonical_text(self, text: str) -> str:
         """PEP 503, over the whole text."""
         return re.sub(r"[-_.]+", "-", text).lower()

@@ -126,7 +126,7 @@ class LeftOut:
     found: dict[str, Unread] = field(default_factory=dict)
     #: Projects among tests and examples that can't be fixed, by path: they stop no fix of another.
     aside: dict[str, Unread] = field(default_factory=dict)
-    #: What a client refuses among tests and examples: noted with a fix, and no doubt.
+    #: What a client refuses of tests and examples, by path: they install nothing, and are named in notes.
     refused: dict[str, Unreadable] = field(default_factory=dict)
 
     def refusal(self, paths: Iterable[str], error: Unreadable) -> Unreadable | None:
@@ -188,15 +188,16 @@ class LeftOut:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said beside a fix of other projects."""
-        errors = [*(one.error for one in self.found.values()), *self.refused.values()]
         messages = [
-            f"Left as it is, and not judged: {error.problem} What it would install is unknown."
-            for error in errors[:_NAMED]
+            f"Left as it is, and not judged: {one.error.problem} What it would install is unknown."
+            for one in [*self.found.values()][:_NAMED]
         ]
-        if more := len(errors) - len(messages):
+        if more := len(self.found) - len(messages):
             messages.append(f"{more} more manifests or locks could not be read.")
         aside = [*self.aside.values()][:_NAMED]
         messages += [f"{it.path} is left as it is. {it.error.problem}" for it in aside]
+        for error in [*self.refused.values()][:_NAMED]:
+            messages.append(f"Left as it is, and not judged: {error.problem}")
         return tuple(messages)
 
     def noted(self, fixes: Sequence[ProjectFix]) -> list[ProjectFix]:

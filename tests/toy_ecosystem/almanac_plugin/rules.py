@@ -89,3 +89,7 @@ class AlmanacRules(EcosystemRules):
         if PurePosixPath(path).name == LOCK:
             return {"packages": [vars(release) for release in read_lock(text)]}
         return {"needs": read_manifest(text)}
+
+    def age_exception_keys(self, package: str) -> Sequence[str]:
+        """None: no manifest of it has exceptions."""
+        return ()

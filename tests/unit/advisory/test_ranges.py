@@ -227,3 +227,5 @@ def test_bounds_in_another_numbering_say_nothing_of_versions(
     matcher = record.matcher("PyPI", "pkg")
     assert matcher is not None
     assert (matcher.foreign, record.says_nothing) == (foreign, bool(foreign))
+    unserved = advisory("crates.io", "pkg", spans)
+    assert not unserved.says_nothing

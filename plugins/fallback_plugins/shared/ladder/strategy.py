@@ -112,10 +112,11 @@ class ResultRules(Generic[FilesT]):
         return too_new.blockers[0] if too_new else None
 
     def _candidate(self, before: DependencyTree, after: DependencyTree) -> Node | None:
-        """A pre-release in the place of final releases; None: there is none. Of a package that is new, the
-        client's own rule decides."""
+        """A pre-release in the place of final releases, of a package that only moves along; None: there is
+        none. Of the affected package whoever chose its version decides, of a new one the client."""
+        fixed = {node.name for node in self.affected(before)}
         for name, nodes in before.by_name.items():
-            if any(is_prerelease(self.ecosystem, node.version) for node in nodes):
+            if name in fixed or any(is_prerelease(self.ecosystem, node.version) for node in nodes):
                 continue
             for node in after.of(name):
                 if is_prerelease(self.ecosystem, node.version):
