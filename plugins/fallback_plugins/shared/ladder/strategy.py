@@ -103,7 +103,7 @@ class ResultRules(Generic[FilesT]):
             return worse(after.tree, name, f"would go down from {highest} to {held}")
         candidate = self._candidate(before.tree, after.tree)
         if candidate is not None:
-            return worse(after.tree, candidate.label, "would come in, a pre-release")
+            return worse(after.tree, candidate.label, "would come in, which is a pre-release")
         found = self.worse(before, after)
         if found is not None or self.ages is None:
             return found

@@ -256,7 +256,7 @@ def test_an_override_is_taken_before_a_candidate(bench: Bench) -> None:
     fix = bench.resolve(files)
     (move,) = fix.moves
     assert move.step is LadderStep.OVERRIDE
-    assert "hopeful 2.0.dev1, a pre-release" in move.declined[0].reason
+    assert "hopeful 2.0.dev1 would come in, which is a pre-release" in move.declined[0].reason
 
 
 def test_an_override_within_the_major_is_the_last_step(bench: Bench) -> None:

@@ -261,7 +261,11 @@ def test_lost_copies_are_no_downgrade() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        ("1.2.8", "2.0.0-rc.1", "rc 2.0.0-rc.1 would come in, a pre-release (package-lock.json)"),
+        (
+            "1.2.8",
+            "2.0.0-rc.1",
+            "rc 2.0.0-rc.1 would come in, which is a pre-release (package-lock.json)",
+        ),
         ("2.0.0-rc.1", "2.0.0-rc.2", None),
         ("1.2.8", "2.0.0", None),
     ],
