@@ -31,6 +31,7 @@ from fallback_tier.outcome import (
     Left,
     Move,
     RecipeResult,
+    declined_by,
 )
 from fallback_tier.repo import RepoContext
 
@@ -157,8 +158,18 @@ class HeldToAges:
         error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
-        told = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
-        return left.model_copy(update=told)
+        why = {"reason": error.problem, "blockers": error.blockers}
+        declined = (
+            it.model_copy(update=why) if it.reason == left.sentence else it for it in left.declined
+        )
+        return left.model_copy(
+            update={
+                "reason": error.reason,
+                "sentence": error.problem,
+                "next_step": error.next_step,
+                "declined": tuple(declined) or declined_by(error),
+            }
+        )
 
 
 def combined(
