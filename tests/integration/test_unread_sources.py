@@ -292,7 +292,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "a release by its name alone": (
         {"requirements.txt": "right\n", "Makefile": "x:\n\tuvx left@1.0.0\n"},
-        "left@1.0.0",
+        "left 1.0.0 would be resolved to, and is affected (Makefile)",
     ),
     "a missing constraint": ({"requirements.txt": "-c gone.txt\nleft\n"}, "'gone.txt'"),
     "a constraint by address": (
@@ -385,7 +385,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
             "uv.lock": 'version = 1\nrequires-python = ">=3.9"\n[[package]]\nname = "app"\n'
             'version = "1"\nsource = { virtual = "." }\n',
         },
-        "in build-system.requires",
+        "pyproject.toml installs left 1.0.0, which is affected",
     ),
     "a build's range": (
         {"pyproject.toml": f'[build-system]\nrequires = ["left<1.1"]\n{PROJECT}'},
@@ -408,7 +408,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "CI": (
         tool(".github/workflows/a.yml", "run: pip install left~=1.0.0\n"),
-        "a.yml names left~=1.0.0",
+        ".github/workflows/a.yml installs left 1.0.0, which is affected",
     ),
     "a script's lock": (
         tool("t.py.lock", 'version = 1\n[[package]]\nname = "left"\nversion = "1.0.0"\n'),
