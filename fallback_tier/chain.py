@@ -109,7 +109,9 @@ def apply_recipe(
     another = isinstance(selection, Selected) and bool(selection.left_out)
     if outcome.reason.ends_chain or another:
         # Behind another candidate stands no retrieval: gates have refused a patch already (ADR-0048).
-        raise Refusal(outcome.reason, outcome.sentence, unread=outcome.unread)
+        raise Refusal(
+            outcome.reason, outcome.sentence, unread=outcome.unread, declined=outcome.declined
+        )
     return None, outcome
 
 
@@ -130,7 +132,7 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
     for left in result.left:
         # A partial fix is no fix: whoever fixes a bundle leaves out what can't be fixed, or says it stays.
         if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
-            return NotApplicable(reason=left.reason, sentence=left.sentence, unread=left.unread)
+            return left.why
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 
@@ -216,6 +218,7 @@ def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remedi
     document = recipe.model_dump_json(exclude={"changes"}).encode("utf-8", "replace")
     return Remediation(
         moves=recipe.moves,
+        declarations=recipe.declarations,
         cleared=recipe.cleared,
         left=recipe.left,
         notes=recipe.notes,
@@ -248,6 +251,7 @@ def refuse(
             UnreadItem(**{name: excerpt(text, MAX_SENTENCE_CHARS) for name, text in item})
             for item in refusal.unread
         ),
+        declined=refusal.declined,
     )
     yield record(
         AttemptRefused(
@@ -256,6 +260,7 @@ def refuse(
             sentence=refused.sentence,
             prompt_shape=refused.prompt_shape,
             unread=refused.unread,
+            declined=refused.declined,
         )
     )
     return refused
@@ -276,4 +281,4 @@ def _no_model(declined: NotApplicable | None) -> Refusal:
     how = "No model is configured (--model, --base-url)."
     if declined is None:
         return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {how}")
-    return Refusal(declined.reason, f"{declined.sentence} {how}")
+    return Refusal(declined.reason, f"{declined.sentence} {how}", declined=declined.declined)

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
-    from fallback_audit.event_types import UnreadItem
+    from fallback_audit.event_types import Blocker, StepDeclined, UnreadItem
 
 __all__ = [
     "AdvisoryError",
@@ -205,7 +205,8 @@ class RecipeError(FallbackError):
     """A recipe can't be applied; ``reason`` is what the refusal will say.
 
     ``unread``: the sources that were not read, if the reason is UNKNOWN. At most MAX_UNREAD_LISTED are
-    kept; the problem counts the others.
+    kept; the problem counts the others. ``blockers``: what keeps the recipe from being applied, if it is
+    known. ``declined``: the steps that did not work, each with its own blockers.
     """
 
     code = "recipe"
@@ -217,12 +218,16 @@ class RecipeError(FallbackError):
         *,
         next_step: str,
         unread: "Sequence[UnreadItem]" = (),
+        blockers: "Sequence[Blocker]" = (),
+        declined: "Sequence[StepDeclined]" = (),
     ) -> None:
         if more := len(unread[MAX_UNREAD_LISTED:]):
             problem = f"{problem} {more} more were not read."
         super().__init__(problem, next_step=next_step)
         self.reason = reason
         self.unread = tuple(unread[:MAX_UNREAD_LISTED])
+        self.blockers = tuple(blockers)
+        self.declined = tuple(declined)
 
 
 class ModelError(FallbackError):

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from fallback_audit.event_types import Blocker as Blocker
+from fallback_audit.event_types import StepDeclined as StepDeclined
 from fallback_audit.event_types import UnreadItem as UnreadItem
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
@@ -44,20 +46,29 @@ class Selected(Frozen):
 class NotApplicable(Frozen):
     """No deterministic fix applies. ``reason`` refuses for good unless another tier can help.
 
-    ``unread``: the sources that were not read, if the reason is UNKNOWN.
+    ``unread``: the sources that were not read, if the reason is UNKNOWN. ``declined``: the steps that did
+    not work, each with what blocked it; one without a step if none began.
     """
 
     outcome: Literal["not_applicable"] = "not_applicable"
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
 
     @classmethod
     def of(cls, error: RecipeError | RepositoryError) -> "NotApplicable":
         """The selection of a recipe that raised this error."""
         if isinstance(error, RepositoryError):
             return cls(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
-        return cls(reason=error.reason, sentence=str(error), unread=error.unread)
+        declined = declined_by(error)
+        return cls(reason=error.reason, sentence=str(error), unread=error.unread, declined=declined)
+
+
+def declined_by(error: RecipeError) -> tuple[StepDeclined, ...]:
+    """Return the steps that an error lists; if it has none, the error's own blockers, without a step."""
+    whole = StepDeclined(step=None, reason=error.problem, blockers=error.blockers)
+    return error.declined or ((whole,) if error.blockers else ())
 
 
 RecipeSelection = Annotated[Selected | NotApplicable, Field(discriminator="outcome")]
@@ -69,13 +80,6 @@ class FileChange(Frozen):
     path: RelativePath
     before: str | None
     after: str | None
-
-
-class StepDeclined(Frozen):
-    """A step of the ladder that did not serve, and why, in one sentence."""
-
-    step: LadderStep
-    reason: str
 
 
 class Move(Frozen):
@@ -114,7 +118,28 @@ class Left(Frozen):
         """Whether something is affected at all could not be found out."""
         return self.reason is RefusalReason.UNKNOWN
 
+    @property
+    def why(self) -> NotApplicable:
+        """The same as the selection of a recipe that leaves nothing."""
+        return NotApplicable(
+            reason=self.reason,
+            sentence=self.sentence,
+            unread=self.unread,
+            declined=self.declined,
+        )
+
     declined: tuple[StepDeclined, ...] = ()
+
+
+class ChangedDeclaration(Frozen):
+    """A line of a manifest that a fix changes or adds (``before`` is empty): what declares or overrides a
+    package. ``line`` counts from 1, in the new file."""
+
+    package: str
+    file: RelativePath
+    line: Annotated[int, Field(ge=1)]
+    before: str
+    after: str
 
 
 class ClearedPath(Frozen):
@@ -152,6 +177,7 @@ class RecipeResult(Frozen):
     changes: tuple[FileChange, ...]
     proof_level: ProofLevel
     moves: Annotated[tuple[Move, ...], Field(min_length=1)]
+    declarations: tuple[ChangedDeclaration, ...] = ()
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
@@ -164,6 +190,7 @@ class Remediation(Frozen):
     """The part of a recipe's result that a reader needs: all but files and trees (they are evidence)."""
 
     moves: tuple[Move, ...]
+    declarations: tuple[ChangedDeclaration, ...] = ()
     cleared: tuple[ClearedPath, ...] = ()
     left: tuple[Left, ...] = ()
     notes: tuple[str, ...] = ()
@@ -313,13 +340,14 @@ class Applied(_Application):
 class Refused(_Application):
     """No patch, from a closed set of reasons, with one sentence a person can act on.
 
-    ``unread``: the sources that were not read, if the reason is UNKNOWN.
+    ``unread``: the sources that were not read, if the reason is UNKNOWN. ``declined``: as NotApplicable's.
     """
 
     outcome: Literal["refused"] = "refused"
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
 
 
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import ProofLevel
+from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -52,6 +52,38 @@ class AgeException(Frozen):
 
 #: Both texts are a person's.
 Excepted = Annotated[AgeException, FREE_TEXT]
+
+
+class Blocker(Frozen):
+    """What kept a step from working. Empty members are unknown, or don't apply to the kind.
+
+    ``package``: what blocks, with its version if known: the parent that requires ``constraint``; or the
+    release that is missing, of a constraint that ``required_by`` has. ``file``: the file that declares it.
+    ``host`` and ``setting``: of a registry, and what names it; ``status``: its HTTP status.
+    """
+
+    kind: BlockerKind
+    package: str = ""
+    constraint: str = ""
+    required_by: str = ""
+    file: str = ""
+    host: str = ""
+    setting: str = ""
+    status: int | None = None
+
+
+class StepDeclined(Frozen):
+    """A step of the ladder that did not work, why, in one sentence, and what blocked it. ``step`` None: no
+    step began."""
+
+    step: LadderStep | None
+    reason: str
+    #: Not written if empty.
+    blockers: tuple[Blocker, ...] = Field(default=(), exclude_if=lambda it: not it)
+
+
+#: Its texts quote a target's files and clients.
+Declined = Annotated[StepDeclined, FREE_TEXT]
 
 
 class ProvedProject(Frozen):

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from fallback_audit.event_types import MAX_EXCERPT_CHARS as MAX_EXCERPT_CHARS
 from fallback_audit.event_types import Attempt as Attempt
+from fallback_audit.event_types import Declined, Prose, StartedOn, Unread
 from fallback_audit.event_types import Digest as Digest
 from fallback_audit.event_types import Excerpt as Excerpt
-from fallback_audit.event_types import Prose, StartedOn, Unread
 from fallback_audit.frozen import Frozen
 from fallback_audit.gate_events import AttemptFailed as AttemptFailed
 from fallback_audit.gate_events import FixEscalated as FixEscalated
@@ -144,7 +144,8 @@ class PatchProposed(Frozen):
 class AttemptRefused(Frozen):
     """The attempt's outcome: no patch, and why. Refused for a budget, it can be resumed.
 
-    ``unread``: sources that were not read, if that is the reason. Since schema version 14.
+    ``unread``: sources that were not read, if that is the reason. Since schema version 14. ``declined``:
+    steps that did not work, and what blocked each; not written if empty. Since schema version 15.
     """
 
     kind: Literal["AttemptRefused"] = "AttemptRefused"
@@ -153,6 +154,7 @@ class AttemptRefused(Frozen):
     sentence: Prose
     prompt_shape: PromptShape
     unread: tuple[Unread, ...] = ()
+    declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
 
 class ConsumerLeft(Frozen):

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from fallback_audit.event_types import (
     Attempt,
+    Declined,
     Digest,
     Excepted,
     Excerpt,
@@ -173,7 +174,8 @@ class FixPatched(_PatchAccepted):
 class FixRefused(Frozen):
     """Terminal: no patch is possible, and why.
 
-    ``unread``: sources that were not read, if that is the reason. Since schema version 14.
+    ``unread``: sources that were not read, if that is the reason. Since schema version 14. ``declined``:
+    steps that did not work, and what blocked each; not written if empty. Since schema version 15.
     """
 
     kind: Literal["FixRefused"] = "FixRefused"
@@ -181,6 +183,7 @@ class FixRefused(Frozen):
     reason: RefusalReason
     sentence: Prose
     unread: tuple[Unread, ...] = ()
+    declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
 
 class FixEscalated(Frozen):

@@ -219,6 +219,31 @@ class RefusalReason(StrEnum):
         return self in {RefusalReason.PLAN_INVALID, RefusalReason.REPEATED_PATCH}
 
 
+class BlockerKind(StrEnum):
+    """Causes that keep a step of the ladder, or a client, from working (ADR-0105)."""
+
+    #: A package, a declaration or an override requires another version.
+    CONFLICT = "conflict"
+    #: The registry has no such package, or no release that is admitted.
+    NOT_PUBLISHED = "not_published"
+    #: The registry answered with an error, or could not be reached.
+    REGISTRY = "registry"
+    #: The release is younger than a rule of the project or of the user admits.
+    AGE_RULE = "age_rule"
+    #: The release is for other versions of Python or node.
+    RUNTIME = "runtime"
+    #: The package comes from an address, a git repository, a path or an archive: none is fetched.
+    ADDRESS = "address"
+    #: The release has no wheel, and none is built.
+    NOT_BUILT = "not_built"
+    #: A file that could not be read.
+    UNREADABLE = "unreadable"
+    #: What the client resolved is not what a fix may be.
+    RESULT = "result"
+    #: The client refused, for a reason that only its output states.
+    CLIENT = "client"
+
+
 class Capability(StrEnum):
     """What new code reaches for, that a fix rarely needs: a plan must declare it."""
 

@@ -27,6 +27,7 @@ from fallback_tier.outcome import (
     RecipeApplication,
     RecipeResult,
     RecipeSelection,
+    StepDeclined,
     UnreadItem,
 )
 from fallback_tier.ports import EcosystemPlugin
@@ -180,12 +181,14 @@ class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
         sentence: str,
         usage: tuple[CallUsage, ...] = (),
         unread: tuple[UnreadItem, ...] = (),
+        declined: tuple[StepDeclined, ...] = (),
     ) -> None:
         super().__init__(sentence, next_step="")
         self.reason = reason
         self.sentence = sentence
         self.usage = usage
         self.unread = unread
+        self.declined = declined
 
 
 def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSummary, ...]:

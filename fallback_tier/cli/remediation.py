@@ -11,7 +11,15 @@ from rich.markup import escape
 from fallback_audit.showing.describe import visible
 from fallback_audit.vocabulary import LadderStep
 from fallback_tier.cli.suggesting import completed
-from fallback_tier.outcome import ClearedPath, Left, Move, Remediation, UnreadItem
+from fallback_tier.outcome import (
+    ChangedDeclaration,
+    ClearedPath,
+    Left,
+    Move,
+    Remediation,
+    StepDeclined,
+    UnreadItem,
+)
 
 #: Cleared paths and advisory names that are printed; JSON has them all.
 MAX_PATHS_SHOWN = 5
@@ -36,6 +44,11 @@ def change(move: Move) -> str:
     return safe(f"{before} → {move.after or 'no longer installed'}")
 
 
+def declaration(one: ChangedDeclaration) -> str:
+    """``left==1.0 → left==1.1``."""
+    return safe(f"{one.before or 'new'} → {one.after}")
+
+
 def how(move: Move) -> str:
     """The step, and what else was raised: the parent that it is about, or what had to go with it."""
     if not move.raised:
@@ -44,14 +57,21 @@ def how(move: Move) -> str:
     return f"{move.step.label}{joined}{safe(', '.join(move.raised))}"
 
 
-def why_not_cheaper(item: Move | Left) -> list[str]:
-    """One line a step that was tried before."""
-    message = item.sentence if isinstance(item, Left) else None
+def declined_lines(declined: Iterable[StepDeclined], said: str = "") -> list[str]:
+    """One line for the steps that did not work for one reason. What is ``said`` already is not repeated."""
+    steps: dict[str, list[str]] = {}
+    for one in declined:
+        steps.setdefault(one.reason, []).extend([one.step.label] if one.step else [])
     return [
-        f"no {declined.step.label}: {safe(declined.reason)}"
-        for declined in item.declined
-        if declined.reason != message
+        f"no {' or '.join(labels)}: {'see above' if said.startswith(reason) else safe(reason)}"
+        for reason, labels in steps.items()
+        if labels
     ]
+
+
+def why_not_cheaper(item: Move | Left) -> list[str]:
+    """The steps that were tried before."""
+    return declined_lines(item.declined, item.sentence if isinstance(item, Left) else "")
 
 
 def names(ids: Sequence[str]) -> str:
@@ -69,6 +89,8 @@ def show_remediation(console: Console, remediation: Remediation) -> None:
         )
         for reason in why_not_cheaper(move):
             line(console, f"    [dim]{reason}[/]")
+    for one in remediation.declarations:
+        line(console, f"  {safe(f'{one.file}:{one.line}')}: {declaration(one)}")
     show_cleared(console, remediation.cleared)
     show_notes(console, remediation.notes)
 

@@ -21,7 +21,7 @@ from fallback_tier.gates.distilling.distill import distill, failure_signature, w
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
 from fallback_tier.limits import MAX_RETRIES
-from fallback_tier.outcome import Applied, AttemptSummary, Refused, UnreadItem
+from fallback_tier.outcome import Applied, AttemptSummary, Refused, StepDeclined, UnreadItem
 from fallback_tier.prompt.redact import redact_secrets
 
 #: Three identical failure signatures: a fourth attempt would learn nothing new (ADR-0014).
@@ -56,11 +56,13 @@ class OnlyTested:
 
 @dataclass(frozen=True)
 class Refuse:
-    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN."""
+    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN;
+    ``declined``: the recipe's steps that did not work."""
 
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
             f"{refused.sentence} {_last_words(state.prior_attempts[-1])}",
         )
-    return Refuse(refused.reason, refused.sentence, refused.unread)
+    return Refuse(refused.reason, refused.sentence, refused.unread, refused.declined)
 
 
 def _failure(state: FixState, application: Applied | Refused, *, recalls: bool) -> Failure:

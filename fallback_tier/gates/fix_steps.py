@@ -233,7 +233,7 @@ class FixSteps:
         other = plugin.next_candidate(selection, moves, self._advisory, self._repo)
         if other is None:
             return None
-        return self.record.handed_on(made, failure.summary, other, state.candidate)
+        return self.record.handed_on(made, failure.summary, other, state)
 
     def _selection_of(self, state: FixState) -> RecipeSelection:
         if isinstance(self._selection, NotApplicable):

@@ -6,12 +6,52 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fallback_audit.event_types import ProvedProject
-from fallback_audit.events import Digest
+from fallback_audit.events import Digest, RecipeCandidateFailed
 from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
-from fallback_audit.vocabulary import EscalationReason, GateStatus, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import (
+    EscalationReason,
+    FailureKind,
+    GateStatus,
+    LadderStep,
+    ProofLevel,
+    RefusalReason,
+)
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, UnreadItem
+from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, StepDeclined, UnreadItem
+
+
+class FailedCandidate(Frozen):
+    """A patch of the recipe that gates refused, so that another one was tried (ADR-0048): the steps that
+    led to it, and the gates that failed."""
+
+    candidate: int
+    steps: tuple[LadderStep, ...]
+    failure_kind: FailureKind
+    failing_gates: tuple[str, ...]
+    patch_sha256: Digest
+
+    @classmethod
+    def of(cls, events: Sequence[RecipeCandidateFailed]) -> "tuple[FailedCandidate, ...]":
+        """Return those on record. What the next one does without is what led to each."""
+        before = ((), *(event.left_out for event in events))
+        return tuple(
+            cls(
+                candidate=event.candidate,
+                steps=tuple(step for step in event.left_out if step not in known),
+                failure_kind=event.failure_kind,
+                failing_gates=event.failing_gates,
+                patch_sha256=event.patch_sha256,
+            )
+            for event, known in zip(events, before, strict=False)
+        )
+
+    @property
+    def sentence(self) -> str:
+        """One line for a summary."""
+        steps = " and ".join(step.label for step in self.steps)
+        gates = ", ".join(self.failing_gates)
+        return f"candidate {self.candidate} ({steps}) failed at {gates}: {self.failure_kind}"
 
 
 class _Ended(Frozen):
@@ -23,6 +63,7 @@ class _Ended(Frozen):
     advisory_id: str
     attempts: int
     prior_attempts: tuple[AttemptSummary, ...] = ()
+    failed_candidates: tuple[FailedCandidate, ...] = ()
     verdicts: tuple[GateVerdict, ...] = ()
     usage: tuple[CallUsage, ...] = ()
     unreported: Charge | None = None
@@ -58,12 +99,14 @@ WithPatch = Verified | Patched
 
 
 class RefusedFix(_Ended):
-    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN."""
+    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN;
+    ``declined``: the recipe's steps that did not work, each with what blocked it."""
 
     outcome: Literal["refused"] = "refused"
     reason: RefusalReason
     sentence: str
     unread: tuple[UnreadItem, ...] = ()
+    declined: tuple[StepDeclined, ...] = ()
 
     @property
     def is_unknown(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fallback_audit.events import BudgetReached, Digest, PatchProposed
+from fallback_audit.events import BudgetReached, Digest, PatchProposed, RecipeCandidateFailed
 from fallback_audit.vocabulary import GateStatus, LadderStep
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import FixResult
@@ -47,9 +47,8 @@ class FixState:
     application: RecipeApplication | None = None
     isolated: bool = False
     verdicts: tuple[GateVerdict, ...] = ()
-    #: Which of the recipe's candidates is in hand, and the steps that it does without (ADR-0048).
-    candidate: int = 1
-    left_out: tuple[LadderStep, ...] = ()
+    #: The recipe's candidates that gates refused on this first attempt.
+    failed_candidates: tuple[RecipeCandidateFailed, ...] = ()
     #: The cap that stopped the attempt in hand.
     reached: BudgetReached | None = None
     #: Its failure with its signature, where an interrupted run has them on record already.
@@ -57,6 +56,16 @@ class FixState:
     #: Gates alone are run again, on this patch: no tier is asked, and nothing is tried again.
     recorded: RecordedPatch | None = None
     result: FixResult | None = None
+
+    @property
+    def candidate(self) -> int:
+        """Which of the recipe's candidates is in hand (ADR-0048)."""
+        return len(self.failed_candidates) + 1
+
+    @property
+    def left_out(self) -> tuple[LadderStep, ...]:
+        """The steps that it does without."""
+        return self.failed_candidates[-1].left_out if self.failed_candidates else ()
 
     @property
     def attempt(self) -> int:

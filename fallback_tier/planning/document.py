@@ -5,7 +5,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.advisory import Advisory, CodeFinding, Skipped
-from fallback_tier.outcome import ClearedPath, Left, Move, UnreadItem
+from fallback_tier.outcome import ChangedDeclaration, ClearedPath, Left, Move, UnreadItem
 
 
 class PlannedMove(Move):
@@ -33,6 +33,7 @@ class EcosystemPlan(Frozen):
     proof_level: ProofLevel | None
     files: tuple[str, ...]
     moves: tuple[PlannedMove, ...]
+    declarations: tuple[ChangedDeclaration, ...] = ()
     cleared: tuple[ClearedPath, ...] = ()
     notes: tuple[str, ...] = ()
     in_part: tuple[str, ...] = ()

@@ -151,8 +151,7 @@ class EcosystemPlanner:
             if (len(self._targets), len(self._staying)) == before:
                 # What is left names none of them, so nobody knows which it concerns: unknown, not clean.
                 first = over[0]
-                why = {"reason": first.reason, "sentence": first.sentence, "unread": first.unread}
-                self._give_up(NotApplicable.model_validate(why), first.next_step)
+                self._give_up(first.why, first.next_step)
         rounds = f"{MAX_ROUNDS} rounds of planning each left something over."
         why_not = NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=rounds)
         self._give_up(why_not, "Fix these one by one.")
@@ -188,8 +187,13 @@ class EcosystemPlanner:
             return found
         selection = self._plugin.select(advisory, self._repo)
         if isinstance(selection, NotApplicable):
-            why, unread = selection.sentence, selection.unread
-            raise RecipeError(selection.reason, why, next_step="", unread=unread)
+            raise RecipeError(
+                selection.reason,
+                selection.sentence,
+                next_step="",
+                unread=selection.unread,
+                declined=selection.declined,
+            )
         result = self._plugin.apply(selection, advisory, self._repo)
         check_recipe(result.changes, self._plugin, self._repo)
         return Resolved(
@@ -198,6 +202,7 @@ class EcosystemPlanner:
             files=tuple(sorted(change.path for change in result.changes)),
             proof_level=result.proof_level,
             cleared=result.cleared,
+            declarations=result.declarations,
             notes=result.notes,
             unread=result.unread,
         )
@@ -289,6 +294,7 @@ class EcosystemPlanner:
             sentence=why.sentence,
             next_step=next_step,
             unread=why.unread,
+            declined=why.declined,
         )
 
     def _settle(self, silent: Sequence[Advisory], unread: tuple[UnreadItem, ...]) -> None:
@@ -329,6 +335,7 @@ class EcosystemPlanner:
             proof_level=resolved.proof_level,
             files=resolved.files,
             moves=tuple(moves),
+            declarations=resolved.declarations,
             cleared=resolved.cleared,
             notes=resolved.notes,
             in_part=together.in_part,

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError, ToolMissingError
-from fallback_tier.outcome import ClearedPath, Left, Move, NotApplicable, UnreadItem
+from fallback_tier.outcome import (
+    ChangedDeclaration,
+    ClearedPath,
+    Left,
+    Move,
+    NotApplicable,
+    UnreadItem,
+    declined_by,
+)
 
 #: What a run of the ladder may end with.
 ResolveError = RecipeError | RepositoryError | ToolError
@@ -21,6 +29,7 @@ class Resolved:
     files: tuple[str, ...]
     proof_level: ProofLevel | None = None
     cleared: tuple[ClearedPath, ...] = ()
+    declarations: tuple[ChangedDeclaration, ...] = ()
     notes: tuple[str, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
 
@@ -29,7 +38,8 @@ def refusal_of(error: ResolveError) -> NotApplicable:
     """As the tier would refuse it, without the next step."""
     match error:
         case RecipeError(reason=reason, problem=problem, unread=unread):
-            return NotApplicable(reason=reason, sentence=problem, unread=unread)
+            declined = declined_by(error)
+            return NotApplicable(reason=reason, sentence=problem, unread=unread, declined=declined)
         case ToolMissingError():
             reason = RefusalReason.TOOL_MISSING
         case ToolError():

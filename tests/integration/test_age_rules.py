@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.event_types import AgeException
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins import npm, pypi
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_tier.errors import RecipeError
@@ -120,6 +120,9 @@ def test_npm_refuses_by_the_rule_with_both_dates(tmp_path: Path, rule: str, said
         error = project.refused("npm")
     check_too_new(error, said)
     assert "--age-exception left" in error.next_step
+    (blocker,) = error.declined[0].blockers
+    assert (blocker.kind, blocker.constraint) == (BlockerKind.AGE_RULE, f"`{rule}`")
+    assert (blocker.package[:12], blocker.file) == ("left 1.1.0 (", ".npmrc")
 
 
 def test_npm_takes_a_safe_release_that_is_old_enough(tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ def test_where_the_parent_breaks_the_application_the_override_is_tried(tmp_path:
     assert ended.code == exit_codes.OK, ended
     reported = ended.json
     assert (reported["attempts"], reported["application"]["tier"]) == (1, "recipe")
+    (failed,) = reported["failed_candidates"]
+    assert (failed["candidate"], failed["steps"]) == (1, ["parent_bump"])
+    assert (failed["failure_kind"], failed["failing_gates"]) == ("tests_failed", ["tests"])
+    (changed,) = reported["application"]["remediation"]["declarations"]
+    assert (changed["package"], changed["file"]) == ("leaf", "package.json")
     assert "1: recipe, no model call, candidate 1 failed" in run("audit", "log", *own).out
     shown = run("audit", "show", reported["fix_id"], *own)
     assert "candidate 1 failed: tests_failed at tests" in shown.out, shown

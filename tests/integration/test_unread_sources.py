@@ -288,7 +288,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "a release by its name alone": (
         {"requirements.txt": "right\n", "Makefile": "x:\n\tuvx left@1.0.0\n"},
-        "Makefile would resolve to left 1.0.0",
+        "left 1.0.0 would be installed, and is affected (Makefile)",
     ),
     "a missing constraint": ({"requirements.txt": "-c gone.txt\nleft\n"}, "'gone.txt'"),
     "a constraint by address": (
@@ -312,25 +312,25 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "a wheel": (
         {"requirements.txt": f"./wheels/{WHEEL}\n", **vendored(WHEEL)},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
-    "a wheel without a folder": ({"requirements.txt": f"{WHEEL}\n"}, "asks for left 1.0.0"),
+    "a wheel without a folder": ({"requirements.txt": f"{WHEEL}\n"}, "requires left 1.0.0"),
     "a wheel's address": (
         {"requirements.txt": f"https://127.0.0.1:9/{WHEEL}\n"},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
-    "a named wheel": ({"requirements.txt": f"left @ file:wheels/{WHEEL}\n"}, "asks for left 1.0.0"),
+    "a named wheel": ({"requirements.txt": f"left @ file:wheels/{WHEEL}\n"}, "requires left 1.0.0"),
     "git": (
         {"requirements.txt": "git+https://127.0.0.1/x/left.git@v1.0.0\n"},
-        "asks for left, but",
+        "requires left, but",
     ),
-    "a folder": ({"requirements.txt": "-e ./vendor/left\n"}, "asks for left, but"),
+    "a folder": ({"requirements.txt": "-e ./vendor/left\n"}, "requires left, but"),
     "a folder's dependency": (
         {
             "requirements.txt": "-e ./vendor/lib\n",
             "vendor/lib/pyproject.toml": f'{PROJECT}dependencies = ["left==1.0.0"]\n',
         },
-        "would resolve to left 1.0.0",
+        "left 1.0.0 would be installed",
     ),
     "uv, a wheel": (taken_from(f'{{ path = "wheels/{WHEEL}" }}'), "[tool.uv.sources]"),
     "uv, git": (taken_from('{ git = "https://127.0.0.1/x" }'), "[tool.uv.sources]"),
@@ -344,13 +344,13 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "Poetry, a wheel": (
         {"pyproject.toml": f'[tool.poetry.dependencies]\nleft = {{ path = "w/{WHEEL}" }}\n'},
-        "asks for left 1.0.0",
+        "requires left 1.0.0",
     ),
     "setup.py, an address": (
         {
             "setup.py": f"setup(name='app', install_requires=['left @ https://127.0.0.1:9/{WHEEL}'])\n"
         },
-        "setup.py asks for left",
+        "setup.py requires left",
     ),
     "--find-links": (
         {
@@ -381,7 +381,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
             "uv.lock": 'version = 1\nrequires-python = ">=3.9"\n[[package]]\nname = "app"\n'
             'version = "1"\nsource = { virtual = "." }\n',
         },
-        "pyproject.toml installs left 1.0.0",
+        "pyproject.toml installs left 1.0.0, which is affected",
     ),
     "a build's range": (
         {"pyproject.toml": f'[build-system]\nrequires = ["left<1.1"]\n{PROJECT}'},
@@ -408,7 +408,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
     ),
     "CI": (
         tool(".github/workflows/a.yml", "run: pip install left~=1.0.0\n"),
-        "a.yml installs left 1.0.0",
+        ".github/workflows/a.yml installs left 1.0.0, which is affected",
     ),
     "a script's lock": (
         tool("t.py.lock", 'version = 1\n[[package]]\nname = "left"\nversion = "1.0.0"\n'),

@@ -52,9 +52,10 @@ class NpmRelease:
         return f"{self.manifest['name'].rpartition('/')[2]}-{self.manifest['version']}.tgz"
 
     def document(self, base_url: str) -> dict[str, Any]:
-        """What the packument says of it."""
+        """What the packument says of it. ``{{npm}}`` in a manifest is the registry's own address."""
+        manifest = json.loads(json.dumps(self.manifest).replace("{{npm}}", base_url))
         return {
-            **self.manifest,
+            **manifest,
             **({"deprecated": self.deprecated} if self.deprecated else {}),
             "dist": {
                 "tarball": f"{base_url}{self.manifest['name']}/-/{self.file}",

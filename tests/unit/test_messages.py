@@ -64,6 +64,23 @@ def test_no_sentence_has_a_word_of_ours() -> None:
     assert found == [], f"say it in the field's words: {OURS}"
 
 
+#: Next steps that name neither a cause nor a package.
+_GENERIC = re.compile(r"by hand|registry is reachable|let a model propose|<package>", re.IGNORECASE)
+
+
+def test_no_next_step_of_an_ecosystem_is_generic() -> None:
+    """What a recipe refuses, it refuses for a cause that it can name (ADR-0105)."""
+    folders = tuple(f"plugins/fallback_plugins/{name}/" for name in ("npm", "pypi", "shared"))
+    found = [
+        f"{path}:{line}: {text!r}"
+        for path in committed()
+        if path.startswith(folders) and path.endswith(".py")
+        for line, text in sentences((ROOT / path).read_text(encoding="utf-8"))
+        if _GENERIC.search(text)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     "page",
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))],

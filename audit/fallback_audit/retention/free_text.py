@@ -1,6 +1,7 @@
 """Which members of an event hold somebody's words, and the event without them."""
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from fallback_audit.event_types import FREE_TEXT
@@ -29,21 +30,21 @@ def with_words(event: AuditEvent) -> tuple[str, ...]:
 def residue(event: AuditEvent, fields: Collection[str]) -> dict[str, Any]:
     """The event without the words in ``fields``, as JSON: valid as an event of the same kind.
 
-    A list keeps its length, and what was absent stays so: rules may count.
+    A list keeps its length, and what was absent stays so: rules may count. Members of a vocabulary stay.
     """
-    content = event.model_dump(mode="json")
+    content, typed = event.model_dump(mode="json"), event.model_dump()
     for name in fields:
-        content[name] = _without_words(content[name])
+        content[name] = _without_words(typed[name])
     assert event_adapter.validate_python(content).kind == event.kind  # noqa: S101 - by FREE_TEXT
     return content
 
 
 def _without_words(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_without_words(member) for member in value]
     if isinstance(value, dict):
         return {name: _without_words(member) for name, member in value.items()}
-    return value if value is None else REDACTED
+    return value if value is None or isinstance(value, int | StrEnum) else REDACTED
 
 
 def _marked(annotation: Any) -> bool:

@@ -18,6 +18,7 @@ from fallback_tier.cli.options import settings
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.cli.remediation import (
     change,
+    declaration,
     how,
     line,
     names,
@@ -117,7 +118,7 @@ def _how_sure(planned: RemediationPlan) -> str:
 
 
 def _show_moves(planned: RemediationPlan, console: Console) -> None:
-    """A table, with the reasons below the row that they are about."""
+    """A table, with the reasons below the row that they are about, and a row per changed declaration."""
     moves = [(fix, move) for fix in planned.fixes for move in fix.moves]
     rows = [
         (
@@ -130,12 +131,20 @@ def _show_moves(planned: RemediationPlan, console: Console) -> None:
         )
         for fix, move in moves
     ]
-    widths = [max(map(_width, column)) for column in zip(COLUMNS, *rows, strict=True)]
+    declared = [
+        (safe(f"{it.file}:{it.line}"), safe(it.package), declaration(it), "declaration", "", "")
+        for fix in planned.fixes
+        for it in fix.declarations
+    ]
+    columns = zip(COLUMNS, *rows, *declared, strict=True)
+    widths = [max(map(_width, column)) for column in columns]
     line(console, f"[bold]{_padded(COLUMNS, widths)}[/]")
     for (_fix, move), row in zip(moves, rows, strict=True):
         line(console, _padded(row, widths))
         for reason in why_not_cheaper(move):
             line(console, f"  [dim]{reason}[/]")
+    for row in declared:
+        line(console, _padded(row, widths))
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReaso
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import (
+    declined_lines,
     line,
     safe,
     show_notes,
@@ -62,7 +63,13 @@ def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> Non
 
 
 def report_end(result: FixResult, console: Console) -> None:
-    """How it ended, and what was done."""
+    """How it ended, what was done, and which of the recipe's candidates gates refused."""
+    _report_end(result, console)
+    for failed in result.failed_candidates:
+        line(console, f"  {safe(failed.sentence)}")
+
+
+def _report_end(result: FixResult, console: Console) -> None:
     head = safe(result.advisory_id)
     match result:
         case Verified() | Patched():
@@ -74,10 +81,12 @@ def report_end(result: FixResult, console: Console) -> None:
             line(console, f"[bold yellow]unknown[/]  {head}: it may be affected")
             line(console, f"  {safe(sentence)}")
             show_unread(console, unread)
-        case RefusedFix(reason=reason, sentence=sentence):
+        case RefusedFix(reason=reason, sentence=sentence, declined=declined):
             what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
             line(console, f"[bold]{what}[/]  {head} ({reason})")
             line(console, f"  {safe(sentence)}")
+            for reported in declined_lines(declined, sentence):
+                line(console, f"    [dim]{reported}[/]")
 
 
 def _report_patched(result: WithPatch, head: str, console: Console) -> None:

@@ -3,7 +3,14 @@
 from fallback_audit.events import FixEscalated, FixPatched, FixRefused, FixVerified
 from fallback_audit.ports import AuditStore, Scope
 from fallback_tier.budget.spent import spent
-from fallback_tier.gates.result import Escalated, FixResult, Patched, RefusedFix, Verified
+from fallback_tier.gates.result import (
+    Escalated,
+    FailedCandidate,
+    FixResult,
+    Patched,
+    RefusedFix,
+    Verified,
+)
 from fallback_tier.gates.steps import FixState
 
 End = FixVerified | FixPatched | FixRefused | FixEscalated
@@ -20,6 +27,7 @@ def result_of(
         "advisory_id": advisory_id,
         "attempts": end.attempt,
         "prior_attempts": state.prior_attempts,
+        "failed_candidates": FailedCandidate.of(state.failed_candidates),
         "verdicts": state.verdicts,
         "usage": used.usage,
         "unreported": used.unreported,
@@ -30,7 +38,7 @@ def result_of(
         case FixPatched():
             return Patched.model_validate({**reported, "application": state.application})
         case FixRefused():
-            refusal = {"reason": end.reason, "sentence": end.sentence, "unread": end.unread}
+            refusal = end.model_dump(include={"reason", "sentence", "unread", "declined"})
             return RefusedFix.model_validate({**reported, **refusal})
         case FixEscalated():
             asked = {"reason": end.reason, "question": end.question}

@@ -49,8 +49,7 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixState:
         prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
         signatures=tuple(failure.failure_signature for failure in done),
         failed=_on_record(current, in_hand, evidence) if in_hand else None,
-        candidate=len(handed_on) + 1,
-        left_out=handed_on[-1].left_out if handed_on else (),
+        failed_candidates=tuple(handed_on),
         recorded=_judged_again(history, evidence),
     )
     started = current.last_of(AttemptStarted)
@@ -132,6 +131,7 @@ def _with_outcome(state: FixState, run: Transition, evidence: EvidenceStore) -> 
             reason=refusal.reason,
             sentence=refusal.sentence,
             unread=refusal.unread,
+            declined=refusal.declined,
         )
         reached = run.last_of(BudgetReached) if is_budget_stop(refusal) else None
         return replace(state, application=application, reached=reached)

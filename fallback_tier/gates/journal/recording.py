@@ -187,20 +187,19 @@ class FixRecord:
                 return replace(state, result=result)
 
     def handed_on(
-        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+        self, made: Applied, summary: AttemptSummary, other: Selected, state: FixState
     ) -> FixState:
         """Gates refused what the recipe ``made``, and ``other`` is tried as the same first attempt."""
-        self._record(
-            RecipeCandidateFailed(
-                attempt=summary.attempt,
-                candidate=candidate,
-                failure_kind=summary.failure_kind,
-                failing_gates=summary.failing_gates,
-                patch_sha256=made.patch_sha256,
-                left_out=other.left_out,
-            )
+        failed = RecipeCandidateFailed(
+            attempt=summary.attempt,
+            candidate=state.candidate,
+            failure_kind=summary.failure_kind,
+            failing_gates=summary.failing_gates,
+            patch_sha256=made.patch_sha256,
+            left_out=other.left_out,
         )
-        return FixState(candidate=candidate + 1, left_out=other.left_out)
+        self._record(failed)
+        return FixState(failed_candidates=(*state.failed_candidates, failed))
 
     def _end(self, decision: Pass | OnlyTested | Refuse | AskPerson, state: FixState) -> End:
         match decision:
@@ -216,10 +215,8 @@ class FixRecord:
                     return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **reported)
                 level = shown_by(state.verdicts) or application.proof_level
                 return FixVerified(proof_level=level, **reported)
-            case Refuse(reason, sentence, unread):
-                return FixRefused(
-                    attempt=state.attempt, reason=reason, sentence=sentence, unread=unread
-                )
+            case Refuse():
+                return FixRefused(attempt=state.attempt, **vars(decision))
             case AskPerson(why, question):
                 put = self.evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
-from fallback_plugins.npm.manifests.declaring import no_fix
+from fallback_plugins.npm.manifests.declaring import blocked_by, no_fix
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.project import NpmProject
@@ -14,7 +14,7 @@ from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
-from fallback_plugins.shared.ladder import Tried, blocked, whole_project_left
+from fallback_plugins.shared.ladder import Tried, whole_project_left
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -111,7 +111,7 @@ def _first_step(
     blockers = [(dependent, ask) for dependent, ask in asks if not admits(ask.spec, lowest)]
     # Several asks that exclude one another: the first is named.
     dependent, ask = (blockers or list(asks))[0]
-    why = blocked(node.name, lowest, parent=dependent.label, spec=ask.spec, where=tree.source)
+    why = blocked_by(tree, node, lowest, dependent, ask.spec)
     tried.no(LadderStep.LOCK_REFRESH, why)
     if project.files.root_manifest not in project.files.manifests:
         missing = RecipeError(

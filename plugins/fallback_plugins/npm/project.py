@@ -34,9 +34,9 @@ from fallback_plugins.npm.surveying.origins import local_copies
 from fallback_plugins.npm.surveying.projects import Site, usual_lock
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import (
-    REFUSES,
     CommandResolution,
     blank_lock,
+    is_refused,
     out_of_step,
 )
 from fallback_plugins.shared.ages import Ages
@@ -237,7 +237,7 @@ class NpmProject:
         is_named = self.site.names_any(self.repo, packages)
         if not is_aside(self.path) and (is_named or self.site.lock is None):
             return False
-        if is_aside(self.path) and not is_named and REFUSES.search(error.problem):
+        if is_aside(self.path) and not is_named and is_refused(error):
             self.unread.refused[self.path] = error
             return True  # what it installs is nothing, until a person changes what it asks for
         self.unread.note(self.path, error)

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.shared.bumping import unreadable as unreadable
+from fallback_plugins.shared.bumping import unsupported as unsupported
 from fallback_tier.errors import RecipeError
 
-_BY_HAND = "Change it by hand, or let a model propose the change."
 
-
-def unsupported(problem: str, next_step: str = _BY_HAND) -> RecipeError:
-    """For what no recipe changes, or none of our readers reads."""
-    return RecipeError(RefusalReason.RECIPE_UNSUPPORTED, problem, next_step=next_step)
+def own_client(client: str, command: str, packages: Iterable[str] = ()) -> str:
+    """Return the next step where only the project's own client writes a lock."""
+    line = " ".join((command, *sorted(set(packages))))
+    return f"Update what is affected with the project's own {client}: `{line}`."
 
 
 def unresolved(problem: str, next_step: str) -> RecipeError:

@@ -178,7 +178,8 @@ class _Open:
     @property
     def error(self) -> RecipeError:
         """The refusal to call the project clean."""
-        return unknown(self.path, self.part.reason, next_step=self.part.next_step)
+        part = self.part
+        return unknown(self.path, part.reason, next_step=part.next_step, blockers=part.blockers)
 
 
 def _listing(found: Sequence[PythonProject], result: RecipeResult) -> str:

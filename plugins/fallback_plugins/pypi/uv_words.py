@@ -4,6 +4,16 @@ They quote a repository's requirements, however long: all here takes time in pro
 """
 
 import re
+from collections.abc import Callable, Collection, Iterator
+from http import HTTPStatus
+from typing import NamedTuple
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from fallback_audit.vocabulary import BlockerKind
+from fallback_plugins.shared.ladder import PROJECT, registry_blocker
+from fallback_tier.outcome import Blocker
 
 #: Of a release in uv's words (characters): name, extras, version range. What is longer is no release that
 #: anybody publishes, and is not read.
@@ -42,3 +52,187 @@ def release_at(line: str, begin: int) -> tuple[str, str] | None:
 def _release(word: str) -> tuple[str, str] | None:
     match = _RELEASE.fullmatch(word) if len(word) <= MAX_RELEASE else None
     return None if match is None else (match["name"], match["spec"] or "")
+
+
+class _Requirement(NamedTuple):
+    """``parent``: as uv's words name it, PROJECT for the project itself."""
+
+    parent: str
+    child: str
+    spec: str
+
+
+#: What uv takes for granted in one step; what follows "we can conclude" it derives.
+_PREMISES = re.compile(r"[Bb]ecause (.*?)(?:, we can conclude|$)")
+_DEPENDS = re.compile(r" (?:depends? on|requires?) ")
+_SECOND = re.compile(r" and (?=\S+(?:$| and |, ))")
+#: The members, groups and extras that a project consists of.
+_OWN = re.compile(r"your (?:project|workspace) requires ([^,]*)")
+_MEMBER = re.compile(r"(?<!your )[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
+#: What a message calls the project itself, whose own declaration is no parent's.
+_PROJECT_ITSELF = frozenset({"project", "workspace", "you"})
+_PYTHON = re.compile(
+    r"Python version \([^)]*\) does not satisfy Python\S+"
+    r" and (?P<label>\S+) depends on Python(?P<spec>\S+?),"
+)
+_NO_VERSION = re.compile(r"there (?:is|are) no versions? of (?P<label>[^\s,]+)")
+_ONLY = re.compile(r"only (?P<label>[^\s,]+) (?:is|are) available")
+_NO_PACKAGE = re.compile(r"(?P<name>[\w.-]+) was not found in the package registry")
+_NO_WHEEL = re.compile(r"(?P<label>\S+) has no (?:usable )?wheels")
+_TOO_NEW = re.compile(
+    r"`(?P<name>[^`]+)` was filtered by `(?P<rule>[^`]+)` to only include packages uploaded before"
+    r" (?P<date>\S+)\.(?: The requested version, v(?P<version>[^,\s]+), was published at (?P<day>\S+)\.)?"
+)
+_ADDRESS = re.compile(
+    r"Package `(?P<name>[^`]+)` was included as a URL dependency.*?`\S+ @ (?P<url>\S+)`"
+)
+_INCLUDED = re.compile(r"hint: `(?P<name>[^`]+)` \(v(?P<version>[^)]+)\) was included because")
+
+#: Causes that one refusal names.
+_MAX_NAMED = 4
+
+
+def blockers_in(
+    output: str, place: Callable[[str], str] = lambda _name: "", but_for: Collection[str] = ()
+) -> tuple[Blocker, ...]:
+    """Return what uv's output blames; nothing if it names no known cause. ``place``: the file that declares
+    a package. ``but_for``: packages that are to move: what they require themselves is not to blame."""
+    line = one_line(output)
+    causes = (tuple(reader(line, but_for)) for reader in (_too_new, _pythons, _addresses))
+    found = next(filter(None, causes), (*_conflicts(line, but_for), *_missing(line, but_for)))
+    blockers = [it.model_copy(update={"file": place(_first(it.required_by, it))}) for it in found]
+    registry = registry_blocker(line, "index", blockers[0].package if blockers else "")
+    if registry is not None and (registry.status or not blockers):
+        return (registry,)
+    return tuple(blockers[:_MAX_NAMED])
+
+
+def blamed(output: str, package: str) -> tuple[str, str] | None:
+    """Return which parent, by which constraint, is to blame for a package; None: uv does not say."""
+    asking = (it for it in _requirements(one_line(output)) if it.child == package and it.spec)
+    return next(((_split(it.parent)[0], it.spec) for it in asking if it.parent != PROJECT), None)
+
+
+def _first(required_by: str, blocker: Blocker) -> str:
+    """The package whose declaration a blocker is about."""
+    label = required_by if required_by not in {"", PROJECT} else blocker.package
+    label = blocker.constraint if label == PROJECT else label
+    return str(canonicalize_name(label.partition(" ")[0]))
+
+
+def _too_new(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
+    for it in _TOO_NEW.finditer(line):
+        day = f" ({it['day']})" if it["day"] else ""
+        label = f"{it['name']} {it['version'] or ''}".strip() + day
+        rule = f"{it['rule']} {it['date']}"
+        yield Blocker(kind=BlockerKind.AGE_RULE, package=label, constraint=rule)
+
+
+def _pythons(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
+    for it in _PYTHON.finditer(line):
+        constraint = f"Python {it['spec']}"
+        yield Blocker(kind=BlockerKind.RUNTIME, package=_label(it["label"]), constraint=constraint)
+
+
+def _addresses(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
+    if it := _ADDRESS.search(line):
+        parent = _INCLUDED.search(line)
+        by = f"{parent['name']} {parent['version']}" if parent else ""
+        kind = BlockerKind.ADDRESS
+        yield Blocker(kind=kind, package=it["name"], constraint=it["url"], required_by=by)
+
+
+def _requirements(line: str) -> list[_Requirement]:
+    found: list[_Requirement] = []
+    own = {name for it in _OWN.findall(line) for name in _MEMBER.findall(it)}
+    for premises in _PREMISES.findall(line):
+        for between in _DEPENDS.finditer(premises):
+            parent = release_before(premises, between.start())
+            word = premises[: between.start()].rpartition(" ")[2]
+            is_project = word in _PROJECT_ITSELF or ":" in word or word in own
+            label = PROJECT if is_project or parent is None else "".join(parent)
+            rest = premises[between.end() :]
+            for text in (rest, *_SECOND.split(rest, maxsplit=1)[1:]):
+                child = release_at(text, 0)
+                if child is None or child[0] == "Python":
+                    continue
+                name = str(canonicalize_name(child[0]))
+                # A constraint, which uv adds to what a package requires itself.
+                is_constraint = bool(found) and text != rest and found[-1].child == name
+                found.append(_Requirement(PROJECT if is_constraint else label, name, child[1]))
+    return found
+
+
+def _conflicts(line: str, but_for: Collection[str]) -> Iterator[Blocker]:
+    """Requirements of one package that exclude each other: those of other packages, else the project's."""
+    every = _requirements(line)
+    pins = {it.child: it.spec for it in every if it.spec.startswith("==") and it.parent == PROJECT}
+    for name in dict.fromkeys(it.child for it in every):
+        asking = dict.fromkeys(it for it in every if it.child == name and it.spec)
+        own = [it for it in asking if it.parent == PROJECT]
+        others = [it for it in asking if it not in own and _split(it.parent)[0] not in but_for]
+        if len(asking) == 1 and not (others and name in but_for):
+            continue
+        for it in others or own:
+            name_of, spec = _split(it.parent)
+            parent = _label(name_of + (spec or pins.get(name_of, "")))
+            label = PROJECT if it in own else parent
+            constraint = f"{it.child} {it.spec}"
+            yield Blocker(kind=BlockerKind.CONFLICT, package=label, constraint=constraint)
+
+
+def _missing(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
+    every = _requirements(line)
+
+    def by(name: str, spec: str = "") -> str:
+        asking = (it for it in every if it.child == name and spec in {"", it.spec})
+        return next((PROJECT if it.parent == PROJECT else _label(it.parent) for it in asking), "")
+
+    for it in _NO_VERSION.finditer(line):
+        name, spec = _split(it["label"])
+        kind = BlockerKind.NOT_PUBLISHED
+        yield Blocker(kind=kind, package=name, constraint=spec, required_by=by(name, spec))
+    for it in _ONLY.finditer(line):
+        name, spec = _split(it["label"])
+        for asking in every:
+            if asking.child == name and asking.spec and not _overlap(spec, asking.spec):
+                yield Blocker(
+                    kind=BlockerKind.NOT_PUBLISHED,
+                    package=name,
+                    constraint=asking.spec,
+                    required_by=by(name, asking.spec),
+                )
+    for it in _NO_PACKAGE.finditer(line):
+        name = str(canonicalize_name(it["name"]))
+        yield Blocker(
+            kind=BlockerKind.REGISTRY,
+            package=name,
+            required_by=by(name),
+            setting="index",
+            status=HTTPStatus.NOT_FOUND,
+        )
+    for it in _NO_WHEEL.finditer(line):
+        name, spec = _split(it["label"])
+        label = _label(it["label"])
+        yield Blocker(kind=BlockerKind.NOT_BUILT, package=label, required_by=by(name))
+
+
+def _overlap(available: str, wanted: str) -> bool:
+    """Does a bound of what is available satisfy a requirement?"""
+    try:
+        asked = SpecifierSet(wanted)
+        return any(asked.contains(one.version, prereleases=True) for one in SpecifierSet(available))
+    except (InvalidSpecifier, ValueError):
+        return True
+
+
+def _split(text: str) -> tuple[str, str]:
+    match = _RELEASE.fullmatch(text)
+    name = match["name"] if match else re.split(r"[<>=!~\[]", text)[0]
+    return str(canonicalize_name(name)), (match["spec"] or "") if match else ""
+
+
+def _label(text: str) -> str:
+    """``name version`` of a release that is named exactly, else its name and range."""
+    name, spec = _split(text)
+    return f"{name} {spec.removeprefix('==')}".strip()

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_tier.advisory import canonical_name
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.outcome import Blocker
 from fallback_tier.repo import RepoContext
 
 #: When a release was published, by package and version; None: the registry does not say. Raises
@@ -149,8 +150,8 @@ class Ages:
         if reason is RefusalReason.NO_FIXED_VERSION:
             names = [package] if package else sorted(self.refused)
             return next(filter(None, map(self.refused.get, names)), None)
-        errors = (it for it in self._said.values() if it is not None and it.problem in sentence)
-        return next(errors, None)
+        errors = filter(None, self._said.values())
+        return next((it for it in errors if _is_cause(it, sentence)), None)
 
     def first_problem(self, releases: Iterable[tuple[str, str]]) -> RecipeError | None:
         """The first of several releases that may not be brought in. What has no version of a registry has
@@ -195,6 +196,13 @@ class Ages:
             problem = strictest.refusal(package, version, published)
         else:
             return None
+        date = _moment(published) if published else "date unknown"
+        blocker = Blocker(
+            kind=BlockerKind.AGE_RULE,
+            package=f"{package} {version} ({date})",
+            constraint=f"`{strictest.text}`",
+            file=strictest.file,
+        )
         reason = self.exceptions.get(canonical_name(self.ecosystem, package))
         own = [it for it in rules if it.line and (published is None or published > it.until)]
         if reason is not None and own and not self.by_lock:
@@ -203,6 +211,7 @@ class Ages:
                 f"{problem} No lock would keep it: whoever installs by {own[0].label} could not, in spite"
                 " of an exception for this fix.",
                 next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
+                blockers=(blocker,),
             )
         if reason is not None:
             today = datetime.now(UTC).date()
@@ -216,7 +225,14 @@ class Ages:
             RefusalReason.RELEASE_TOO_NEW,
             problem,
             next_step=f"{wait or 'Take'} it for this fix alone: `{exception}`.",
+            blockers=(blocker,),
         )
+
+
+def _is_cause(error: RecipeError, sentence: str) -> bool:
+    """Is a sentence about this refusal, in its own words or in its blocker's?"""
+    named = [word for it in error.blockers for word in (it.package, it.constraint)]
+    return error.problem in sentence or all(word in sentence for word in named)
 
 
 def _day_after(at: datetime) -> datetime:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory, canonical_name, compare_versions, is_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.ecosystem_rules import base_ecosystem
 from fallback_tier.errors import RecipeError
-from fallback_tier.outcome import Selected
+from fallback_tier.outcome import Blocker, Selected
+
+#: The next step if a message names what no recipe changes.
+ADAPT = "Change what this names, then run this again."
 
 #: Parameter of a selection: the one step that is to serve.
 _STEP_PARAMETER = "rung"
@@ -135,10 +138,13 @@ def check_target(
         raise unsupported(f"{package} {version} would be a downgrade from {current}.")
 
 
-def unsupported(problem: str) -> RecipeError:
-    """The typed refusal for what the recipe doesn't do."""
-    return RecipeError(
-        RefusalReason.RECIPE_UNSUPPORTED,
-        problem,
-        next_step="Change it by hand, or let a model propose the change.",
-    )
+def unsupported(problem: str, next_step: str = ADAPT, *blockers: Blocker) -> RecipeError:
+    """The typed refusal for what no recipe changes or reads, with what blocks, if that is a package."""
+    reason = RefusalReason.RECIPE_UNSUPPORTED
+    return RecipeError(reason, problem, next_step=next_step, blockers=blockers)
+
+
+def unreadable(path: str, why: str, next_step: str) -> RecipeError:
+    """The typed refusal of a file that could not be read. ``why``: a clause that follows the path."""
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=path)
+    return unsupported(f"{path!r} {why}.", next_step, blocker)

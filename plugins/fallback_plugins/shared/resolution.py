@@ -21,6 +21,7 @@ from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import StateFolderError
 from fallback_tier.files import whole
 from fallback_tier.files.folders import users_folder
+from fallback_tier.outcome import Blocker
 
 #: Resolutions of all clients in one folder of a cache, the last used; one has 100 to 500 kB.
 MAX_RESOLUTIONS = 300
@@ -100,12 +101,14 @@ class ResolvedPackage(Frozen):
 
 class Unresolved(Frozen):
     """A part of a resolution that is unknown. ``subject``: a package, file or address; ``reason`` and
-    ``next_step``: sentences. ``names``: packages that it names; empty: it may be any."""
+    ``next_step``: sentences. ``names``: packages that it names; empty: it may be any. ``blockers``: why the
+    client did not resolve it, if it said so."""
 
     subject: str
     reason: str
     next_step: str
     names: frozenset[str] = frozenset()
+    blockers: tuple[Blocker, ...] = ()
 
 
 class Resolution(Frozen):

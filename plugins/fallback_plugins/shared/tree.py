@@ -169,8 +169,11 @@ def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
     return (same,) if same is not None and same.name == node.name else tree.of(node.name)
 
 
-def downgraded(before: DependencyTree, after: DependencyTree, ecosystem: str) -> str | None:
-    """A package whose highest version went down, as a clause; or None. Lost copies are no downgrade."""
+def downgraded(
+    before: DependencyTree, after: DependencyTree, ecosystem: str
+) -> tuple[str, str, str] | None:
+    """A package whose highest version went down, with that version and the new one; or None. Lost copies
+    are no downgrade."""
     for name, nodes in before.by_name.items():
         highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
         if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
@@ -180,7 +183,7 @@ def downgraded(before: DependencyTree, after: DependencyTree, ecosystem: str) ->
             before, after, nodes, ecosystem
         ):
             continue
-        return f"{name} would go down from {highest} to {held}"
+        return name, highest, held
     return None
 
 

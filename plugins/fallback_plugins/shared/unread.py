@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
     NO_TEXTS,
@@ -22,7 +22,7 @@ from fallback_plugins.shared.ladder import (
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.limits import MAX_UNREAD_LISTED
-from fallback_tier.outcome import Left, UnreadItem
+from fallback_tier.outcome import Blocker, Left, UnreadItem
 from fallback_tier.repo import RepoContext
 
 #: What is raised of a file that can't be read, or can't be parsed.
@@ -57,7 +57,15 @@ class Unread:
             sentence or self.error.problem,
             next_step=self.error.next_step,
             unread=[item for one in (self, *others) for item in one.items],
+            blockers=self.blockers,
         )
+
+    @property
+    def blockers(self) -> tuple[Blocker, ...]:
+        """What is to blame: the error's own, or this file."""
+        own = self.error.blockers if isinstance(self.error, RecipeError) else ()
+        why, kind = self.error.problem.rstrip("."), BlockerKind.UNREADABLE
+        return own or (Blocker(kind=kind, constraint=why, file=self.path),)
 
 
 @dataclass(frozen=True)

@@ -355,8 +355,8 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
         *("fixes", "left", "not_affected", "undecided", "skipped", "findings", "unread", "notes"),
     ]
     assert list(document["fixes"][0]) == [
-        *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "cleared", "notes"),
-        *("in_part", "unread"),
+        *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "declarations", "cleared"),
+        *("notes", "in_part", "unread"),
     ]
     assert set(document["fixes"][0]["moves"][0]) == {
         *("package", "manifest", "step", "before", "after", "raised", "declined", "advisory_ids"),

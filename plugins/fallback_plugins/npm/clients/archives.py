@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.disk_errors import blamed
+from fallback_audit.vocabulary import BlockerKind
+from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.hosts import run_client
-from fallback_plugins.npm.clients.npm_run import own_words
-from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.clients.words import blockers_in, own_words
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.refusals import unresolved, unsupported
+from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import refused_for
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Blocker
 
 #: Seconds for one fetch.
 _FETCH_TIMEOUT_S = 120.0
@@ -50,17 +53,18 @@ class Bundled:
 def bundled_in(package: str, version: str, clients: ClientRunner) -> tuple[Bundled, ...]:
     """What one release bundles. It is in npm's cache then. Raises RecipeError, ToolError."""
     # Beside an exact version of the registry npm is told nothing that it could fetch.
+    what = f"What {package} {version} bundles could not be read"
     words = ["pack", f"{package}@{version}", "--ignore-scripts", "--loglevel=error"]
     with scratch_project({MANIFEST: "{}"}) as folder:
         result = run_client(clients, "npm", words, cwd=folder, timeout_s=_FETCH_TIMEOUT_S)
         found = sorted(folder.glob("*.tgz"))
         if not result.ok or not found:
-            raise _unreadable_archive(package, version, own_words(result.output))
+            raise unreadable(what, own_words(result.output), package)
         try:
             return tuple(_read(found[0]))
         except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError) as error:
-            what = f"npm's archive of {package} {version}"
-            raise blamed(error, what, _unreadable_archive(package, version, str(error))) from error
+            archive = f"npm's archive of {package} {version}"
+            raise blamed(error, archive, unreadable(what, str(error), package)) from error
 
 
 def packed_in(archive: Path, what: str) -> tuple[Bundled, ...]:
@@ -103,8 +107,9 @@ def _not_an_archive(what: str, why: str) -> RecipeError:
     )
 
 
-def _unreadable_archive(package: str, version: str, why: str) -> RecipeError:
-    return unresolved(
-        f"What {package} {version} bundles could not be read: {why.rstrip('.')}.",
-        scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
-    )
+def unreadable(head: str, words: str, package: str) -> RecipeError:
+    """Return the refusal of a question about one package that npm could not answer. ``words``: npm's."""
+    files = Files(".", {MANIFEST: json.dumps({"dependencies": {package: "*"}})})
+    found = blockers_in(words, files, package)
+    quote = Blocker(kind=BlockerKind.CLIENT, package="npm:", constraint=words, file=MANIFEST)
+    return refused_for(*(found or (quote,)), head=head)

@@ -1,6 +1,6 @@
 """Which client resolves which lock."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -9,7 +9,7 @@ from fallback_plugins.npm.locks.yarn_berry import bun_tree, is_berry
 from fallback_plugins.npm.locks.yarn_lock import berry_refusal
 from fallback_plugins.npm.manifests.layout import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.specs import admits, raised
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
@@ -33,11 +33,11 @@ class BunClient:
 
     def resolve(self, files: Files, wanted_versions: WantedVersions | None = None) -> Files:  # noqa: ARG002
         """Raise RecipeError: no client of ours resolves it."""
-        raise self.refusal
+        raise self.refusal([name for name, _ in wanted_versions or ()])
 
     def update(self, files: Files, packages: Sequence[str]) -> Files:  # noqa: ARG002
         """Raise RecipeError, as ``resolve``."""
-        raise self.refusal
+        raise self.refusal(packages)
 
     def overrides(self, files: Files, package: str) -> tuple[OverridePlace, ...]:  # noqa: ARG002
         """None that could be raised."""
@@ -45,14 +45,13 @@ class BunClient:
 
     def with_override(self, files: Files, parent: str | None, package: str, version: str) -> Files:  # noqa: ARG002
         """Raise RecipeError, as ``resolve``."""
-        raise self.refusal
+        raise self.refusal([package])
 
-    @property
-    def refusal(self) -> RecipeError:
-        """Why nothing is resolved, and what to do."""
+    def refusal(self, packages: Iterable[str] = ()) -> RecipeError:
+        """Why nothing is resolved, and what to do about these packages."""
         return unsupported(
             f"{self.lock} decides what is installed, and no client of ours resolves it.",
-            "Update it with the project's own bun.",
+            own_client("bun", "bun update", packages),
         )
 
 
@@ -88,7 +87,7 @@ def only_read(files: Files) -> RecipeError | None:
     """Return why no client of ours writes a lock that can be read; None if one does."""
     if PurePosixPath(files.lock or "").name == YARN_LOCK and is_berry(files.lock_text):
         return berry_refusal()
-    return BunClient(str(files.lock)).refusal if (files.lock or "").endswith("bun.lock") else None
+    return BunClient(str(files.lock)).refusal() if (files.lock or "").endswith("bun.lock") else None
 
 
 def client_for(lock: str | None, clients: ClientRunner) -> Client:

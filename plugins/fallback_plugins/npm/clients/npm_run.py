@@ -7,19 +7,15 @@ from pathlib import Path
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.hosts import run_client
-from fallback_plugins.npm.clients.scopes import scope_notes
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
+from fallback_plugins.npm.clients.words import WITHOUT_PARENT, blockers_in, own_words
 from fallback_plugins.npm.locks.lockfile import lockfile_version, modern
-from fallback_plugins.npm.refusals import unresolved
+from fallback_plugins.shared.ladder import client_refused
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
-from fallback_tier.hosts import allow_step
 
 #: Seconds for one npm run. A version 1 lock makes npm ask the registry about every package in it.
 NPM_TIMEOUT_S = 300.0
-
-#: How much of npm's own words a refusal repeats: an ERESOLVE names its peers within this.
-_MAX_WORDS = 900
 
 #: npm's lock where the project has none.
 DEFAULT_LOCK = "package-lock.json"
@@ -29,6 +25,9 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 
 #: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
 _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
+
+#: How much npm prints: its errors, or also what it looks at for whom.
+_BRIEF, _DETAILED = "--loglevel=error", "--loglevel=silly"
 
 #: The same, but from npm's cache, without a request to anybody.
 _FROM_CACHE = "--offline"
@@ -72,15 +71,10 @@ class NpmRunner:
             command = [words[0], *options, "--", *words[1:]]
             result = self._run(command, scratch, files)
             if not result.ok:
-                ending = f"no answer in {NPM_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
-                raise resolver_failed(
-                    f"npm could not resolve {files.root_manifest}; {ending}: "
-                    f"{own_words(result.output)}.",
-                    allow_step(result.refused_hosts) if result.refused_hosts else "",
-                )
+                raise self._refusal(command, scratch, files, result)
             self._asked = True
             if not lock.is_file():
-                raise resolver_failed(f"npm wrote no lock for {files.root_manifest}.")
+                raise client_refused(_head(files), "it wrote no lock", (), file=files.root_manifest)
             return lock.read_bytes().decode()
 
     def _run(self, command: Sequence[str], scratch: Path, files: Files) -> CommandResult:
@@ -99,18 +93,18 @@ class NpmRunner:
         )
         return again if again.ok else result
 
-
-def resolver_failed(problem: str, next_step: str = "") -> RecipeError:
-    """The typed refusal for what npm could not, or should not, resolve."""
-    usual = "Resolve it by hand with npm, or check that the registry is reachable."
-    return unresolved(problem, next_step or scope_notes(problem) or usual)
-
-
-def own_words(output: str) -> str:
-    """A client's message on one line, bounded: its errors, without the pointers to log files."""
-    lines = [line.removeprefix("npm error").strip() for line in output.splitlines()]
-    message = "; ".join(line for line in lines if line and not _is_noise(line))
-    return message[:_MAX_WORDS].rstrip(" ;.") or "nothing"
+    def _refusal(
+        self, command: Sequence[str], scratch: Path, files: Files, result: CommandResult
+    ) -> RecipeError:
+        output, words = result.output, own_words(result.output)
+        if WITHOUT_PARENT.search(output):
+            again = [_DETAILED if word == _BRIEF else word for word in command]
+            output += self._run(again, scratch, files).output
+        if result.timed_out:
+            words = f"no answer in {NPM_TIMEOUT_S:.0f} s"
+        found = blockers_in(output, files)
+        hosts, file = result.refused_hosts, files.root_manifest
+        return client_refused(_head(files), words, found, hosts, file)
 
 
 def peer_options(files: Files) -> list[str]:
@@ -127,17 +121,8 @@ def age_options(files: Files) -> list[str]:
     return [f"--{line['key']}={line['value']}" for line in found if line]
 
 
-def _is_noise(line: str) -> bool:
-    # npm's advice is never followed: --force hides exactly what a refusal has to say.
-    noise = (
-        "complete log",
-        "full report",
-        "eresolve-report",
-        "--force",
-        "--legacy-peer-deps",
-        "this command with",
-    )
-    return line.startswith("npm warn") or any(word in line for word in noise)
+def _head(files: Files) -> str:
+    return f"npm could not resolve {files.root_manifest}"
 
 
 def _below(folder: str, path: str) -> str:
@@ -157,7 +142,7 @@ def _shape(files: Files) -> list[str]:
         _NO_REMOTE,
         "--no-audit",
         "--no-fund",
-        "--loglevel=error",
+        _BRIEF,
         f"--omit-lockfile-registry-resolved={omitted}",
         f"--lockfile-version={version}",
     ]

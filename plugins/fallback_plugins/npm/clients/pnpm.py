@@ -208,7 +208,7 @@ class PnpmClient:
                 env=_ENVIRONMENT,
             )
             if not result.ok:
-                raise unresolved(client, result, PNPM_TIMEOUT_S, _told(result.output))
+                raise unresolved(client, result, PNPM_TIMEOUT_S, files)
             made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
         return files.with_lock(_as_found(shape or files.lock_text, made))
 
@@ -250,10 +250,3 @@ def _as_found(before: str, made: str) -> str:
         line = pattern.search(before)
         made = pattern.sub(line.group(), made, count=1) if line else made
     return in_form_of(before, made)
-
-
-def _told(output: str) -> list[str]:
-    """pnpm's errors; where it names none, all that it said."""
-    lines = [" ".join(line.split()) for line in output.splitlines()]
-    errors = [line for line in lines if "ERR_PNPM" in line or line.startswith(("ERR", "error: "))]
-    return errors or [line for line in lines if line]

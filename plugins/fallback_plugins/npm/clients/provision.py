@@ -10,22 +10,22 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.vocabulary import RefusalReason
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.words import blockers_in, own_words
+from fallback_plugins.shared.ladder import client_refused
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import users_folder
-from fallback_tier.hosts import allow_step
 
 #: Seconds for one fetch of at most 20 MB.
 _FETCH_TIMEOUT_S = 180.0
 
-#: How much of npm's own words a refusal repeats, and of a client's that could not resolve.
+#: How much of npm's own words a refusal repeats.
 _MAX_WORDS = 300
-_MAX_TOLD = 600
 
 #: Files that node may run.
 _CODE = frozenset({".js", ".cjs", ".mjs", ".node"})
@@ -115,17 +115,14 @@ class ClientStore:
 
 
 def unresolved(
-    client: PinnedClient, result: CommandResult, timeout_s: float, words: Iterable[str]
+    client: PinnedClient, result: CommandResult, timeout_s: float, files: Files
 ) -> RecipeError:
-    """The typed refusal of a client that could not resolve, with its own words on one line, bounded."""
-    ending = f"no answer in {timeout_s:.0f} s" if result.timed_out else "it said"
-    told = "; ".join(words)[:_MAX_TOLD].strip(" ;.") or "nothing"
-    by_hand = f"Resolve it by hand with {client.name}, or check that the registry is reachable."
-    return RecipeError(
-        RefusalReason.RESOLVER_FAILED,
-        f"{client.label} could not resolve; {ending}: {told}.",
-        next_step=allow_step(result.refused_hosts) if result.refused_hosts else by_hand,
-    )
+    """Return the refusal of a client that could not resolve a project."""
+    words = f"no answer in {timeout_s:.0f} s" if result.timed_out else own_words(result.output)
+    found = () if result.timed_out else blockers_in(result.output, files)
+    file = files.root_manifest
+    head = f"{client.label} could not resolve {file}"
+    return client_refused(head, words, found, result.refused_hosts, file)
 
 
 def _check(client: PinnedClient, place: Path) -> None:

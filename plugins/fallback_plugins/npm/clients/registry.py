@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.archives import Bundled, bundled_in
-from fallback_plugins.npm.clients.npm_run import NpmRunner, own_words
-from fallback_plugins.npm.clients.scopes import scope_notes
+from fallback_plugins.npm.clients.archives import Bundled, bundled_in, unreadable
+from fallback_plugins.npm.clients.npm_run import NpmRunner
 from fallback_plugins.npm.clients.scratch import scratch_project
+from fallback_plugins.npm.clients.words import own_words
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
-from fallback_plugins.npm.refusals import unresolved
 from fallback_plugins.shared.ages import moment_in
 from fallback_plugins.shared.ecosystem import MAX_AGE_S
+from fallback_plugins.shared.ladder import refused_for
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Blocker
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
@@ -142,7 +144,8 @@ class NpmRegistry:
     def _view(self, package: str, *words: str) -> Any:
         """What ``npm view`` answers. Raises RecipeError, ToolError."""
         if not is_package_name(package):
-            raise _unknown_versions(package, "it is no package's name")
+            what = f"{package!r} is not the name of a package"
+            raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what))
         command = ["view", *words, "--json", "--loglevel=silent"]
         # A manifest, so that npm looks for no other in the folders above.
         with scratch_project({MANIFEST: "{}"}) as folder:
@@ -152,15 +155,9 @@ class NpmRegistry:
         except ValueError:
             answer = {"error": {}}
         if not result.ok or (isinstance(answer, dict) and "error" in answer):
-            raise _unknown_versions(package, _summary(answer) or own_words(result.output))
+            summary = _summary(answer) or own_words(result.output)
+            raise unreadable(f"npm could not list the versions of {package}", summary, package)
         return answer
-
-
-def _unknown_versions(package: str, why: str) -> RecipeError:
-    return unresolved(
-        f"npm could not list the versions of {package}: {why}.",
-        scope_notes(why) or "Check that the registry is reachable (`npm ping`).",
-    )
 
 
 def _release(item: Any) -> Release:
@@ -184,4 +181,4 @@ def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:
 def _summary(answer: Any) -> str:
     error = answer.get("error") if isinstance(answer, dict) else None
     reported = error.get("summary") if isinstance(error, dict) else None
-    return str(reported).rstrip(".") if reported else ""
+    return f"code {error.get('code')} {str(reported).rstrip('.')}" if error and reported else ""

@@ -30,11 +30,6 @@ _CREDENTIALS = re.compile(r"//([^\s:]+(?::\d+)?[^\s:]*):\S+ = .*")
 
 _CONFIG_TIMEOUT_S = 30.0
 
-#: A scope's package in an address that a client asked.
-_ASKED = re.compile(
-    r"https?://(?:[^/@\s]*@)?(?P<host>[^/\s]+)/(?:\S*/)?(?P<scope>@[\w.~-]+)(?:%2[fF]|/)"
-)
-
 #: No address: a client that is sent there asks nobody.
 _NOWHERE = "refused:"
 
@@ -144,15 +139,3 @@ class ScopedClients:
         own = {f"npm_config_{scope}:registry": url for scope, url in reported.items()}
         both = {**own, **(env or {})} if tool in _READERS else env
         return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
-
-
-def scope_notes(output: str) -> str | None:
-    """The next step where a client failed over a scope's package: which scope, and which host it asked."""
-    asked = _ASKED.search(output)
-    if asked is None:
-        return None
-    scope, host = asked["scope"], asked["host"]
-    return (
-        f"{scope} was asked of {host}: check that it can be reached, and that your own npm configuration"
-        f" names the registry of {scope} and has credentials for it (`npm login --scope={scope}`)."
-    )

@@ -181,5 +181,5 @@ def _is_outside(path: str, most: int = NEST) -> bool:
 
 def _unsupported(problem: str) -> RecipeError:
     return unsupported(
-        f"{problem}.", "Update the dependency by hand with the project's own client."
+        f"{problem}.", "Replace it by a registry's package, or by a path inside the repository."
     )

@@ -24,7 +24,7 @@ from fallback_plugins.npm.locks.yarn_lock import (
     yarn_tree,
 )
 from fallback_plugins.npm.manifests.manifest import LATER_YARN, entries, parse_manifest, texts_of
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
@@ -116,16 +116,16 @@ class YarnClient:
         check_addresses(split_pattern(ask)[1] for ask in unanswered(lock, own))
         draft = Draft(lock)
         draft.forget(packages)
-        wanted = self._as_wanted(lock, draft, wanted_versions)
+        wanted = self._as_wanted(files, lock, draft, wanted_versions)
         new = [*own, *(ask for block in wanted.values() for ask in asked_by(block))]
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        made = self._run({**texts, _LOCK: draft.text})
+        made = self._run(files, {**texts, _LOCK: draft.text})
         return files.with_lock(lock.following(made).text)
 
     def _as_wanted(
-        self, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
+        self, files: Files, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
     ) -> dict[tuple[str, str], Block]:
         """The block of each wished version; what the lock doesn't hold, yarn is asked for by itself."""
         missing = {
@@ -141,14 +141,14 @@ class YarnClient:
         if missing:
             asks = dict(split_pattern(pattern) for pattern in missing.values())
             manifest = {"name": "wishes", "private": True, "dependencies": asks}
-            made = self._run({_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
+            made = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
             found = made.by_pattern
         return {
             (package, held): draft.held(package, version) or found[missing[package, version]]
             for (package, held), version in wanted_versions.items()
         }
 
-    def _run(self, texts: Mapping[str, str]) -> YarnLock:
+    def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:
         """The lock that yarn makes of a project, in a folder that is gone afterwards."""
         script = (self.store or ClientStore(self.clients)).script(YARN)
         with scratch_project({**texts, _HOOKS_FILE: HOOKS}) as scratch:
@@ -162,15 +162,8 @@ class YarnClient:
                 env=_ENVIRONMENT,
             )
             if not result.ok:
-                raise unresolved(YARN, result, YARN_TIMEOUT_S, _told(result.output))
+                raise unresolved(YARN, result, YARN_TIMEOUT_S, files)
             return parse_yarn_lock((scratch / _LOCK).read_bytes().decode())
-
-
-def _told(output: str) -> list[str]:
-    """Yarn's errors; where it names none, all that it said."""
-    lines = output.splitlines()
-    errors = [it for it in lines if it.startswith(("error ", "error: "))]
-    return [it.partition(" ")[2] for it in errors] or lines
 
 
 #: Where the members stand that ask for what unseen ones must ask for.
@@ -190,7 +183,7 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
     if isinstance(wanted, str) and LATER_YARN.match(wanted):
         raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            "Update it with the project's own yarn.",
+            own_client("yarn", "yarn up -R"),
         )
     prefix = "" if files.folder == "." else f"{files.folder}/"
     known = files.folders | dict(files.manifests)

@@ -18,11 +18,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fallback_plugins.npm.clients.npm_run import own_words
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.scopes import scoped
 from fallback_plugins.npm.clients.scratch import NEST, check_places
+from fallback_plugins.npm.clients.words import own_words
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.locks.addresses import origin_of
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.manifests.manifest import entries as strings
@@ -15,6 +16,7 @@ from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Versions whose shape is read here (npm 11 writes 3 unless told otherwise).
 KNOWN_VERSIONS = (1, 2, 3)
@@ -159,7 +161,8 @@ def objects(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _unreadable(why: str, source: str = _UNNAMED) -> RecipeError:
-    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.")
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file=source)
+    return unsupported(f"{source} {why}.", f"Make a new one with `{_ANEW}`.", blocker)
 
 
 def lock_tree(

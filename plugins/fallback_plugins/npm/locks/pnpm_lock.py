@@ -14,7 +14,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import has_aliases, meant
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
@@ -217,9 +217,7 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _unsupported(why: str) -> RecipeError:
-    return unsupported(
-        f"pnpm-lock.yaml {why}.", "Update it with the project's own pnpm: `pnpm update <package>`."
-    )
+    return unsupported(f"pnpm-lock.yaml {why}.", own_client("pnpm", "pnpm update"))
 
 
 def without_importers(text: str, folders: Iterable[str]) -> str:

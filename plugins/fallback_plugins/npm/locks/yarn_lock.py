@@ -12,13 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.addresses import Addresses
 from fallback_plugins.npm.locks.yarn_berry import berry_tree, edges, is_berry, roots
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 _QUOTED = r'"(?:[^"\\\r\n]|\\.)*"'
 _KEY = rf'(?:{_QUOTED}|[^\s",:#][^\s",:]*)'
@@ -164,7 +166,7 @@ def berry_refusal() -> RecipeError:
     """The refusal of a lock that another yarn has to write."""
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-        "Update it with the project's own yarn.",
+        own_client("yarn", "yarn up -R"),
     )
 
 
@@ -297,4 +299,5 @@ def _quoted(word: str) -> str:
 
 
 def _unreadable(why: str) -> RecipeError:
-    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.")
+    blocker = Blocker(kind=BlockerKind.UNREADABLE, constraint=why, file="yarn.lock")
+    return unsupported(f"yarn.lock {why}.", "Repair it with `yarn install`.", blocker)

@@ -1,10 +1,12 @@
 """Declarations and overrides of package.json, raised as text; and the refusals where they can't be."""
 
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import PurePosixPath
+from posixpath import dirname, join
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.npm.client import Client, Files, OverridePlace
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, may_name
+from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, may_name
 from fallback_plugins.npm.manifests.manifest import (
     PEER_SECTION,
     SECTIONS,
@@ -21,9 +23,11 @@ from fallback_plugins.npm.manifests.pnpm_workspace import (
 )
 from fallback_plugins.npm.manifests.specs import admits, floor, foreign, raised
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ladder import PROJECT, blocked
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: One declaration of a package: manifest, section and key.
 PlaceKey = tuple[str, str, str]
@@ -86,20 +90,41 @@ def raise_place(files: Files, path: str, package: str, place: Declared, version:
     if start is not None and compare_versions(ECOSYSTEM, start, version) > 0:
         return files
     if place.section == PEER_SECTION:
-        raise unsupported(
-            f"{PEER_SECTION} of {path} asks for {package} {place.spec!r}, which does not admit"
-            f" {version}; what its users install is their decision."
+        raise _declares(
+            f"{PEER_SECTION} of {path} requires {package} {place.spec!r}, which does not admit"
+            f" {version}; what its users install is their decision.",
+            *(path, package, place.spec),
         )
     what = foreign(place.spec)
     if what is not None:
-        raise unsupported(f"{path} takes {package} from {what} ({place.spec!r}).")
+        problem = f"{path} takes {package} from {what} ({place.spec!r})."
+        raise _declares(problem, path, package, place.spec, BlockerKind.ADDRESS)
     new = raised(place.spec, version)
     if new is None:
-        raise unsupported(
-            f"{path} asks for {package} {place.spec!r}, a range that does not admit {version}"
-            " and is not one version to raise."
+        raise _declares(
+            f"{path} requires {package} {place.spec!r}, a range that does not admit {version}"
+            " and is not one version to raise.",
+            *(path, package, place.spec),
         )
     return _with_value(files, path, (*place.section.split(".", 1), place.key), new)
+
+
+def declared_in(tree: DependencyTree, node: Node) -> str:
+    """Return the manifest of a root, or the one that declares a package; the lock if none declares it."""
+    for root in tree.roots:
+        if root is node or any(ask.name == node.name for ask in root.asks):
+            is_path = PurePosixPath(root.key).name == MANIFEST
+            return root.key if is_path else join(dirname(tree.source), root.key, MANIFEST)
+    return tree.source
+
+
+def blocked_by(
+    tree: DependencyTree, node: Node, target: str, parent: Node, spec: str
+) -> RecipeError:
+    """The typed refusal of a dependent whose range excludes the target, with the file that declares it."""
+    label = PROJECT if tree.is_root(parent) else parent.label
+    where = declared_in(tree, parent)
+    return blocked(node.name, target, parent=label, spec=spec or "(unsaid)", where=where)
 
 
 def no_fix(node: Node) -> RecipeError:
@@ -119,7 +144,23 @@ def holding(client: Client, files: Files, node: Node) -> list[OverridePlace]:
 
 def forced(files: Files, place: OverridePlace) -> RecipeError:
     """The typed refusal where an override stands in the way."""
-    return unsupported(f"{place.label(files)} forces {place.package} {place.spec}.")
+    problem = f"{place.label(files)} forces {place.package} {place.spec}."
+    return _declares(problem, place.file or files.root_manifest, place.package, place.spec)
+
+
+def _declares(
+    problem: str, path: str, package: str, spec: str, kind: BlockerKind = BlockerKind.CONFLICT
+) -> RecipeError:
+    """The typed refusal of what a manifest of the project declares and no recipe changes."""
+    conflict = kind is BlockerKind.CONFLICT
+    blocker = Blocker(
+        kind=kind,
+        package=PROJECT if conflict else package,
+        constraint=f"{package} {spec}" if conflict else spec,
+        required_by="" if conflict else PROJECT,
+        file=path,
+    )
+    return unsupported(problem, f"Change the declaration of {package} in {path}.", blocker)
 
 
 def raise_overrides(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import unreadable, unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_tier.errors import RecipeError
 
@@ -111,7 +111,8 @@ def with_value(path: str, text: str, keys: Sequence[str], value: str) -> str:
 
 def _unwritable(path: str, keys: Sequence[str]) -> RecipeError:
     return unsupported(
-        f"{'.'.join(keys)} of {path!r} is not written as a plain string.", "Change it by hand."
+        f"{'.'.join(keys)} of {path!r} is not written as a plain string.",
+        f"Write it in {path} as one plain JSON string.",
     )
 
 
@@ -129,4 +130,4 @@ def texts_of(manifest: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _unreadable(path: str, why: str) -> RecipeError:
-    return unsupported(f"{path!r} {why}.", "Repair the file first.")
+    return unreadable(path, why, "Repair the file first.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import Declared, entries
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import own_client, unsupported
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -144,6 +144,4 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def not_supported(why: str) -> RecipeError:
     """The refusal of a settings file. ``why``: a clause that follows its name."""
-    return unsupported(
-        f"{FILE} {why}.", "Update the lock with the project's own pnpm: `pnpm update <package>`."
-    )
+    return unsupported(f"{FILE} {why}.", own_client("pnpm", "pnpm update"))

@@ -5,7 +5,12 @@ from functools import partial
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.manifests.declaring import holding, no_fix, raise_overrides
+from fallback_plugins.npm.manifests.declaring import (
+    blocked_by,
+    holding,
+    no_fix,
+    raise_overrides,
+)
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, compatible
 from fallback_plugins.npm.refusals import unsupported
@@ -13,7 +18,7 @@ from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.parents import ParentWalk
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, Resolver, asked_by_root
 from fallback_plugins.shared.bumping import no_override, use_bump
-from fallback_plugins.shared.ladder import Reached, blocked
+from fallback_plugins.shared.ladder import PROJECT, Reached, does_not_apply, does_not_serve, worse
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_orderable
@@ -27,9 +32,12 @@ class Override(NpmStep):
 
     def refusal(self, at: NpmPosition, package: str) -> RecipeError | None:
         """What the project asks for itself is raised, never overridden."""
-        if not any(asked_by_root(at, node) for node in self.affected(at, package)):
+        found = [ask for node in self.affected(at, package) for ask in asked_by_root(at, node)]
+        if not found:
             return None
-        return unsupported(f"{at.files.root_manifest} asks for {package} itself.")
+        where = at.files.root_manifest
+        problem = f"{where} requires {package} {found[0].spec} itself."
+        return does_not_apply(problem, package, PROJECT, found[0].spec, where)
 
     def attempt(self, at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
         """One client run, or three. Raises RecipeError: no version serves, or the client says no."""
@@ -85,8 +93,7 @@ class Override(NpmStep):
             return no_fix(node)
         for dependent, ask in self.targets.dependents(tree, node.key):
             if not admits(ask.spec, lowest):
-                spec, where = ask.spec, tree.source
-                return blocked(node.name, lowest, parent=dependent.label, spec=spec, where=where)
+                return blocked_by(tree, node, lowest, dependent, ask.spec)
         return unsupported(
             f"No safe version is compatible with {node.label}; an override would force another one."
         )
@@ -120,10 +127,10 @@ class Forced(NpmStep):
         after = self.resolver.resolve(files, {})
         problem = self.judge.problem(at, after)
         if problem is None and (left := self.judge.affected(after.tree)):
-            problem = f"{left[0].label} would still be installed."
+            problem = worse(after.tree, left[0].label, "would still be installed")
         if problem is not None:
-            message = f"An override of {package} to {self.version} does not work. {problem}"
-            raise no_override(message)
+            message = f"An override of {package} to {self.version} does not work."
+            raise no_override(f"{message} {does_not_serve(problem).problem}")
         return Reached(after)
 
     def _check(self, at: NpmPosition, node: Node) -> None:

@@ -7,6 +7,7 @@ from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.registry import Release
 from fallback_plugins.npm.manifests.declaring import (
+    blocked_by,
     declare,
     forced,
     holding,
@@ -22,8 +23,8 @@ from fallback_plugins.shared.ladder import (
     Reached,
     Resolution,
     Strategy,
-    blocked,
     does_not_serve,
+    worse,
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import compare_versions
@@ -126,9 +127,7 @@ class ParentWalk:
         if not clearing or len(dependency_path) > MAX_DEPTH or dependent.name in dependency_path:
             if not ok:
                 raise no_fix(node)
-            raise blocked(
-                node.name, ok[0], parent=dependent.label, spec=ask.spec, where=self.tree.source
-            )
+            raise blocked_by(self.tree, node, ok[0], dependent, ask.spec)
         return self._solve(dependent, clearing, (*dependency_path, dependent.name))
 
     def clearing(self, dependent: Node, name: str, ok: tuple[str, ...]) -> Iterator[str]:
@@ -191,7 +190,8 @@ class ParentBump(NpmStep):
             if above.items() <= failed.items():
                 break
             failed |= above
-        raise error or does_not_serve(f"No parent of {', '.join(packages)} can be raised.")
+        names = ", ".join(packages)
+        raise error or does_not_serve(worse(at.tree, names, "has no parent that can be raised"))
 
     def _refuse_overruled(self, at: NpmPosition, node: Node) -> None:
         """Raises RecipeError where an override visibly gives somebody another version than was asked for:
@@ -235,7 +235,8 @@ class ParentBump(NpmStep):
         reached = self._lowered(at, after, packages)
         problem = self.judge.problem(at, reached)
         if problem is None and not self.judge.is_nearer(at, reached):
-            problem = f"{self.affected(reached, *packages)[0].label} would still be installed."
+            node = self.affected(reached, *packages)[0]
+            problem = worse(reached.tree, node.label, "would still be installed")
         if problem is not None:
             raise does_not_serve(problem)
         return reached
@@ -281,8 +282,8 @@ class ParentBump(NpmStep):
             lower = self.resolver.resolve(after.files, wanted_versions)
         except RecipeError:
             return after  # what serves is there; that a lower one would, was worth one question
-        worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
-        return after if worse else lower
+        is_worse = self.judge.problem(at, lower) or self.judge.is_nearer(lower, after)
+        return after if is_worse else lower
 
     def _lowest(self, after: NpmPosition, node: Node, floor: Node) -> str | None:
         """A version below a new copy's that would serve in its place."""

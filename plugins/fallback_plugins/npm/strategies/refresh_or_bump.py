@@ -7,7 +7,9 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files, WantedVersions
 from fallback_plugins.npm.clients.registry import KnowsDeprecated
 from fallback_plugins.npm.manifests.declaring import (
+    blocked_by,
     declare,
+    declared_in,
     forced,
     holding,
     no_fix,
@@ -19,11 +21,18 @@ from fallback_plugins.npm.manifests.specs import admits, compatible, excludes, f
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.npm.strategies.bundles import refuse_bundled
 from fallback_plugins.npm.strategies.resolving import NpmPosition, NpmStep, asked_by_root
-from fallback_plugins.shared.ladder import Reached, blocked, does_not_serve
+from fallback_plugins.shared.ladder import (
+    Reached,
+    does_not_apply,
+    does_not_serve,
+    refused_for,
+    worse,
+)
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import compare_versions
 from fallback_tier.advisory.versions import is_major_step, is_orderable, is_prerelease
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 
 @dataclass(frozen=True)
@@ -62,12 +71,13 @@ class RefreshOrBump(NpmStep):
             return None
         if any(holding(self.resolver.client, at.files, node) for node in nodes):
             return None
-        dependents = [
-            dependent.label for node in nodes for dependent, _ in at.tree.dependents(node.key)
-        ]
-        return unsupported(
-            f"{dependents[0] if dependents else 'Nobody'} asks for it, not the project itself."
-        )
+        asking = (pair for node in nodes for pair in self.targets.dependents(at.tree, node.key))
+        parent, ask = next(asking, (None, None))
+        if parent is None or ask is None:
+            return unsupported(f"Nothing requires {package}.")
+        where, spec = declared_in(at.tree, parent), ask.spec
+        problem = f"{parent.label} requires {package} {spec}, not the project itself ({where})."
+        return does_not_apply(problem, package, parent.label, spec, where)
 
     # --- what is planned ----------------------------------------------------------------------------
 
@@ -221,16 +231,16 @@ class RefreshOrBump(NpmStep):
                     after.files, tuple({name: 0 for name, _ in wanted_versions})
                 )
             except RecipeError as error:
-                problem = f"{problem} {error.problem}"
-            else:
-                if self._problem(at, highest) is None:
-                    return highest
+                raise refused_for(problem, *error.blockers) from None
+            if self._problem(at, highest) is None:
+                return highest
         raise does_not_serve(problem)
 
-    def _problem(self, at: NpmPosition, after: NpmPosition) -> str | None:
+    def _problem(self, at: NpmPosition, after: NpmPosition) -> Blocker | None:
         problem = self.judge.problem(at, after)
         if problem is None and not self.judge.is_nearer(at, after):
-            return f"{self.resolver.client.name} kept the affected version all the same."
+            node = next(iter(self.judge.affected(after.tree)))
+            return worse(after.tree, node.label, f"is kept by {self.resolver.client.name}")
         return problem
 
     def _check_published(self, wanted_versions: WantedVersions) -> None:
@@ -277,8 +287,10 @@ def _check_source(tree: DependencyTree, node: Node) -> None:
 def _who_blocks(tree: DependencyTree, node: Node, target: str | None) -> RecipeError:
     if target is None:
         return no_fix(node)
-    for dependent, ask in tree.dependents(node.key):
+    asks = tree.dependents(node.key)
+    for dependent, ask in asks:
         if not admits(ask.spec, target):
-            spec = ask.spec or "(unsaid)"
-            return blocked(node.name, target, parent=dependent.label, spec=spec, where=tree.source)
-    return blocked(node.name, target, parent="several parents", spec="together", where=tree.source)
+            return blocked_by(tree, node, target, dependent, ask.spec)
+    every = (blocked_by(tree, node, target, dependent, ask.spec) for dependent, ask in asks)
+    blockers = [it for refusal in every for it in refusal.blockers]
+    return refused_for(*blockers, head=f"No one release of {node.name} serves all that require it")

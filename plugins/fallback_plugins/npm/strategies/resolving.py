@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files, WantedVersions
 from fallback_plugins.npm.clients.npm_run import peer_options
+from fallback_plugins.npm.manifests.declaring import declared_in
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM
 from fallback_plugins.npm.manifests.specs import admits, foreign
 from fallback_plugins.npm.strategies.bundles import bundler_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.shared.ages import Ages
-from fallback_plugins.shared.ladder import Position, ResultRules
+from fallback_plugins.shared.ladder import Position, ResultRules, worse
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, sort_key
+from fallback_tier.outcome import Blocker
 
 #: Where a resolution over an npm project stands.
 NpmPosition = Position[Files]
@@ -72,17 +75,16 @@ def asked_by_root(at: NpmPosition, node: Node) -> tuple[DependencyEdge, ...]:
     )
 
 
-def _worse(before: NpmPosition, after: NpmPosition, advisory: Advisory) -> str | None:
+def _worse(before: NpmPosition, after: NpmPosition, advisory: Advisory) -> Blocker | None:
     broken = broken_peer(before.tree, after.tree)
     if broken is not None and not peer_options(after.files):
         return broken
     affected = frozenset(node.label for node in before.tree.affected(advisory, ECOSYSTEM))
-    less = let_down(before.tree, after.tree, affected)
-    return None if less is None else f"It would be no pure upgrade: {less}."
+    return let_down(before.tree, after.tree, affected)
 
 
-def broken_peer(before: DependencyTree, after: DependencyTree) -> str | None:
-    """A peer that was satisfied and no longer is, as a sentence; npm keeps silent about some."""
+def broken_peer(before: DependencyTree, after: DependencyTree) -> Blocker | None:
+    """A peer that was satisfied and no longer is; npm keeps silent about some."""
     old = {(node.key, node.version): node for node in before.nodes.values()}
     for node in after.nodes.values():
         known = old.get((node.key, node.version))
@@ -92,16 +94,17 @@ def broken_peer(before: DependencyTree, after: DependencyTree) -> str | None:
             if known is None or any(
                 a.name == ask.name and _is_content(before, a) for a in known.asks
             ):
-                held = after.nodes[ask.to or ""].label
-                return f"{node.label} has the peer {ask.name} {ask.spec}, which {held} does not satisfy."
+                constraint, file = f"{ask.name} {ask.spec}", declared_in(after, node)
+                return Blocker(
+                    kind=BlockerKind.CONFLICT, package=node.label, constraint=constraint, file=file
+                )
     return None
 
 
 def let_down(
     before: DependencyTree, after: DependencyTree, affected: frozenset[str] = frozenset()
-) -> str | None:
-    """A package that stays as it is and gets a lower version of what it asks for, or none, as a clause; or
-    None.
+) -> Blocker | None:
+    """A package that stays as it is and gets a lower version of what it asks for, or none; or None.
 
     An override of one parent's ask can hit another copy of that parent. A client that believes a lock
     doesn't see what is missing in it: nothing affected is left then, and the parent can't be loaded.
@@ -128,12 +131,12 @@ def let_down(
         got = has.get((dependent, name), old)
         lost = (dependent, name) not in has and (dependent, name) not in in_archives
         if lost and dependent in staying:
-            return f"{dependent} would lose {name}, which it depends on"
+            return worse(after, dependent, f"would lose {name}, which it depends on")
         if old == got:
             continue
         lowest, held = (min(v, key=lambda one: sort_key(ECOSYSTEM, one)) for v in (old, got))
         if sort_key(ECOSYSTEM, held) < sort_key(ECOSYSTEM, lowest):
-            return f"{dependent} would get {name} {held} instead of {lowest}"
+            return worse(after, dependent, f"would get {name} {held} instead of {lowest}")
     return None
 
 
@@ -143,7 +146,9 @@ def _is_optional(tree: DependencyTree, node: Node) -> bool:
     return bool(dependents) and all(edge.optional for _, edge in dependents)
 
 
-def _unseen(before: DependencyTree, after: DependencyTree, affected: frozenset[str]) -> str | None:
+def _unseen(
+    before: DependencyTree, after: DependencyTree, affected: frozenset[str]
+) -> Blocker | None:
     """An affected copy, however deep in an archive, that the new lock doesn't list though the package whose
     archive it is stays: it would be installed as before."""
     for copy in before.nodes.values():
@@ -153,7 +158,8 @@ def _unseen(before: DependencyTree, after: DependencyTree, affected: frozenset[s
         for place in after.nodes.values():
             inside = copy.key.removeprefix(bundler.key)
             if place.label == bundler.label and place.key + inside not in after.nodes:
-                return f"{copy.label} would still come in the archive of {bundler.label}, unlisted"
+                what = f"would still come in the archive of {bundler.label}, unlisted"
+                return worse(after, copy.label, what)
     return None
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePosixPath
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
-from fallback_plugins.npm.surveying.resolutions import REFUSES, CommandResolution
+from fallback_plugins.npm.surveying.resolutions import CommandResolution, is_refused
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import ResolvedPackage
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
@@ -25,6 +26,9 @@ from fallback_tier.repo import RepoContext
 
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
+
+#: Causes that may be the same for each package.
+_OF_REGISTRIES = frozenset({BlockerKind.REGISTRY, BlockerKind.CLIENT})
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Elsewhere:
             try:
                 found = self._brought_in(command)
             except (RecipeError, RepositoryError, ToolError) as error:
-                is_unanswered = not (self.repo.settings.offline or REFUSES.search(error.problem))
+                is_unanswered = not (self.repo.settings.offline or _is_answered(error))
                 skipped = left[asked:] if is_unanswered else []
                 notes.extend(map(_not_resolved, (command, *skipped)))
                 if is_unanswered:
@@ -151,3 +155,10 @@ class Elsewhere:
 
 def _not_resolved(command: ClientCommand) -> str:
     return f"What `{command.text}` in {command.path} installs was not resolved."
+
+
+def _is_answered(error: RecipeError | RepositoryError | ToolError) -> bool:
+    """Did a registry answer, or was none needed? Any other failure would repeat itself."""
+    return isinstance(error, RecipeError) and (
+        is_refused(error) or any(it.kind not in _OF_REGISTRIES for it in error.blockers)
+    )

@@ -17,7 +17,7 @@ from fallback_plugins.npm.manifests.layout import (
     names_any,
 )
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.npm.refusals import unreadable
 from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError
@@ -64,4 +64,4 @@ def _parse(path: str, text: str) -> None:
 
 
 def _broken(path: str, why: str) -> RecipeError:
-    return unsupported(f"{path!r} {why}.", "Make a new one with its client, or remove it.")
+    return unreadable(path, why, "Make a new one with its client, or remove it.")

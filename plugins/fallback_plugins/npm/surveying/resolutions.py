@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
@@ -51,6 +53,7 @@ from fallback_plugins.shared.resolution import (
 from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.outcome import Blocker
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers by
@@ -67,11 +70,8 @@ _LOCAL = ("workspace:", "link:", "file:", "portal:")
 _COMMANDS = {YARN_LOCK: "yarn install", PNPM_LOCK: "pnpm install --lockfile-only"}
 _NPM_COMMAND = "npm install --package-lock-only"
 
-#: How npm says that peers can't be installed together.
-_PEER_CONFLICT = "ERESOLVE"
-
-#: How clients say that registries answered, and that what the files require can't be installed.
-REFUSES = re.compile(
+#: How clients say that what the files require can't be installed, if no other cause is known.
+_REFUSES = re.compile(
     r"\b(?:E404|ETARGET|ERESOLVE|notarget|EINVALID\w+|EUNSUPPORTED\w+|EOVERRIDE"
     r"|ERR_PNPM_(?:NO_MATCHING_VERSION|FETCH_404|SPEC_NOT_SUPPORTED\w*|NO_VERSIONS))\b"
     r"|Couldn't find (?:any versions for|package)"
@@ -97,6 +97,16 @@ _made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
 #: What locks do not answer, by client and texts: a run with many advisories looks at the same ones.
 _in_step: dict[tuple[object, ...], tuple["Unanswered", ...]] = {}
 _MAX_IN_STEP = 32
+
+
+def is_refused(error: RecipeError) -> bool:
+    """Return whether registries answered the client, and it can't install what the files require."""
+    return any(
+        it.kind in {BlockerKind.CONFLICT, BlockerKind.NOT_PUBLISHED}
+        or it.status == HTTPStatus.NOT_FOUND
+        or (it.kind is BlockerKind.CLIENT and _REFUSES.search(it.constraint))
+        for it in error.blockers
+    )
 
 
 def blank_lock(client: Client, files: Files) -> Files:
@@ -169,7 +179,8 @@ class CommandResolution:
             start = self.files if self.files.lock else blank_lock(self.client, self.files)
             made = self._by_client(start)
         except (RecipeError, ToolError) as error:
-            raise self._unknown(error.problem.rstrip("."), error.next_step) from error
+            blockers = error.blockers if isinstance(error, RecipeError) else ()
+            raise self._unknown(error.problem.rstrip("."), error.next_step, blockers) from error
         _made[id(self.clients), self._inputs.digest] = (self.clients, time.monotonic(), made)
         self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
         return made
@@ -180,7 +191,7 @@ class CommandResolution:
         try:
             return self.running.resolve(start)
         except RecipeError as error:
-            if _PEER_CONFLICT not in error.problem:
+            if not any(it.kind is BlockerKind.CONFLICT for it in error.blockers):
                 raise
         path = in_folder(start.folder, ".npmrc")
         own = dict(start.settings or {})
@@ -247,14 +258,14 @@ class CommandResolution:
                     return True
         return False
 
-    def _unknown(self, why: str, next_step: str) -> RecipeError:
+    def _unknown(self, why: str, next_step: str, blockers: Sequence[Blocker] = ()) -> RecipeError:
         step = out_of_step(self._path, self.unanswered) if self.files.lock else None
         found = f"{step.problem} " if step else f"{self._path} has no lock. "
         reason = f"{found}What is installed is unknown: {why}."
         repair = (
             (step and step.next_step) or next_step or f"Run `{_NPM_COMMAND}` and commit the lock."
         )
-        return unknown(self._path, reason, next_step=repair)
+        return unknown(self._path, reason, next_step=repair, blockers=blockers)
 
     # --- kept for runs without a registry -----------------------------------------------------------
 

@@ -21,7 +21,7 @@ from fallback_plugins.pypi.manifests.poetry_tables import (
     poetry_entries,
 )
 from fallback_plugins.pypi.manifests.requirements import declaration_in
-from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.bumping import unreadable, unsupported
 from fallback_tier.errors import RecipeError
 
 #: What some editors begin a file with: kept as it is, and no part of what the file says.
@@ -94,11 +94,7 @@ def parse_toml(path: str, text: str) -> Mapping[str, Any]:
     try:
         return _parsed(text)
     except (ValueError, RecursionError) as error:
-        raise RecipeError(
-            RefusalReason.RECIPE_UNSUPPORTED,
-            f"{path!r} is not TOML: {error}.",
-            next_step="Repair the file first.",
-        ) from error
+        raise unreadable(path, f"is not TOML: {error}", "Repair the file first.") from error
 
 
 @lru_cache(maxsize=_DOCUMENTS)
@@ -245,7 +241,7 @@ def not_plain(path: str, value: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         f"The requirement {value!r} of {path!r} is not written as a plain string.",
-        next_step="Change it by hand.",
+        next_step=f"Write it in {path} as one plain string.",
     )
 
 

@@ -243,5 +243,5 @@ def unresolvable(path: str, what: str) -> RecipeError:
     return RecipeError(
         RefusalReason.RECIPE_UNSUPPORTED,
         f"{path} has {shown}, which is not resolved outside the sandbox.",
-        next_step="Resolve it by hand, or commit a lock.",
+        next_step=f"Replace it in {path} by the requirement of a registry's package, or commit a lock.",
     )

@@ -225,8 +225,9 @@ class _Resolver(EditResolver[PipenvProject]):
         self, lock: PipfileLock, moved: dict[str, str], name: str, blame: tuple[str, str]
     ) -> None:
         parent, spec = blame
-        refusal = blocked(name, moved[name], parent=parent, spec=spec, where=lock.path)
         held = next((pin.version for pin in lock.pins if pin.name == parent), None)
+        label = f"{parent} {held or ''}".strip()
+        refusal = blocked(name, moved[name], parent=label, spec=spec, where=lock.path)
         if held is None or parent in moved or len(moved) >= MAX_MOVED:
             raise refusal
         try:

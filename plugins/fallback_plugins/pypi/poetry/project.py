@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
@@ -41,10 +41,11 @@ from fallback_plugins.pypi.strategies.locked_project import (
 from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked
+from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked, refused_for
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions, is_affected
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.outcome import Blocker
 
 #: Formats of a Poetry that looks at its own tables alone.
 _BEFORE_PROJECT = frozenset({"1.1", "2.0"})
@@ -171,9 +172,14 @@ class Planner:
         return {str(it.marker) if it.marker else "" for it in asking}
 
     def _other_pythons(self, release: Release, metadata: Metadata) -> RecipeError:
-        return unsupported(
-            f"{release.name} {release.version} is for Python {metadata.requires_python}, and"
-            f" {self._lock.path} for {self._lock.python}."
+        return refused_for(
+            Blocker(
+                kind=BlockerKind.RUNTIME,
+                package=f"{release.name} {release.version}",
+                constraint=f"Python {metadata.requires_python}",
+                required_by=f"the lock is for Python {self._lock.python}",
+                file=self._lock.path,
+            )
         )
 
     def _dependents(self, name: str) -> Iterator[tuple[str, str]]:
@@ -185,7 +191,8 @@ class Planner:
 
     def _raise_parent(self, parent: str, name: str, version: str, constraint: str) -> None:
         held = self._lock.version_of(parent)
-        refusal = blocked(name, version, parent=parent, spec=constraint, where=self._lock.path)
+        label = f"{parent} {held or ''}".strip()
+        refusal = blocked(name, version, parent=label, spec=constraint, where=self._lock.path)
         if held is None:
             raise refusal
         try:
@@ -199,7 +206,7 @@ class Planner:
         self.add(parent, found[parent])
 
     def _raise_child(self, parent: str, child: str, specifier: str, held: str) -> None:
-        refusal = blocked(child, held, parent=parent, spec=specifier, where="its new version")
+        refusal = blocked(child, held, parent=parent, spec=specifier, where=self._lock.path)
         if child in self.releases:
             raise refusal
         try:

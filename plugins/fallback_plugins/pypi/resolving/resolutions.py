@@ -72,6 +72,7 @@ from fallback_plugins.shared.resolution import (
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
+from fallback_tier.outcome import Blocker
 from fallback_tier.repo import RepoContext
 
 #: Packages of one command without a wheel: each costs a listing, an archive and a run of uv.
@@ -252,9 +253,13 @@ class CommandResolution:
             found = _pins(self.wanted) if error.found_no_solution else None
             if found is None:
                 by_files = error.found_no_solution
-                return self._unknown(error.problem, error.next_step, by_files=by_files)
+                return self._unknown(
+                    error.problem, error.next_step, error.blockers, by_files=by_files
+                )
             return self._by_pins(found, error)
-        except (RecipeError, ToolError) as error:
+        except RecipeError as error:
+            return self._unknown(error.problem, error.next_step, error.blockers)
+        except ToolError as error:
             return self._unknown(error.problem, error.next_step)
         self._cached.keep(made.model_dump_json())
         return made
@@ -293,7 +298,7 @@ class CommandResolution:
             except UvRefusedError as error:
                 if not trees and part is parts[-1]:
                     raise
-                part_of = self._not_resolved(error.problem, error.next_step)
+                part_of = self._not_resolved(error.problem, error.next_step, error.blockers)
                 unknown.append(self._narrowed(part_of) if error.found_no_solution else part_of)
                 continue
             trees.append(_named_tree(self.path, text))
@@ -313,7 +318,7 @@ class CommandResolution:
                 if not self._is_of_commands or not there or len(there) == len(part.requirements):
                     raise
                 part = replace(part, requirements=there)
-                problem = self._not_resolved(error.problem, error.next_step)
+                problem = self._not_resolved(error.problem, error.next_step, error.blockers)
                 missing.append(problem.model_copy(update={"names": frozenset({absent})}))
             else:
                 return text, [*missing, *unknown]
@@ -477,24 +482,32 @@ class CommandResolution:
         self,
         reason: str,
         next_step: str = "Commit a lock, or requirements that were compiled.",
+        blockers: tuple[Blocker, ...] = (),
         *,
         by_files: bool = False,
     ) -> Resolution:
         """Nothing is known of what the command brings in. ``by_files``: because of what the files say, not
         because a registry or a client did not answer."""
-        part = self._not_resolved(reason, next_step)
+        part = self._not_resolved(reason, next_step, blockers)
         if by_files:
             part = self._narrowed(part)
         return self._resolution(ResolvedBy.CLIENT, DependencyTree(self.path, {}), {}, [part])
 
-    def _not_resolved(self, reason: str, next_step: str) -> Unresolved:
+    def _not_resolved(
+        self, reason: str, next_step: str, blockers: tuple[Blocker, ...]
+    ) -> Unresolved:
         reason = f"{self.path} was not resolved. {reason}"
         # A command that installs a tool, and a build, concern what they name, as far as is known.
         builds = self._is_of_tools and all(map(_is_of_build, self._entries_of_tools))
         is_narrow = self._is_of_commands or builds
         names = map(name_of, self.wanted.requirements) if is_narrow else ()
+        placed = (it.model_copy(update={"file": it.file or self.path}) for it in blockers)
         return Unresolved(
-            subject=self.path, reason=reason, next_step=next_step, names=frozenset(names)
+            subject=self.path,
+            reason=reason,
+            next_step=next_step,
+            names=frozenset(names),
+            blockers=tuple(placed),
         )
 
     @property

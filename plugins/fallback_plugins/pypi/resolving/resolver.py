@@ -5,31 +5,33 @@ Nothing is ever built: neither a project nor a source distribution runs code out
 
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS
 from fallback_plugins.pypi.manifests import hosts
 from fallback_plugins.pypi.manifests.metadata import asked_python
 from fallback_plugins.pypi.manifests.pyproject import NO_BACKEND
 from fallback_plugins.pypi.manifests.pythons import fits, minor_of, suited_once
 from fallback_plugins.pypi.manifests.uv_settings import index_variables
-from fallback_plugins.pypi.uv_words import one_line, release_at, release_before
+from fallback_plugins.pypi.uv_words import blamed, blockers_in
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import blocked, client_refused, refused_for
 from fallback_plugins.shared.scratch import scratch_folder
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
-from fallback_tier.hosts import allow_step
+from fallback_tier.outcome import Blocker
 
 #: Seconds for one uv run: seconds in practice; the registry may be slow.
 UV_TIMEOUT_S = 300.0
 
-#: How much of uv's own words a refusal repeats.
+#: How much of uv's own words is read for a refusal.
 _MAX_WORDS = 600
 
 #: How much of a line that is no requirement a refusal repeats.
@@ -41,9 +43,6 @@ _STUB_WHEEL = "Wheel-Version: 1.0\nGenerator: stub\nRoot-Is-Purelib: true\nTag: 
 
 _YANKED = re.compile(r"warning: `(?P<name>[^`=\[]+)(?:\[[^`]*\])?==(?P<version>[^`]+)` is yanked")
 _NO_SOLUTION = "No solution found"
-_DEPENDS = re.compile(r" depends? on ")
-#: What a message calls the project itself, whose own declaration is no parent's.
-_PROJECT_ITSELF = frozenset({"project", "workspace"})
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,27 @@ class Locked:
 
 
 class UvRefusedError(RecipeError):
-    """uv could not resolve. ``output``: all that it said; ``refused_hosts``: those that it may not ask;
-    ``passed_over``: as ``uv_client.Scratch``."""
+    """uv could not resolve. ``output``: all that it printed; ``refused_hosts``: those that it may not ask;
+    ``passed_over``: as ``uv_client.Scratch``. ``words``: its message, which is quoted if it names no known
+    cause."""
 
     def __init__(
         self,
-        problem: str,
+        head: str,
         output: str,
         refused_hosts: Sequence[str] = (),
         passed_over: frozenset[str] = frozenset(),
+        words: str = "",
     ) -> None:
-        next_step = allow_step(refused_hosts) if refused_hosts else _BY_HAND
-        super().__init__(RefusalReason.RESOLVER_FAILED, problem, next_step=next_step)
+        refusal = client_refused(head, words or output, blockers_in(output), refused_hosts)
+        super().__init__(
+            RefusalReason.RESOLVER_FAILED,
+            refusal.problem,
+            next_step=refusal.next_step,
+            blockers=refusal.blockers,
+        )
         self.output = output
+        self._is_host_refused = bool(refused_hosts)
         self.passed_over = passed_over
 
     @property
@@ -75,8 +82,28 @@ class UvRefusedError(RecipeError):
         """Whether the registry answered and the requirements are at fault. Otherwise nothing is known."""
         return _NO_SOLUTION in self.output
 
-
-_BY_HAND = "Resolve it by hand with uv, or check that the registry is reachable."
+    def placed(
+        self,
+        project: str,
+        tree: DependencyTree,
+        place: Callable[[str], str],
+        targets: Mapping[str, str],
+    ) -> RecipeError:
+        """Return the refusal of a project to have the targets (versions by package): with the files that
+        declare what blocks (``place``), and with the versions that the tree has."""
+        blockers = [
+            it.model_copy(
+                update={"package": next((n.label for n in tree.of(it.package)), it.package)}
+            )
+            for it in blockers_in(self.output, place, targets)
+        ]
+        if self._is_host_refused or not blockers:
+            return self
+        name, _, spec = blockers[0].constraint.partition(" ")
+        if blockers[0].kind is BlockerKind.CONFLICT and targets.get(name):
+            parent, file = blockers[0].package, blockers[0].file
+            return blocked(name, targets[name], parent=parent, spec=spec, where=file)
+        return refused_for(*blockers, head=f"uv could not resolve {project}")
 
 
 def uv_lock(
@@ -107,10 +134,11 @@ def uv_lock(
                 " pyproject.toml), which would run its code outside the sandbox."
             )
         if not result.ok:
-            ending = f"no answer in {UV_TIMEOUT_S:.0f} s" if result.timed_out else "it said"
-            message = own_words(result.output, folder)
-            problem = f"uv could not resolve it; {ending}: {message}."
-            raise UvRefusedError(problem, result.output, result.refused_hosts)
+            words = own_words(result.output, folder)
+            if result.timed_out:
+                words = f"no answer in {UV_TIMEOUT_S:.0f} s"
+            head = f"uv could not resolve {lock}"
+            raise UvRefusedError(head, result.output, result.refused_hosts, words=words)
         return Locked(place.read_bytes().decode(), yanked_in(result.output))
 
 
@@ -191,9 +219,10 @@ def write_stubs(root: Path, stubs: Mapping[str, str]) -> list[str]:
     return [f"--find-links={STUBS}"]
 
 
-def resolver_failed(problem: str) -> RecipeError:
+def resolver_failed(problem: str, blocker: Blocker | None = None) -> RecipeError:
     """The typed refusal for what uv could not, or should not, resolve."""
-    return RecipeError(RefusalReason.RESOLVER_FAILED, problem, next_step=_BY_HAND)
+    known = blocker or Blocker(kind=BlockerKind.RESULT, constraint=problem.rstrip("."))
+    return refused_for(known)
 
 
 def yanked_in(output: str) -> frozenset[tuple[str, str]]:
@@ -205,17 +234,7 @@ def yanked_in(output: str) -> frozenset[tuple[str, str]]:
 
 def blocker_of(error: RecipeError, package: str) -> tuple[str, str] | None:
     """Which parent, by which constraint, uv's own words blame for a package; None: they don't say."""
-    if not isinstance(error, UvRefusedError):
-        return None
-    line = one_line(error.output)
-    for between in _DEPENDS.finditer(line):
-        parent, child = release_before(line, between.start()), release_at(line, between.end())
-        if parent is None or parent[0] in _PROJECT_ITSELF or child is None:
-            continue
-        name, spec = child
-        if spec and canonicalize_name(name) == package:
-            return canonicalize_name(parent[0]), spec
-    return None
+    return blamed(error.output, package) if isinstance(error, UvRefusedError) else None
 
 
 def own_words(output: str, scratch: Path) -> str:

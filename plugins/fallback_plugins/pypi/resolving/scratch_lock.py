@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.resolving.resolver import (
     UvRefusedError,
@@ -23,8 +24,10 @@ from fallback_plugins.pypi.resolving.resolver import (
 )
 from fallback_plugins.pypi.resolving.uv_client import UvClient, Wanted
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
+from fallback_plugins.shared.ladder import refused_for
 from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.execution import ClientRunner
+from fallback_tier.outcome import Blocker
 
 #: What stands where a package doesn't say which Pythons it supports.
 OLDEST_PYTHON = "2.7"
@@ -162,9 +165,8 @@ class PackageIndex:
         """A release's own metadata, from a wheel that is unpacked in a scratch folder (never run)."""
         chosen = _python_and_platform(release, python)
         if chosen is None:
-            raise resolver_failed(
-                f"{release.name} {release.version} has no wheel: only a build would show what it needs."
-            )
+            label = f"{release.name} {release.version}"
+            raise refused_for(Blocker(kind=BlockerKind.NOT_BUILT, package=label))
         python, platform = chosen
         with scratch_folder("uv") as folder:
             options = ["--no-deps", "--no-build", "--no-compile-bytecode"]
@@ -174,10 +176,9 @@ class PackageIndex:
             result = run_uv(self._clients, folder, ["pip", "install", *options, pin])
             texts = [path for path in folder.glob("wheel/*.dist-info/METADATA") if path.is_file()]
             if not result.ok or len(texts) != 1:
-                message = own_words(result.output, folder)
-                raise resolver_failed(
-                    f"uv could not fetch {release.name} {release.version}; it said: {message}."
-                )
+                head = f"uv could not fetch {release.name} {release.version}"
+                words = own_words(result.output, folder)
+                raise UvRefusedError(head, result.output, result.refused_hosts, words=words)
             return Metadata(texts[0].read_text(encoding="utf-8", errors="replace"))
 
 

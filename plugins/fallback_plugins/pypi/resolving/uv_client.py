@@ -199,11 +199,11 @@ class UvClient:
         result, words, text = _locked(self.clients, manifest, tuple(options), made_of)
         if text is None:
             asked = ", ".join((*requirements, *constraints))
-            ending = "no answer in time" if result.timed_out else f"it said: {words}"
-            problem = f"uv finds no usable {asked[:_MAX_ASKED]}; {ending}."
+            words = "no answer in time" if result.timed_out else words
+            head = f"uv finds no usable {asked[:_MAX_ASKED]}"
             said = _LOG_LINE.sub("", result.output)
             passed_over, _ = _steps(result.output)
-            raise UvRefusedError(problem, said, result.refused_hosts, passed_over)
+            raise UvRefusedError(head, said, result.refused_hosts, passed_over, words)
         return Scratch(text, _passed_over(result.output, text))
 
     def _compile(
@@ -225,7 +225,8 @@ class UvClient:
         if result.ok and needs.search(result.output):
             return result.output
         message = "no answer in time" if result.timed_out else words
-        raise UvRefusedError(f"uv could not resolve it: {message}.", result.output)
+        asked = ", ".join((*wanted.requirements, *wanted.constraints))[:_MAX_ASKED]
+        raise UvRefusedError(f"uv finds no usable {asked}", result.output, words=message)
 
 
 def _yanked(match: re.Match[str]) -> str:

@@ -5,9 +5,10 @@ chosen release was yanked, and the hashes of a hash-pinned one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.pypi.manifests.kinds import IN_OTHER_TEXT, Kind
 from fallback_plugins.pypi.manifests.pyproject import (
     not_plain,
@@ -29,11 +30,13 @@ from fallback_plugins.pypi.surveying.survey import (
     places_in,
 )
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import PROJECT, blocked
 from fallback_plugins.shared.tree import grouped
 from fallback_tier.advisory import Advisory, compare_versions, is_affected, sort_key
 from fallback_tier.advisory.ranges import admits_affected
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Chooses a version: (package, current, acceptable) → the lowest safe one. Raises RecipeError.
 Choose = Callable[[str, str, Callable[[str], bool]], str]
@@ -73,6 +76,13 @@ def places_of(texts: Mapping[str, str], package: str) -> tuple[Place, ...]:
     return tuple(
         replace(place, decided=place.path in decided and not place.blocker) for place in places
     )
+
+
+def place_of(texts: Mapping[str, str], package: str, other: str) -> str:
+    """Return the file that requires a package; ``other`` if none does, or none can be read."""
+    with suppress(RecipeError):
+        return next((place.path for place in places_of(texts, package)), other)
+    return other
 
 
 def affected_places(advisory: Advisory, places: Sequence[Place], package: str) -> tuple[Place, ...]:
@@ -120,8 +130,7 @@ def plan_bump(
         return None
     for place in affected:
         if place.blocker:
-            message = f"{place.path} asks for {package}{_spec(place)}, but {place.blocker}."
-            raise unsupported(message)
+            raise _blocked(place, package)
     acceptable = _not_excluded(places)
     targets: dict[Place, str] = {}
     lines = {place: _line(place, places) for place in affected}
@@ -152,7 +161,7 @@ def plan_raise(texts: Mapping[str, str], package: str, version: str) -> Mapping[
         lower = current is not None and compare_versions(ECOSYSTEM, current, version) < 0
         below = lower and not place.decided
         if place.blocker:
-            raise unsupported(f"{place.path} asks for {package}, but {place.blocker}.")
+            raise _blocked(place, package)
         if below or not (place.declaration and place.declaration.admits(version)):
             _edits(place, package, version)
             targets[place] = version
@@ -299,16 +308,22 @@ def _line_edits(
         yield hash_edit(text, place.declaration, hashes(package, version))
 
 
+def _blocked(place: Place, package: str) -> RecipeError:
+    """The refusal of a place that can't be raised."""
+    problem = f"{place.path} requires {package}{_spec(place)}, but {place.blocker}."
+    constraint = f"{package} {_spec(place).strip()}".strip()
+    kind = BlockerKind.CONFLICT
+    blocker = Blocker(kind=kind, package=PROJECT, constraint=constraint, file=place.path)
+    step = f"Write {package} in {place.path} as one requirement of a registry's release."
+    return unsupported(problem, step, blocker)
+
+
 def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
     declaration = place.declaration or Declaration(())
     edits = edits_for(declaration, version)
     if edits is None:
-        raise RecipeError(
-            RefusalReason.BLOCKED_BY_CONSTRAINT,
-            f"{place.path} asks for {package}{declaration.specifier}, which does not admit"
-            f" {version} and is not one version or bound to raise.",
-            next_step="Change that line by hand.",
-        )
+        spec = f"{declaration.specifier} (not one version or bound to raise)"
+        raise blocked(package, version, parent=PROJECT, spec=spec, where=place.path)
     return edits
 
 

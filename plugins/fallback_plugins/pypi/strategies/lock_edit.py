@@ -5,7 +5,7 @@ from functools import partial
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
     is_excluded,
@@ -17,13 +17,17 @@ from fallback_plugins.pypi.manifests.requirements import Declaration
 from fallback_plugins.pypi.manifests.rewrite import apply_edits, edits_for
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.ages import Ages
+from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
+    PROJECT,
     Position,
     ProjectFix,
     Reached,
     Resolution,
     ResultRules,
     Strategy,
+    blocked,
+    does_not_apply,
 )
 from fallback_plugins.shared.tree import DependencyTree, grouped
 from fallback_tier.advisory import Advisory, sort_key
@@ -117,11 +121,19 @@ def not_admitting(
 
 def excluded_by(path: str, specifier: str, package: str, version: str) -> RecipeError:
     """The typed refusal of a manifest's own words."""
-    return RecipeError(
-        RefusalReason.BLOCKED_BY_CONSTRAINT,
-        f"{path} asks for {package} {specifier}, which does not admit {version}.",
-        next_step="Raise the declaration.",
-    )
+    return blocked(package, version, parent=PROJECT, spec=specifier, where=path)
+
+
+def required_by_others(
+    state: State, package: str, problem: str, place: Callable[[str], str]
+) -> RecipeError:
+    """The refusal to try a step for what the project does not require itself. ``place``: the file that
+    declares a package."""
+    asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+    parent, ask = next(asking, (None, None))
+    if parent is None or ask is None:
+        return unsupported(problem)
+    return does_not_apply(problem, package, parent.label, ask.spec, place(parent.name))
 
 
 def raised(
@@ -142,12 +154,8 @@ def raised(
                 continue
             edits = None if string.declaration.refusal else edits_for(string.declaration, target)
             if edits is None:
-                raise RecipeError(
-                    RefusalReason.BLOCKED_BY_CONSTRAINT,
-                    f"{path} asks for {package} {string.declaration.specifier}, which does not admit"
-                    f" {target} and can't be raised as text.",
-                    next_step="Change that line by hand.",
-                )
+                spec = f"{string.declaration.specifier} (not one version or bound to raise)"
+                raise blocked(package, target, parent=PROJECT, spec=spec, where=path)
             new = apply_edits(string.value, edits)
             text = replace_requirement(path, text, string.keys, new)
         if text != texts[path]:

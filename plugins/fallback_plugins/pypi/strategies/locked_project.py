@@ -104,7 +104,13 @@ class EditResolver(LockResolver[ProjectT]):
     def _not_declared(self, state: State, package: str) -> RecipeError | None:
         if any(lock_edit.declared(self._manifests(state), package)):
             return None
-        return unsupported(f"{self._project.manifest} does not ask for {package}.")
+        manifests = self._manifests(state)
+        return lock_edit.required_by_others(
+            state,
+            package,
+            f"{self._project.manifest} does not require {package}.",
+            lambda name: next(lock_edit.declared(manifests, name), self._path),
+        )
 
     def _parent(self, state: State, package: str) -> State:
         """Every declaration that stands in the way may be raised."""

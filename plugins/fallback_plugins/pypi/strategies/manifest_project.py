@@ -30,7 +30,14 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.surveying.versions_in_use import DECIDING_LOCKS, METADATA
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
-from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, copies, left_behind, ordered
+from fallback_plugins.shared.ladder import (
+    NO_TEXTS,
+    ProjectFix,
+    copies,
+    does_not_serve,
+    left_behind,
+    ordered,
+)
 from fallback_plugins.shared.ladder import Resolution as Ladder
 from fallback_plugins.shared.resolution import (
     STILL_INSTALLED,
@@ -277,10 +284,12 @@ class ManifestProject:
         except (RecipeError, ToolError):
             return  # as it stands it doesn't go together
         if message:
+            refusal = does_not_serve(message)
             raise RecipeError(
                 RefusalReason.MANIFEST_MISSING,
-                message,
+                refusal.problem,
                 next_step="Compile it again, with the package upgraded.",
+                blockers=refusal.blockers,
             )
 
     def _resolved(self, search: Search, fix: ProjectFix) -> ProjectFix | None:

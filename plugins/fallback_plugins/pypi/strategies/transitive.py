@@ -17,7 +17,7 @@ from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolutions import resolve
-from fallback_plugins.pypi.resolving.resolver import blocker_of, resolver_failed
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, resolver_failed
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
     STRICT,
@@ -26,21 +26,25 @@ from fallback_plugins.pypi.resolving.wanted import (
     loosened,
     wanted,
 )
-from fallback_plugins.pypi.strategies.direct import Hashes, plan_raise, raised
-from fallback_plugins.pypi.strategies.lock_edit import State
+from fallback_plugins.pypi.strategies.direct import Hashes, place_of, plan_raise, raised
+from fallback_plugins.pypi.strategies.lock_edit import State, required_by_others
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import (
+    PROJECT,
     Reached,
     ResultRules,
     Strategy,
-    blocked,
+    does_not_apply,
+    does_not_serve,
     never_worse,
+    worse,
 )
 from fallback_plugins.shared.resolution import Unresolved
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Rounds of one search: each adds the lower bound of a package that the last tree still held affected.
 MAX_ROUNDS = 8
@@ -82,10 +86,14 @@ class Search:
             self.releases.ages,
         )
 
-    def unnamed(self, before: State, after: State) -> str | None:
-        """What a closed set would install without naming it, in a sentence; None: nothing more."""
+    def unnamed(self, before: State, after: State) -> Blocker | None:
+        """What a closed set would install without naming it; None: nothing more."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
-        return f"It would bring in {added[0]}, which {self.path} does not name." if added else None
+        return (
+            worse(after.tree, added[0], f"would come in, and {self.path} does not name it")
+            if added
+            else None
+        )
 
     @property
     def strategies(self) -> list[_Strategy]:
@@ -104,12 +112,18 @@ class Search:
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in at.tree.asked:
             return None
-        return unsupported(f"{self.path} does not declare {package}.")
+        problem = f"{self.path} does not declare {package}."
+        return required_by_others(
+            at, package, problem, lambda name: place_of(at.files, name, self.path)
+        )
 
     def _declared(self, at: State, package: str) -> RecipeError | None:
-        if package in at.tree.asked:
-            return unsupported(f"{self.path} declares {package} itself.")
-        return None
+        if package not in at.tree.asked:
+            return None
+        spec = next((it.spec for one in at.tree.roots for it in one.asks if it.name == package), "")
+        where = place_of(at.files, package, self.path)
+        problem = f"{where} declares {package} itself."
+        return does_not_apply(problem, package, PROJECT, spec, where)
 
     def _raise(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Raise what has to be raised so that none of these is affected. Raises RecipeError."""
@@ -167,9 +181,9 @@ class Search:
         problem = self.judge.problem(start, state)
         left = next((n for n in self.judge.affected(state.tree) if n.name in bad), None)
         if left is not None:
-            problem = f"{self.path} would resolve to {left.label}, which is affected."
+            problem = worse(state.tree, left.label, "would be installed, and is affected")
         if problem is not None:
-            raise resolver_failed(problem)
+            raise does_not_serve(problem)
         return state
 
     def _dependency_paths(
@@ -197,7 +211,7 @@ class Search:
                     self.uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
                 )
             except RecipeError as error:
-                raise self._named(error, bad) from None
+                raise self._named(error, bad, start) from None
             again = [
                 node
                 for node in found.affected(self.releases.advisory, ECOSYSTEM)
@@ -206,22 +220,24 @@ class Search:
             if not again:
                 return {name: _version_of(found, name) for name in free if found.of(name)}
             bounds |= {node.name: self._bound(node) for node in again}
-        raise RecipeError(
-            RefusalReason.RESOLVER_FAILED,
-            f"No clear tree of {self.path} was found in {MAX_ROUNDS} rounds.",
-            next_step="Resolve it by hand with uv.",
-        )
+        why = f"would still be affected after {MAX_ROUNDS} rounds"
+        raise does_not_serve(worse(start.tree, ", ".join(bad), why))
 
-    def _named(self, error: RecipeError, bad: dict[str, Node]) -> RecipeError:
-        """The constraint and the parent that uv's own words name; else uv's words."""
+    def _named(self, error: RecipeError, bad: dict[str, Node], start: State) -> RecipeError:
+        """The constraint and the parent that uv's own words name, with its file; else uv's words."""
         # The package that was added last is the one that did not fit.
         for name, node in reversed(bad.items()):
-            target, blamed = self._target(node), blocker_of(error, name)
-            if target is None:
+            if self._target(node) is None:
                 return _no_fix(self.releases.advisory, node)
-            if blamed:
-                return blocked(name, target, parent=blamed[0], spec=blamed[1], where=self.path)
-        return error
+            if blocker_of(error, name):
+                break
+        if not isinstance(error, UvRefusedError):
+            return error
+        files = start.files
+        targets = {name: self._target(node) or "" for name, node in bad.items()}
+        return error.placed(
+            self.path, start.tree, lambda name: place_of(files, name, self.path), targets
+        )
 
     def _bound(self, node: Node) -> str:
         """The constraint that keeps a package's affected version out; below 0: the whole package."""

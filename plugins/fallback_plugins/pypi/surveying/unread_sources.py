@@ -139,7 +139,7 @@ def unread_sources(
     for path, words, for_tests in _named(repo, sources, advisory, packages):
         error = _error(
             f"{path} names {words}, and which command installs from that file is not known here.",
-            "Raise it by hand, or remove it, and try again.",
+            "Raise or remove it there, and try again.",
         )
         found.setdefault(path, UnreadSource(path, error, names_it=True, for_tests=for_tests))
     for path, package, version in _copies(repo, packages):

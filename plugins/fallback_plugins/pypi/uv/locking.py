@@ -23,7 +23,7 @@ from fallback_plugins.pypi.locks.uv_lock import (
 from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.resolving.resolver import (
     Locked,
-    blocker_of,
+    UvRefusedError,
     resolver_failed,
     uv_accepts,
     uv_lock,
@@ -34,7 +34,6 @@ from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.overrides import with_exception
 from fallback_plugins.shared.bumping import unsupported
-from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
@@ -128,8 +127,8 @@ class UvLocking:
 
         try:
             new = made(wanted)
-        except RecipeError as error:
-            raise self._named(error, wanted) from error
+        except UvRefusedError as error:
+            raise self.placed(error, state, wanted) from error
         # uv holds what asks for a package as it is, and goes back to an older release of that which admits
         # the version. Forward, what asks for it may have to move as well.
         for _ in range(MAX_FORWARD):
@@ -197,14 +196,14 @@ class UvLocking:
                 " another index than the project."
             )
 
-    def _named(self, error: RecipeError, wanted: Mapping[str, str]) -> RecipeError:
-        """uv's refusal with the constraint and the parent that it blames, if it blames one."""
-        for package, version in reversed(list(wanted.items())):
-            blame = blocker_of(error, package)
-            if blame:
-                parent, spec = blame
-                return blocked(package, version, parent=parent, spec=spec, where=self._lock)
-        return error
+    def placed(self, error: UvRefusedError, state: State, wanted: Mapping[str, str]) -> RecipeError:
+        """Return uv's refusal of these versions, with the files that declare what blocks."""
+        manifests = {path: text for path, text in state.files.items() if path != self._lock}
+
+        def place(package: str) -> str:
+            return next(lock_edit.declared(manifests, package), self._lock)
+
+        return error.placed(self._lock, state.tree, place, wanted)
 
     @cached_property
     def _unchanged(self) -> str:

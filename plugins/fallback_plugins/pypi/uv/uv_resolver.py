@@ -7,14 +7,14 @@ from functools import partial
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from fallback_audit.vocabulary import LadderStep, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from fallback_plugins.pypi.locks import uv_files
 from fallback_plugins.pypi.locks.uv_lock import requires_python
 from fallback_plugins.pypi.manifests.pyproject import replace_requirement
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least, requirement_in
 from fallback_plugins.pypi.resolving.own_line import of_its_line
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolver import resolver_failed
+from fallback_plugins.pypi.resolving.resolver import UvRefusedError, resolver_failed
 from fallback_plugins.pypi.resolving.scratch_lock import lowest_python
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import (
@@ -28,10 +28,11 @@ from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.locking import UvLocking
 from fallback_plugins.pypi.uv.overrides import with_override, without_override
 from fallback_plugins.shared.bumping import unneeded_override, unsupported
-from fallback_plugins.shared.ladder import ProjectFix, Strategy
+from fallback_plugins.shared.ladder import PROJECT, ProjectFix, Strategy, does_not_apply
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: Declared ancestors of one package that are tried: each costs two runs of uv.
 MAX_PARENTS_TRIED = 4
@@ -92,12 +93,19 @@ class UvResolver(LockResolver[LockedProject]):
     def _not_held_back(self, state: State, package: str) -> RecipeError | None:
         if any(lock_edit.declared(self._manifests(state), package)):
             return None
-        return unsupported(f"No manifest of {self._path} holds {package} back.")
+        problem = f"No manifest of {self._path} holds {package} back."
+        return lock_edit.required_by_others(state, package, problem, self._place(state))
+
+    def _place(self, state: State) -> Callable[[str], str]:
+        manifests = self._manifests(state)
+        return lambda name: next(lock_edit.declared(manifests, name), self._path)
 
     def _not_brought_in(self, state: State, package: str) -> RecipeError | None:
         if self._ancestors(state, package):
             return None
-        return unsupported(f"No declared package of {self._path} brings in {package}.")
+        problem = f"No declared package of {self._path} brings in {package}."
+        where = self._place(state)(package)
+        return does_not_apply(problem, package, PROJECT, "", where)
 
     def _refreshed(self, state: State, package: str, target: str) -> State:
         """A safe version within everybody's range: only the lock changes."""
@@ -138,6 +146,8 @@ class UvResolver(LockResolver[LockedProject]):
                 version = self._lowest_parent(name, held, package, target)
                 found[name] = version
                 return self._with_parents(state, {name: version}, child)
+            except UvRefusedError as error:
+                last = self._locking.placed(error, state, child)
             except RecipeError as error:
                 last = error
         if len(found) > 1:
@@ -154,12 +164,7 @@ class UvResolver(LockResolver[LockedProject]):
         """``override-dependencies``: the version against a parent's word, within the same major."""
         held = state.tree.highest(ECOSYSTEM, package) or target
         if Version(held).major != Version(target).major:
-            raise RecipeError(
-                RefusalReason.BLOCKED_BY_CONSTRAINT,
-                f"{package} {target} is another major version than {held}: it is not forced on a "
-                "parent that does not admit it.",
-                next_step=f"Raise what asks for {package}, or let a model propose the change.",
-            )
+            raise self._not_forced(state, package, held, target)
         root = self._project.manifest
         manifests = self._manifests(state)
         # Bounded: a later lock must not cross the major that the parent was never tried with.
@@ -185,6 +190,27 @@ class UvResolver(LockResolver[LockedProject]):
             if tree.listing() == after.listing():
                 where = f"The override of {move.package} in {path}"
                 yield unneeded_override(where, move.package)
+
+    def _not_forced(self, state: State, package: str, held: str, target: str) -> RecipeError:
+        """The refusal to override what requires the package: the target is another major version."""
+        manifests = self._manifests(state)
+        asking = (one for node in state.tree.of(package) for one in state.tree.dependents(node.key))
+        blockers = [
+            Blocker(
+                kind=BlockerKind.CONFLICT,
+                package=PROJECT if state.tree.is_root(parent) else parent.label,
+                constraint=f"{package} {ask.spec}".strip(),
+                file=next(lock_edit.declared(manifests, parent.name), self._path),
+            )
+            for parent, ask in asking
+        ]
+        return RecipeError(
+            RefusalReason.BLOCKED_BY_CONSTRAINT,
+            f"{package} {target} is another major version than {held}: it is not forced on what requires"
+            f" it ({', '.join(it.package for it in blockers)}).",
+            next_step=f"Upgrade what requires {package} to releases that admit {target}.",
+            blockers=blockers,
+        )
 
     def _target_within(
         self, state: State, package: str, target: str, excluded: tuple[str, str]

@@ -6,12 +6,17 @@ its ecosystem lists them; ``combined`` puts the projects of a repository togethe
 """
 
 from fallback_plugins.shared.ladder.candidates import next_candidate as next_candidate
+from fallback_plugins.shared.ladder.declines import PROJECT as PROJECT
 from fallback_plugins.shared.ladder.declines import Tried as Tried
 from fallback_plugins.shared.ladder.declines import blocked as blocked
+from fallback_plugins.shared.ladder.declines import client_refused as client_refused
+from fallback_plugins.shared.ladder.declines import does_not_apply as does_not_apply
 from fallback_plugins.shared.ladder.declines import does_not_serve as does_not_serve
 from fallback_plugins.shared.ladder.declines import error_of as error_of
 from fallback_plugins.shared.ladder.declines import left_behind as left_behind
 from fallback_plugins.shared.ladder.declines import refuse as refuse
+from fallback_plugins.shared.ladder.declines import refused_for as refused_for
+from fallback_plugins.shared.ladder.declines import registry_blocker as registry_blocker
 from fallback_plugins.shared.ladder.declines import unknown as unknown
 from fallback_plugins.shared.ladder.declines import whole_project_left as whole_project_left
 from fallback_plugins.shared.ladder.engine import Resolution as Resolution
@@ -28,3 +33,4 @@ from fallback_plugins.shared.ladder.strategy import Strategy as Strategy
 from fallback_plugins.shared.ladder.strategy import copies as copies
 from fallback_plugins.shared.ladder.strategy import never_worse as never_worse
 from fallback_plugins.shared.ladder.strategy import ordered as ordered
+from fallback_plugins.shared.ladder.strategy import worse as worse

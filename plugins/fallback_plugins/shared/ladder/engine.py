@@ -14,6 +14,7 @@ from fallback_plugins.shared.ladder.strategy import (
     ResultRules,
     Strategy,
     copies,
+    worse,
 )
 from fallback_plugins.shared.ladder.weight import Weight, weight_of
 from fallback_plugins.shared.tree import Node, grouped
@@ -69,7 +70,7 @@ class Resolution(Generic[FilesT]):
             if refusal is None:
                 yield name
             else:
-                self.tried(name).no(strategy.step, refusal.problem)
+                self.tried(name).no(strategy.step, refusal, was_tried=False)
 
     def _use(
         self,
@@ -105,7 +106,7 @@ class Resolution(Generic[FilesT]):
         if after is not self.at:
             problem = self._judge.problem(self.at, after)
             if problem is None and not self._judge.is_nearer(self.at, after):
-                problem = f"It would leave {', '.join(names)} as affected as before."
+                problem = worse(after.tree, ", ".join(names), "would stay as affected as before")
             if problem is not None:
                 raise does_not_serve(problem)
         return reached
@@ -193,7 +194,7 @@ class Resolution(Generic[FilesT]):
     def _move(
         self, manifest: str, package: str, versions: Sequence[str], after: str | None
     ) -> Move:
-        order = list(LadderStep)
+        order = [None, *LadderStep]
         dependency_paths = [self._fixed[package, version] for version in versions]
         how = max(dependency_paths, key=lambda dependency_path: order.index(dependency_path.step))
         cheaper = [

@@ -4,12 +4,15 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
+from fallback_plugins.shared.ladder.strategy import worse
 from fallback_plugins.shared.ladder.weight import major_steps
 from fallback_plugins.shared.tree import DependencyTree, cleared_paths, downgraded
 from fallback_tier.advisory import (
@@ -20,17 +23,26 @@ from fallback_tier.advisory import (
 )
 from fallback_tier.advisory.versions import is_major_step, is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.files.source_paths import is_lock
 from fallback_tier.outcome import (
+    ChangedDeclaration,
     ClearedPath,
     FileChange,
     Left,
     Move,
     RecipeResult,
+    declined_by,
 )
 from fallback_tier.repo import RepoContext
 
 #: The texts of no fix.
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+
+#: What is around a declaration in its line.
+_AROUND = " \t,\\"
+
+#: Of a changed line (characters).
+MAX_SHOWN = 120
 
 #: Said in every result that was made with ``Settings.offline``.
 OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or deprecated."
@@ -146,8 +158,18 @@ class HeldToAges:
         error = self.project.ages.reason_behind(left.reason, left.sentence, left.package)
         if error is None:
             return left
-        why = {"reason": error.reason, "sentence": error.problem, "next_step": error.next_step}
-        return left.model_copy(update=why)
+        why = {"reason": error.problem, "blockers": error.blockers}
+        declined = (
+            it.model_copy(update=why) if it.reason == left.sentence else it for it in left.declined
+        )
+        return left.model_copy(
+            update={
+                "reason": error.reason,
+                "sentence": error.problem,
+                "next_step": error.next_step,
+                "declined": tuple(declined) or declined_by(error),
+            }
+        )
 
 
 def combined(
@@ -181,6 +203,7 @@ def combined(
         changes=changes,
         proof_level=ProofLevel.PINS if pins else ProofLevel.RESOLVED_TREE,
         moves=moves,
+        declarations=tuple(it for change in changes for it in _declarations(change, moves)),
         cleared=tuple(path for fix in fixes for path in _cleared(ecosystem, advisory, fix)),
         left=left,
         notes=tuple(
@@ -213,6 +236,39 @@ def resolve_all(
     return fixes
 
 
+def _declarations(change: FileChange, moves: Sequence[Move]) -> Iterator[ChangedDeclaration]:
+    """The changed lines of a manifest that name a package which the moves raise."""
+    if is_lock(change.path) or change.after is None:
+        return
+    raised = (one.rpartition(" ")[0] for move in moves for one in move.raised)
+    names = tuple(dict.fromkeys((*(move.package for move in moves), *raised)))
+    old, new = ((change.before or "").splitlines(), change.after.splitlines())
+    for kind, start, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+        if kind in {"replace", "insert"}:
+            pairs = zip_longest(old[start:end], new[first:last], fillvalue="")
+            for number, (before, after) in enumerate(pairs, first + 1):
+                package = next((it for it in names if _names(after, it)), None)
+                if package is not None:
+                    short, now = _differing(before.strip(_AROUND), after.strip(_AROUND))
+                    yield ChangedDeclaration(
+                        package=package, file=change.path, line=number, before=short, after=now
+                    )
+
+
+def _names(line: str, package: str) -> bool:
+    name = re.sub(r"[-_.]+", "[-_.]+", re.escape(package).replace("\\", ""))
+    return re.search(rf"(?<![\w@/.-]){name}(?![\w/-])", line, re.IGNORECASE) is not None
+
+
+def _differing(before: str, after: str) -> tuple[str, str]:
+    """Two lines; of longer ones the part around what differs."""
+    start = 0
+    if max(len(before), len(after)) > MAX_SHOWN:
+        same = (one == other for one, other in zip(before, after, strict=False))
+        start = max(0, len([*takewhile(bool, same)]) - MAX_SHOWN // 3)
+    return before[start : start + MAX_SHOWN], after[start : start + MAX_SHOWN]
+
+
 def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[ClearedPath, ...]:
     if fix.before is None or fix.after is None:
         return fix.cleared
@@ -227,16 +283,15 @@ def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
         return
     lower = downgraded(fix.before, fix.after, ecosystem)
     if lower:
-        raise does_not_serve(f"The fix is no pure upgrade: in {fix.after.source} {lower}.")
+        name, highest, held = lower
+        raise does_not_serve(worse(fix.after, name, f"would go down from {highest} to {held}"))
     kept = {item.package for item in fix.left}
     old = {(node.name, node.version) for node in fix.before.nodes.values()}
     for node in fix.after.affected(advisory, ecosystem):
         if node.name in kept and (node.name, node.version) in old:
             continue
         ids = ", ".join(advisory.ids_affecting(ecosystem, node.name, node.version))
-        raise does_not_serve(
-            f"{fix.after.source} would still hold {node.label}, affected by {ids}."
-        )
+        raise does_not_serve(worse(fix.after, node.label, f"would stay, affected by {ids}"))
 
 
 def _check_move(ecosystem: str, advisory: Advisory, move: Move) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from fallback_audit.vocabulary import LadderStep
+from fallback_audit.vocabulary import BlockerKind, LadderStep
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.tree import DependencyTree, Node, downgraded
 from fallback_tier.advisory import Advisory
 from fallback_tier.advisory.versions import is_prerelease
 from fallback_tier.errors import RecipeError
+from fallback_tier.outcome import Blocker
 
 #: What a client resolves: texts by path, or a client's own shape of them.
 FilesT = TypeVar("FilesT")
@@ -71,7 +72,7 @@ def ordered(
     return [*near, *sorted(far, key=lambda it: it.step is not step)]
 
 
-def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> str | None:
+def never_worse(_before: Position[FilesT], _after: Position[FilesT]) -> Blocker | None:
     """No rule of the ecosystem's own."""
     return None
 
@@ -83,31 +84,32 @@ class ResultRules(Generic[FilesT]):
 
     ecosystem: str
     advisory: Advisory
-    worse: Callable[[Position[FilesT], Position[FilesT]], str | None] = never_worse
+    worse: Callable[[Position[FilesT], Position[FilesT]], Blocker | None] = never_worse
     ages: Ages | None = None
 
     def affected(self, tree: DependencyTree) -> tuple[Node, ...]:
         """The affected copies of a tree, in the lock's order."""
         return tuple(tree.affected(self.advisory, self.ecosystem))
 
-    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> str | None:
-        """What is worse than before, in a sentence; None: nothing is."""
+    def problem(self, before: Position[FilesT], after: Position[FilesT]) -> Blocker | None:
+        """What is worse than before; None: nothing is."""
         brought = copies(self.affected(after.tree)) - copies(self.affected(before.tree))
         if brought:
             name, version = min(brought)
-            return f"It would bring in {name} {version}, which is itself affected."
+            return worse(after.tree, f"{name} {version}", "would come in, which is itself affected")
         lower = downgraded(before.tree, after.tree, self.ecosystem)
         if lower is not None:
-            return f"It would be no pure upgrade: {lower}."
+            name, highest, held = lower
+            return worse(after.tree, name, f"would go down from {highest} to {held}")
         candidate = self._candidate(before.tree, after.tree)
         if candidate is not None:
-            return f"It would take {candidate.label}, a pre-release."
-        worse = self.worse(before, after)
-        if worse is not None or self.ages is None:
-            return worse
+            return worse(after.tree, candidate.label, "would come in, which is a pre-release")
+        found = self.worse(before, after)
+        if found is not None or self.ages is None:
+            return found
         new = copies(after.tree.nodes.values()) - copies(before.tree.nodes.values())
         too_new = self.ages.first_problem(new)
-        return too_new.problem if too_new else None
+        return too_new.blockers[0] if too_new else None
 
     def _candidate(self, before: DependencyTree, after: DependencyTree) -> Node | None:
         """A pre-release in the place of final releases, of a package that only moves along; None: there is
@@ -132,6 +134,11 @@ class ResultRules(Generic[FilesT]):
             for tree, nodes in ((before.tree, old), (after.tree, new))
         )
         return len(new) < len(old) or now < was
+
+
+def worse(tree: DependencyTree, package: str, what: str) -> Blocker:
+    """Return what a resolved tree has that no fix may have: a clause about one of its packages."""
+    return Blocker(kind=BlockerKind.RESULT, package=package, constraint=what, file=tree.source)
 
 
 def copies(nodes: Iterable[Node]) -> set[Copy]:

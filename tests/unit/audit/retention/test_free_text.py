@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from fallback_audit.event_types import FREE_TEXT
-from fallback_audit.events import AuditEvent, SandboxDisabled, event_adapter
+from fallback_audit.event_types import FREE_TEXT, Blocker, StepDeclined
+from fallback_audit.events import AuditEvent, FixRefused, SandboxDisabled, event_adapter
 from fallback_audit.retention.free_text import REDACTED, free_text_fields, residue, with_words
+from fallback_audit.vocabulary import BlockerKind, LadderStep, RefusalReason
 from tests.unit.audit import trails
 
 #: Text that rules, readers or a resumed run go by, and that a program of ours chose, or a registry.
@@ -149,6 +150,21 @@ def test_what_is_left_is_an_event_of_the_same_kind(event: AuditEvent, data: st.D
             assert len(value) == len(was)
         else:
             assert value == REDACTED
+
+
+def test_declined_steps_lose_their_texts_and_keep_their_kinds() -> None:
+    blocker = Blocker(kind=BlockerKind.REGISTRY, package="left", host="host", status=503)
+    step = StepDeclined(step=LadderStep.OVERRIDE, reason="why", blockers=(blocker,))
+    refused = FixRefused(
+        attempt=1, reason=RefusalReason.RESOLVER_FAILED, sentence="no", declined=(step,)
+    )
+    left = event_adapter.validate_python(residue(refused, {"declined"}))
+    assert isinstance(left, FixRefused)
+    (emptied,) = left.declined
+    (kept,) = emptied.blockers
+    assert (emptied.step, emptied.reason) == (LadderStep.OVERRIDE, REDACTED)
+    assert (kept.kind, kept.status) == (BlockerKind.REGISTRY, 503)
+    assert {kept.package, kept.host} == {REDACTED}
 
 
 @pytest.mark.parametrize("reason", ["", "because"])

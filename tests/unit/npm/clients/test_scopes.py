@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import RefusalReason
+from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
@@ -192,8 +192,9 @@ def test_of_two_advisories_the_one_that_can_be_is_fixed(tmp_path: Path, fault: s
     assert [move.package for move in result.moves] == ["leaf"]
     (left,) = result.left
     assert (left.package, left.advisory_ids) == ("@acme/leaf", ("OSV-TEST-2",))
-    assert f"@acme was asked of {host}" in left.next_step
-    assert "npm login --scope=@acme" in left.next_step
+    named = [it for step in left.declined for it in step.blockers if it.host]
+    assert {(it.kind, it.host) for it in named} == {(BlockerKind.REGISTRY, host)}, left
+    assert {it.setting for it in named} == {"@acme:registry"}
 
 
 def test_a_projects_file_redirects_nothing_else(tmp_path: Path) -> None:

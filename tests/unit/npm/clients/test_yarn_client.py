@@ -149,7 +149,7 @@ def test_yarns_own_words_are_in_the_refusal(tmp_path: Path) -> None:
     store = tmp_path / "clients"
     client(Clients(lock=LOCK), tmp_path).resolve(files(ROOT))
     clients = Clients(exit_code=1, output='yarn install\nerror Couldn\'t find "a@^9"\ninfo Visit\n')
-    with pytest.raises(RecipeError, match='it said: Couldn\'t find "a@\\^9"') as refused:
+    with pytest.raises(RecipeError, match='Couldn\'t find "a@\\^9"') as refused:
         YarnClient(clients, ClientStore(clients, store)).resolve(files(ROOT))
     assert refused.value.reason is RefusalReason.RESOLVER_FAILED
     assert [tool for tool, _, _ in clients.calls] == ["node"]  # kept: nothing is fetched again

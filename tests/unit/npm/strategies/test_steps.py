@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, RefusalReason
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, RecipeResult, Selected
@@ -182,7 +182,9 @@ def test_a_declared_parent_is_raised_to_the_lowest_version_that_clears(tmp_path:
         "1.2.0",
         ("mid 1.1.0",),
     )
-    assert "mid 1.0.0 in package-lock.json asks for leaf 1.0.0" in move.declined[0].reason
+    (blocker,) = move.declined[0].blockers
+    assert (blocker.package, blocker.constraint) == ("mid 1.0.0", "leaf 1.0.0")
+    assert blocker.file == "package.json"
     assert json.loads(after(result, "package.json"))["dependencies"] == {"mid": "1.1.0"}
 
 
@@ -332,7 +334,10 @@ def test_where_no_parent_helps_a_scoped_override_does(tmp_path: Path) -> None:
         LadderStep.DIRECT_BUMP,
         LadderStep.PARENT_BUMP,
     ]
-    assert move.declined[1].reason == "mid 1.0.0 asks for it, not the project itself."
+    assert (
+        move.declined[1].reason
+        == "mid 1.0.0 requires leaf 1.0.0, not the project itself (package.json)."
+    )
     assert json.loads(after(result, "package.json"))["overrides"] == {"mid": {"leaf": "1.2.0"}}
     assert versions(result)["leaf"] == "1.2.0"
 
@@ -459,7 +464,9 @@ def test_an_override_never_crosses_a_major(tmp_path: Path) -> None:
     with world(universe, tmp_path) as here, pytest.raises(RecipeError) as caught:
         here.fix(record, files)
     assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
-    assert "mid 1.0.0 in package-lock.json asks for leaf ^1.0.0" in caught.value.problem
+    overriding = next(it for it in caught.value.declined if it.step is LadderStep.OVERRIDE)
+    (blocker,) = overriding.blockers
+    assert (blocker.package, blocker.constraint) == ("mid 1.0.0", "leaf ^1.0.0")
 
 
 def test_a_peer_that_a_bump_breaks_is_named(tmp_path: Path) -> None:
@@ -474,20 +481,23 @@ def test_a_peer_that_a_bump_breaks_is_named(tmp_path: Path) -> None:
     )
     with world(universe, tmp_path) as here, pytest.raises(RecipeError) as caught:
         here.fix(LEAF, files)
-    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
-    assert "plugin 1.0.0 has the peer leaf ~1.0.0" in caught.value.problem
+    assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+    bump = next(it for it in caught.value.declined if it.step is LadderStep.DIRECT_BUMP)
+    assert ("plugin 1.0.0", "leaf ~1.0.0") in {(it.package, it.constraint) for it in bump.blockers}
 
 
-def test_npms_own_words_are_repeated_and_its_advice_is_not(tmp_path: Path) -> None:
+def test_what_npm_blames_is_named_and_its_advice_is_not_followed(tmp_path: Path) -> None:
     universe = leaves().npm("plugin", "1.0.0", peerDependencies={"leaf": "~1.0.0"})
     files = project({"leaf": "1.0.0"}, {"leaf": at("1.0.0")})
     files["package.json"] = manifest(dependencies={"leaf": "1.0.0", "plugin": "1.0.0"})
     with world(universe, tmp_path) as here, pytest.raises(RecipeError) as caught:
         here.fix(LEAF, files)
-    assert caught.value.reason is RefusalReason.RESOLVER_FAILED
-    assert "ERESOLVE" in caught.value.problem
-    assert 'peer leaf@"~1.0.0" from plugin@1.0.0' in caught.value.problem
-    assert "--force" not in caught.value.problem
+    assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+    bump = next(it for it in caught.value.declined if it.step is LadderStep.DIRECT_BUMP)
+    (blocker,) = bump.blockers
+    assert (blocker.kind, blocker.file) == (BlockerKind.CONFLICT, "package.json")
+    assert (blocker.package, blocker.constraint) == ("plugin 1.0.0", "leaf ~1.0.0")
+    assert "--force" not in bump.reason
 
 
 def test_a_parent_that_brings_in_another_affected_package_is_no_fix(tmp_path: Path) -> None:

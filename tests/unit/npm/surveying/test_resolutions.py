@@ -13,6 +13,8 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.project import NpmProject
 from fallback_plugins.npm.surveying import resolutions
 from fallback_plugins.npm.surveying.projects import discover
@@ -25,6 +27,7 @@ from fallback_tier.repo import Settings
 from tests.choice import a_choice
 from tests.registry import Universe
 from tests.unit.npm.world import at, bad, lock, manifest, project, versions, world
+from tests.unit.shared.real_clients import provisioned
 from tests.unit.shared.recipes import FakeClients, repository
 
 LEAF = bad("leaf", ("0", "1.2.0"))
@@ -870,18 +873,22 @@ _REFUSED = [
     ({"other": "^latest"}, {}),
     ({"other": ">=9"}, {}),
     ({"nowhere": "1.0.0"}, {}),
-    ({"other": "^latest"}, {"packageManager": "yarn@1.22.22"}),
-    ({"other": "^latest"}, {"packageManager": "pnpm@9.15.9"}),
-    ({"other": "^9.0.0"}, {"packageManager": "pnpm@9.15.9"}),
-    ({"other": "^9.0.0"}, {"packageManager": "yarn@1.22.22"}),
+    *(
+        pytest.param({"other": spec}, {"packageManager": client}, marks=pytest.mark.registry("npm"))
+        for spec in ("^latest", "^9.0.0")
+        for client in ("yarn@1.22.22", "pnpm@9.15.9")
+    ),
 ]
 
 
 @pytest.mark.parametrize(("asked", "more"), _REFUSED)
 def test_an_example_that_its_client_refuses_concerns_what_it_names(
-    tmp_path: Path, asked: dict[str, str], more: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], more: dict[str, str]
 ) -> None:
-    example = "examples/a/package.json"
+    example, cache = "examples/a/package.json", tmp_path / "cache"
+    if more:
+        provisioned(cache / "fallback-tier" / "clients", YARN, PNPM["9"])
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     with world(universe(), tmp_path) as here:
 
         def end(files: Mapping[str, str]) -> RefusalReason:

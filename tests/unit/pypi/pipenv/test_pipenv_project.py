@@ -124,7 +124,7 @@ def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_
     lock = _lock(_entry("leaf", "1.0") | _entry("stuck", "1.0"))
     (left,) = _resolve(clients, tmp_path, lock).left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
-    assert "stuck in Pipfile.lock asks for leaf <1.2" in left.sentence
+    assert "stuck 1.0 in Pipfile.lock requires leaf <1.2" in left.sentence
 
 
 def test_what_the_new_release_needs_comes_in_beside_it(

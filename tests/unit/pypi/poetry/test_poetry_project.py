@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi.poetry.project import PoetryProject
 from fallback_plugins.pypi.recipe import apply
 from fallback_plugins.shared.ladder import ProjectFix, combined
@@ -134,7 +134,7 @@ def test_a_parent_that_never_admits_it_is_named(clients: SubprocessClients, tmp_
     lock = poetry_lock(BASE, LEAF, _block("stuck", "1.0", 'leaf = "<1.2"'))
     (left,) = _resolve(clients, tmp_path, lock).left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
-    assert "stuck in poetry.lock asks for leaf <1.2, which does not admit 1.2" in left.sentence
+    assert "stuck 1.0 in poetry.lock requires leaf <1.2, which does not admit 1.2" in left.sentence
 
 
 def test_a_declaration_that_admits_it_stays(clients: SubprocessClients, tmp_path: Path) -> None:
@@ -198,7 +198,8 @@ def test_a_release_without_a_wheel_is_not_built(clients: SubprocessClients, tmp_
         advisory("PyPI", "source-only", [("0", "1.1")])
     )
     assert fix is not None
-    assert "has no wheel: only a build would show" in fix.left[0].sentence
+    (blocker,) = fix.left[0].declined[0].blockers
+    assert (blocker.kind, blocker.package) == (BlockerKind.NOT_BUILT, "source-only 1.1")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +223,7 @@ def test_a_folder_of_the_repository_is_raised_where_it_declares_the_package(
     repo = repository(tmp_path, files)
     fix = PoetryProject(repo, clients, "app/poetry.lock").resolve(ADVISORY)
     assert fix is not None
-    assert "lib in app/poetry.lock asks for leaf" in fix.left[0].sentence  # as it stands
+    assert "lib 0.1.0 in app/poetry.lock requires leaf" in fix.left[0].sentence  # as it stands
     result = apply(Selected(recipe="pypi-ladder", parameters={}), ADVISORY, repo, clients)
     made = {change.path: change.after for change in result.changes}
     assert made["lib/pyproject.toml"] == files["lib/pyproject.toml"].replace(locked, new)

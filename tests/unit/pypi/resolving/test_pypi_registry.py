@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_audit.vocabulary import LadderStep, ProofLevel, RefusalReason
+from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, RefusalReason
 from fallback_plugins.pypi import build_ecosystem
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolutions import resolve
@@ -107,8 +107,10 @@ def test_what_the_registry_says_of_releases(uv: UvClient) -> None:
     # Nothing can be said of a release that has no wheel: it is not called unusable.
     assert uv.fault_of("built", "1.0") is None
     assert uv.next_release("bad", "1.0") == "1.2"
-    with pytest.raises(RecipeError, match="nowhere was not found"):
+    with pytest.raises(RecipeError) as caught:
         uv.fault_of("nowhere", "1.0")
+    (blocker,) = caught.value.blockers
+    assert (blocker.kind, blocker.package, blocker.status) == (BlockerKind.REGISTRY, "nowhere", 404)
 
 
 def test_a_yanked_fix_is_passed_over(plugin: EcosystemPlugin, tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_the_constraint_in_the_way_is_named(plugin: EcosystemPlugin, tmp_path: P
         fixed(plugin, tmp_path, files)
     assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
     assert caught.value.problem == (
-        "stuck in requirements.txt asks for bad <1.1, which does not admit 1.1."
+        "stuck 1.0 in requirements.txt requires bad <1.1, which does not admit 1.1."
     )
 
 
@@ -345,7 +347,7 @@ def test_a_pin_that_does_not_go_with_the_rest_takes_it_along(
     assert after(result, "requirements.txt") == "twin==1.1\nbad==1.2\n"
     (move,) = result.moves
     assert (move.step, move.after, move.raised) == (LadderStep.DIRECT_BUMP, "1.2", ("twin 1.1",))
-    with pytest.raises(RecipeError, match=r"stuck in requirements\.txt asks for bad <1\.1"):
+    with pytest.raises(RecipeError, match=r"stuck 1\.0 in requirements\.txt requires bad <1\.1"):
         fixed(plugin, tmp_path / "b", {"requirements.txt": "stuck\nbad==1.0\n"}, both)
 
 
@@ -426,7 +428,7 @@ def test_pins_that_cannot_go_together_are_refused_when_planned(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\nstuck==1.0\n"}
-    with pytest.raises(RecipeError, match=r"stuck in requirements\.txt asks for bad <1\.1"):
+    with pytest.raises(RecipeError, match=r"stuck 1\.0 in requirements\.txt requires bad <1\.1"):
         fixed(plugin, tmp_path, files)
 
 
@@ -434,7 +436,9 @@ def test_a_closed_set_is_not_given_what_it_does_not_name(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\ngrows==1.0\n"}
-    with pytest.raises(RecipeError, match=r"bring in fine, which requirements\.txt does not name"):
+    with pytest.raises(
+        RecipeError, match=r"fine would come in, and requirements\.txt does not name it"
+    ):
         fixed(plugin, tmp_path, files)
     # An open one lets the installer see to it.
     result = fixed(plugin, tmp_path, {"requirements.txt": "bad==1.0\ngrows==1.0\n"})
@@ -446,7 +450,7 @@ def test_a_bump_that_brings_in_what_a_closed_set_does_not_name_is_refused(
 ) -> None:
     record = advisory("PyPI", "grows", [("0", "2.0")])
     files = {"requirements.txt": f"{_COMPILED}bad==1.0\ngrows==1.0\n"}
-    with pytest.raises(RecipeError, match=r"bring in fine, which .* does not name") as caught:
+    with pytest.raises(RecipeError, match=r"fine would come in, and .* does not name it") as caught:
         fixed(plugin, tmp_path, files, record)
     assert caught.value.reason is RefusalReason.MANIFEST_MISSING
 
@@ -491,7 +495,7 @@ def test_a_pin_without_a_wheel_that_excludes_the_bump_is_read(
     """uv can't hold it against the bump, since it may build nothing: pip would install neither."""
     files = {"requirements.txt": f"bad==1.0\n{more}stale==1.0\n"}
     with pytest.raises(
-        RecipeError, match=r"stale in requirements\.txt asks for bad <1\.1"
+        RecipeError, match=r"stale 1\.0 in requirements\.txt requires bad <1\.1"
     ) as caught:
         fixed(plugin, tmp_path, files)
     assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT

@@ -616,7 +616,7 @@ def test_a_registry_that_is_away_leaves_it_unknown(registry: Registry, tmp_path:
     for number, text in enumerate(("asks\n", "asks==1.0\n")):
         plan = planned(registry, tmp_path / str(number), {"requirements.txt": text}, more=away)
         assert plan.reason is RefusalReason.UNKNOWN
-        assert "Failed to fetch" in plan.problem
+        assert "127.0.0.1:9" in plan.problem
 
 
 def test_an_index_of_its_own_is_never_replaced_by_another(

@@ -24,10 +24,10 @@ def _tree(**versions: str) -> DependencyTree:
 @pytest.mark.parametrize(
     ("after", "message"),
     [
-        (_tree(leaf="1.1", b="1"), "would bring in leaf 1.1, which is itself affected"),
-        (_tree(leaf="1.0", b="2"), "would leave leaf as affected as before"),
+        (_tree(leaf="1.1", b="1"), "leaf 1.1 would come in, which is itself affected"),
+        (_tree(leaf="1.0", b="2"), "leaf would stay as affected as before"),
         (_tree(leaf="1.2", b="0.9"), "b would go down from 1 to 0.9"),
-        (_tree(leaf="1.2", b="6"), "would bring in b 6, which is itself affected"),
+        (_tree(leaf="1.2", b="6"), "b 6 would come in, which is itself affected"),
     ],
 )
 def test_a_step_that_does_what_none_may_is_declined(after: DependencyTree, message: str) -> None:

@@ -256,7 +256,7 @@ def test_an_override_is_taken_before_a_candidate(bench: Bench) -> None:
     fix = bench.resolve(files)
     (move,) = fix.moves
     assert move.step is LadderStep.OVERRIDE
-    assert "hopeful 2.0.dev1, a pre-release" in move.declined[0].reason
+    assert "hopeful 2.0.dev1 would come in, which is a pre-release" in move.declined[0].reason
 
 
 def test_an_override_within_the_major_is_the_last_step(bench: Bench) -> None:
@@ -280,7 +280,7 @@ def test_another_major_is_not_forced_on_a_parent(bench: Bench) -> None:
     assert not fix.moves
     (left,) = fix.left
     assert left.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
-    assert "stuck in uv.lock asks for leaf <1.2" in left.sentence
+    assert "stuck 1.0 in pyproject.toml requires leaf <1.2" in left.sentence
 
 
 def test_an_override_that_pins_the_affected_version_is_what_is_raised(bench: Bench) -> None:
