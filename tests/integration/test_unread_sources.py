@@ -3,6 +3,7 @@ never "versions proved". Real commands, real uv, a registry on loopback with ``l
 2.0.0.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.registry import Universe, serve
 UNIVERSE = Universe()
 for version in ("1.0.0", "2.0.0"):
     UNIVERSE.pypi("left", version)
-UNIVERSE.pypi("asks", "1.0.0", ["left"]).pypi("right", "1.0.0")
+UNIVERSE.pypi("asks", "1.0.0", ["left"]).pypi("right", "1.0.0").pypi("holds", "1.0.0", ["left<2"])
 
 WHEEL = "left-1.0.0-py3-none-any.whl"
 ARCHIVE = UNIVERSE.pypi_packages["left"][WHEEL].content
@@ -90,6 +91,16 @@ def dynamic(of: str, value: str) -> Files:
     }
 
 
+def notebook(*sources: str, kind: str = "code") -> str:
+    cells = [{"cell_type": kind, "metadata": {}, "source": [it]} for it in sources]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def hooks(dependencies: str) -> Files:
+    text = f"repos:\n- repo: x\n  hooks:\n  - id: y\n    additional_dependencies: {dependencies}\n"
+    return tool(".pre-commit-config.yaml", text)
+
+
 def tool(path: str, text: str, **more: str | bytes) -> Files:
     """Beside requirements that don't name the package."""
     return {"requirements.txt": "right==1.0.0\n", path: text, **more}
@@ -100,6 +111,18 @@ READ: Mapping[str, tuple[Files, str]] = {
     "-c cons.txt": (
         {"requirements.txt": "-c cons.txt\nleft\n", "cons.txt": "left==1.0.0\n"},
         "cons.txt",
+    ),
+    "documentation's requirements": (
+        {
+            "requirements.txt": "right\n",
+            ".readthedocs.yaml": "python:\n  install:\n    - requirements: docs/rtd.pip\n",
+            "docs/rtd.pip": "left==1.0.0\n",
+        },
+        "docs/rtd.pip",
+    ),
+    "a build's requirements in setup.cfg": (
+        {"setup.cfg": "[options]\nsetup_requires =\n    right\n    left==1.0.0\n"},
+        "setup.cfg",
     ),
     "-c below, any name": (
         {"requirements.txt": "left\n-c limits.list\n", "limits.list": "left==1.0.0\n"},
@@ -410,6 +433,65 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         tool(".github/workflows/a.yml", "run: pip install left~=1.0.0\n"),
         ".github/workflows/a.yml installs left 1.0.0, which is affected",
     ),
+    **{
+        f"{how} that brings it in": (
+            tool(path, text),
+            f"{path} installs left 1.0.0, which is affected",
+        )
+        for how, path, text in (
+            ("a notebook's line", "a.ipynb", notebook("import x\n", "%pip install -q holds\n")),
+            ("a notebook's shell", "a.ipynb", notebook("!pip3 install 'holds==1.0.0'\nx = 1\n")),
+            ("a notebook's cell", "a.ipynb", notebook("%%bash\npip install holds\n")),
+            (
+                "a process",
+                "a.py",
+                "run([executable, '-m', 'pip', 'install', 'holds'], check=True)\n",
+            ),
+            ("a shell's line", "a.py", "system(f'cd {here}; pip install holds && x')\n"),
+            ("a program of Python 2", "a.py", "print 'x'\nsystem('pip install holds')\n"),
+            (
+                "an image's method",
+                "a.py",
+                "i = Image.slim().pip_install('right', 'holds==1.0.0')\n",
+            ),
+            ("an environment's list", "a.py", "task(requirements=['holds>=1'])\n"),
+            ("a decorator", "a.py", "@part(packages_to_install=['holds'])\ndef f(): ...\n"),
+            ("an environment's table", "a.py", "init(runtime_env={'pip': ['holds']})\n"),
+            ("a script without an ending", "bin/setup", "#!/bin/sh\npip install holds\n"),
+            ("a notebook server's script", "binder/postBuild", "pip install holds\n"),
+            (
+                "a container's command",
+                "devcontainer.json",
+                '{"onCreateCommand": "pip install holds"}',
+            ),
+            ("a shell of nix", "shell.nix", "mkShell { shellHook = ''pip install holds''; }\n"),
+        )
+    },
+    "a hook that brings it in": (hooks("[right, holds==1.0.0]"), "yaml installs left 1.0.0"),
+    "a hook's list": (
+        hooks("\n    - right\n    - 'holds'\n    args: [x]"),
+        "yaml installs left 1.0.0",
+    ),
+    "a notebook that names it": (
+        tool("a.ipynb", notebook("!pip install left==$V\n")),
+        "a.ipynb names left==$V",
+    ),
+    "a program that names it": (
+        tool("a.py", "v = '1.0.0'\nsystem(f'pip install left=={v}')\n"),
+        "a.py names left=={v",
+    ),
+    "one line of a build's requirements": (
+        tool("setup.cfg", "[options]\nsetup_requires = right; left==1.0.0\n"),
+        "setup.cfg requires left",
+    ),
+    "what a build's requirement brings in": (
+        tool("setup.cfg", "[options]\ntests-require =\n    holds\n"),
+        "holds 1.0.0 in setup.cfg requires left <2",
+    ),
+    "requirements in a script by its name": (
+        tool("scripts/setup", "left==1.0.0\n", Dockerfile="RUN pip install -r scripts/setup\n"),
+        "A command takes requirements from 'scripts/setup'",
+    ),
     "a script's lock": (
         tool("t.py.lock", 'version = 1\n[[package]]\nname = "left"\nversion = "1.0.0"\n'),
         "t.py.lock names left",
@@ -453,6 +535,15 @@ CLEAN: Mapping[str, Files] = {
         "tests/data/requirements.cfg": "left==1.0.0\n",
         "app.py": 'NEEDS = "left==1.0.0"\n',
         f"tests/data/{WHEEL}": ARCHIVE,
+    },
+    "programs that install something else": {
+        "requirements.txt": "right\n",
+        "a.py": "run(['pip', 'install', 'right'])\nX = 'left==1.0.0'\nupdate(left='1.0.0')\n",
+        "a.ipynb": notebook("import left  # left==1.0.0\n", "!pip install right\n"),
+        "words.ipynb": notebook("pip install left==1.0.0\n", kind="markdown"),
+        "docs/b.ipynb": notebook("!pip install left==1.0.0\n"),
+        "bin/start": "exec right\n",
+        ".pre-commit-config.yaml": "    additional_dependencies:\n    - right@1.0.0\n    - 'x@2'\n",
     },
     "tools that do not name it": {
         "requirements.txt": "left==2.0.0\n",

@@ -34,6 +34,7 @@ _KEYS = {
     Kind.SETUP_CFG: (
         "options.install_requires",
         "options.extras_require",
+        "options.setup_requires",
         "options.tests_require",
     ),
 }

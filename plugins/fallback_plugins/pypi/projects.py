@@ -45,13 +45,14 @@ def projects(
 
 
 def _only_read(repo: RepoContext, claimed: frozenset[str]) -> Iterator[str]:
-    """Files with install commands of CI, and manifests beside a lock with environments of other tools."""
+    """Files with install commands of CI, of notebooks and of programs, and manifests beside a lock with
+    environments of other tools."""
     for path, text in Sources.of(repo).searched.items():
         if path in claimed and kind_of(path) is Kind.PYPROJECT:
             with suppress(RecipeError):  # its own project says so
                 if next(in_other_arrays(parse_toml(path, text)), None) is not None:
                     yield path
-        elif kind_in_set(path) is Kind.CI and install_commands(path, text):
+        elif kind_in_set(path) in {Kind.CI, Kind.SCRIPT} and install_commands(path, text):
             yield path
 
 

@@ -28,9 +28,10 @@ class Kind(StrEnum):
     SETUP_PY = "setup.py"
     #: Commands of a shell, a task runner, an image: of these only the literals of installs are read.
     COMMANDS = "commands"
-    #: The same of CI, which no fix changes.
+    #: The same of CI, notebooks and the like, which no fix changes.
     CI = "ci"
-    #: A Python script with its own metadata (PEP 723).
+    #: A Python program: one with its own metadata (PEP 723), or that starts install commands, which no fix
+    #: changes.
     SCRIPT = "script"
 
 
@@ -44,7 +45,14 @@ _NAMES = frozenset(Kind) - {Kind.REQUIREMENTS, Kind.PYLOCK} - IN_OTHER_TEXT
 _COMMANDS = re.compile(
     r"(?:docker|container)file(?:\..*)?|.*\.(?:dockerfile|containerfile)|(?:gnu)?makefile|.*\.mk|\.?justfile"
     r"|tox\.ini|(?:noxfile|toxfile|tasks|fabfile|dodo)\.py|.*\.(?:sh|bash|zsh|ps1|bat|cmd|ya?ml)"
-    r"|procfile|vagrantfile|jenkinsfile",
+    r"|procfile|vagrantfile|jenkinsfile|earthfile",
+    re.IGNORECASE,
+)
+#: Those that no fix changes, by their paths: notebooks, and scripts without an ending.
+_ONLY_READ = re.compile(
+    r"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|\.?binder/postbuild|(?:bin|scripts?)/"
+    r"(?:setup|install|bootstrap|update|provision|init|dev|build|test|lint|check|ci|deploy|release|start|run)"
+    r"[\w-]*)",
     re.IGNORECASE,
 )
 #: … and those of CI among them.
@@ -88,4 +96,6 @@ def kind_in_set(path: str) -> Kind:
     name = posixpath.basename(path)
     if _COMMANDS.fullmatch(name):
         return Kind.CI if _CI.fullmatch(path) else Kind.COMMANDS
+    if _ONLY_READ.fullmatch(path):
+        return Kind.CI
     return Kind.SCRIPT if name.endswith(".py") else Kind.REQUIREMENTS

@@ -5,9 +5,12 @@ arguments only pins are raised; what it installs is all that it names. Offsets a
 that an edit keeps every other byte.
 """
 
+import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -56,6 +59,32 @@ _CONDA_PIP = re.compile(
     r"^(?P<indent>[ ]*)-[ ]+pip:[ ]*\r?\n(?P<arguments>(?:(?P=indent)[ ]+[^\r\n]*(?:\r?\n|\Z))+)",
     re.MULTILINE,
 )
+
+#: pre-commit: what is installed next to a hook; items of node hooks have ``@`` before a version.
+_ADDITIONAL = re.compile(
+    r"^[ -]*additional_dependencies:(?P<arguments>[ ]*\[[^\]]*\]"
+    r"|[ \t]*(?:\r?\n[ ]*-[ ][^\r\n:]*(?=\r?\n|\Z))*)",
+    re.MULTILINE,
+)
+
+#: What a Python program must hold to start an install command, and how such a call is recognised: by a
+#: command among its texts, by the function's name, or by the argument that takes requirements.
+_INSTALLS = re.compile(r"pip3?\b|pip_|uv\b|requirements *=|packages_to_install")
+_INSTALLING_CALL = re.compile(r"(?:.*[._])?pip_install(?:_packages)?")
+_REQUIREMENTS_ARGUMENT = frozenset(
+    {
+        "requirements",
+        "pip_requirements",
+        "extra_pip_requirements",
+        "pip_packages",
+        "packages_to_install",
+    }
+)
+#: What stands for a computed part of a text.
+_COMPUTED = "{}"
+#: A notebook's commands of a shell: ``!pip install``, ``%pip install``, a cell for a shell.
+_MAGIC = re.compile(r"^[ \t]*(?:!|%(?=(?:pip|uv|sx|system)\b))[ \t]*", re.MULTILINE)
+_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
 
 #: A requirement among other words; not a path, an address or an option's value.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
@@ -138,7 +167,10 @@ class Command:
 def install_commands(path: str, text: str) -> tuple[Command, ...]:
     """Return the commands of a file that name packages. Of test tools' environments that require a package
     in several versions, none of these requirements is read, as ``literals`` says."""
-    if kind_in_set(path) not in {Kind.COMMANDS, Kind.CI} or not _may_install(text):
+    kind = kind_in_set(path)
+    if kind is Kind.SCRIPT or path.endswith(".ipynb"):
+        path, text = "", started_commands(path, text)
+    if kind not in {Kind.COMMANDS, Kind.CI, Kind.SCRIPT} or not _may_install(text):
         return ()
     name = posixpath.basename(path)
     blanked = _blanked(name, text)
@@ -159,10 +191,85 @@ def install_commands(path: str, text: str) -> tuple[Command, ...]:
 
 def has_literals(path: str, text: str) -> bool:
     """Return whether a file that is changed for its literals alone has any requirement among them, or a
-    command that installs a package. CI is not changed."""
-    if kind_in_set(path) is Kind.CI:
+    command that installs a package. CI, and commands that a program starts, are not changed."""
+    kind = kind_in_set(path)
+    if kind is Kind.CI:
         return False
-    return next(_spans(path, text), None) is not None or bool(install_commands(path, text))
+    if next(_spans(path, text), None) is not None:
+        return True
+    return kind is Kind.COMMANDS and bool(install_commands(path, text))
+
+
+def started_commands(path: str, text: str) -> str:
+    """Return the install commands that a notebook or a Python program starts, one a line, as far as they
+    are written out. Of what can't be parsed each line may be one: its text."""
+    if not _INSTALLS.search(text):
+        return ""
+    read = _of_notebook if path.endswith(".ipynb") else _of_program
+    with suppress(
+        *(SyntaxError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError)
+    ):
+        return "\n".join(read(text))
+    return text
+
+
+def _of_notebook(text: str) -> Iterator[str]:
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+        if _SHELL_CELL.match(source):
+            yield source
+        else:
+            yield from (source[it.end() :].partition("\n")[0] for it in _MAGIC.finditer(source))
+
+
+def _of_program(text: str) -> Iterator[str]:
+    return filter(None, map(_of_node, ast.walk(ast.parse(text))))
+
+
+def _of_node(node: ast.AST) -> str:
+    """The command that one call, or one entry of a table, has its packages installed by; empty: none."""
+    if isinstance(node, ast.Dict):
+        named = (value for key, value in zip(node.keys, node.values, strict=True) if _is_pip(key))
+        return _installing(words for value in named for words in _texts(value))
+    if not isinstance(node, ast.Call):
+        return ""
+    if _INSTALLING_CALL.fullmatch(ast.unparse(node.func)):
+        return _installing(words for it in node.args for words in _texts(it))
+    required = [it.value for it in node.keywords if it.arg in _REQUIREMENTS_ARGUMENT]
+    if required:
+        return _installing(words for it in required for words in _texts(it))
+    words = [it for argument in node.args for it in _texts(argument)]
+    return (
+        " ".join(it.replace("\n", " ; ") for it in words) if _may_install(" ".join(words)) else ""
+    )
+
+
+def _is_pip(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value == "pip"
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    """The texts of a list, or one text, with ``{…}`` for what is computed."""
+    items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    return (text for item in items if (text := _text(item)).replace(_COMPUTED, ""))
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr():
+            return "".join(map(_text, node.values))
+        case ast.BinOp(op=ast.Add()):
+            return _text(node.left) + _text(node.right)
+        case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
+            return f"{{{name}}}"
+    return _COMPUTED
+
+
+def _installing(requirements: Iterator[str]) -> str:
+    quoted = " ".join(f"'{it}'" for it in requirements if "'" not in it)
+    return f"pip install {quoted}" if quoted else ""
 
 
 def script_metadata(text: str) -> str:
@@ -199,7 +306,8 @@ def _blanked(name: str, text: str) -> str:
 
 
 def _may_install(text: str) -> bool:
-    return any(word in text for word in ("install", "deps", "pip", "uv"))
+    words = ("install", "deps", "pip", "uv", "additional_dependencies")
+    return any(word in text for word in words)
 
 
 @dataclass(frozen=True)
@@ -283,8 +391,9 @@ def _areas(name: str, text: str) -> Iterator[_Area]:
             if not _OLDEST.search(_last(_SECTION, text, match.start())):
                 yield _Area(match.span("arguments"), match.span("arguments"))
     elif name.endswith((".yml", ".yaml")):
-        for match in _CONDA_PIP.finditer(text):
-            yield _Area(match.span("arguments"), match.span("arguments"))
+        for match in (*_CONDA_PIP.finditer(text), *_ADDITIONAL.finditer(text)):
+            if not re.search(r"@\d", match["arguments"]):  # of node
+                yield _Area(match.span("arguments"), match.span("arguments"))
 
 
 def _last(heading: re.Pattern[str], text: str, end: int) -> str:

@@ -147,7 +147,7 @@ class CommandResolution:
     clients: ClientRunner
     path: str
     texts: Mapping[str, str]
-    #: Of a manifest, what its lock does not hold: environments of other tools, and builds.
+    #: What no fix changes: of a manifest, environments of other tools, and builds; of a program, commands.
     only_tools: bool = False
     #: No client may run: what was kept answers.
     only_kept: bool = False
@@ -167,6 +167,8 @@ class CommandResolution:
         reading = Reading(self._folders(), self._skipped, closed=self.is_compiled)
         if self._is_of_tools:
             return joined(self._tools(reading))
+        if self._is_of_program:
+            return joined(self._commands(reading))
         if kind_of(self.path) is Kind.PYPROJECT:
             reading.each(self.path, self.texts[self.path], self._check_dynamic)
         return wanted(self._installed, reading)
@@ -348,8 +350,7 @@ class CommandResolution:
         if kind_of(self.path) is Kind.PYPROJECT:
             return self._groups(reading)
         if self._is_of_commands:
-            commands = install_commands(self.path, self.texts[self.path])
-            return [reading.command(self.path, it) for it in commands]
+            return [*self._commands(reading)]
         return [wanted({it: self.texts[it] for it in root}, reading) for root in self.roots]
 
     @property
@@ -397,6 +398,10 @@ class CommandResolution:
         for lines in grouped(found).values():
             asked = reading.clean(self.path, lines)
             yield Wanted(tuple(line for line in asked if name_of(line) != own))
+
+    def _commands(self, reading: Reading) -> Iterator[Wanted]:
+        commands = install_commands(self.path, self.texts[self.path])
+        return (reading.command(self.path, it) for it in commands)
 
     # --- by pins --------------------------------------------------------------------------------
 
@@ -516,7 +521,11 @@ class CommandResolution:
 
     @property
     def _is_of_commands(self) -> bool:
-        return kind_in_set(self.path) in {Kind.COMMANDS, Kind.CI}
+        return self._is_of_program or kind_in_set(self.path) in {Kind.COMMANDS, Kind.CI}
+
+    @property
+    def _is_of_program(self) -> bool:
+        return self.only_tools and kind_in_set(self.path) is Kind.SCRIPT
 
     @property
     def _command(self) -> InstallCommand:

@@ -22,6 +22,7 @@ from fallback_plugins.pypi.manifests.literals import (
     has_literals,
     literals,
     script_metadata,
+    started_commands,
 )
 from fallback_plugins.pypi.manifests.pyproject import (
     foreign_sources,
@@ -64,7 +65,7 @@ _MAX_CHARS = 4_000_000
 _MAY_INSTALL = re.compile(
     r".*\.(?:txt|in|li?st|lock|pip|reqs?|requirements|constraints?|cfg|ini|toml|ya?ml|sh|bash|zsh|ps1|bat"
     r"|cmd|mk|env|conf|nix|bzl|bazel|dockerfile|limits?)|\.?[^.]+|\.env\..*|(?:docker|container)file\..*"
-    r"|\.?devcontainer\.json"
+    r"|\.?devcontainer\.json|.*\.ipynb"
     r"|(?:noxfile|tasks|fabfile|dodo|toxfile|build|install)\.py",
     re.IGNORECASE,
 )
@@ -85,7 +86,9 @@ _INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox"
 #: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
 _LED_TO = re.compile(
     r"(?:(?<![\w-])-[rc]|--(?:with-)?(?:requirements?|constraints?|overrides?)|\bpip(?:-|[ \t]+)sync"
-    r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?)[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)"
+    r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?|^[ -]*requirements:[ ]*(?=\S))"
+    r"[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)",
+    re.MULTILINE,
 )
 #: … one of which constrains the others, and the end of a line that goes on.
 _CONSTRAINS = re.compile(r"(?<![\w-])-c\b|--constraint")
@@ -150,7 +153,9 @@ class Sources:
             if path not in texts and has_literals(path, text) and _is_readable(repo, path)
         }
         searched = {
-            path: script_metadata(text) if _is_script(path) else text
+            path: f"{script_metadata(text)}\n{started_commands(path, text)}".strip()
+            if _is_script(path)
+            else text
             for path, text in searched.items()
             if path not in texts
         }
@@ -179,6 +184,9 @@ def _requirement_files(
     while waiting:
         path, by = waiting.pop()
         if path in texts or path in missing or kind_of(path) not in {None, Kind.REQUIREMENTS}:
+            continue
+        if kind_in_set(path) is not Kind.REQUIREMENTS:  # by its name it has commands
+            missing[path] = by
             continue
         try:
             text = texts[path] = repo.read_text(path)
@@ -266,9 +274,12 @@ def searched_text(repo: RepoContext, path: str) -> str:
         text = repo.read_text(path)
     except RepositoryError:
         text = repo.glimpse(path) or ""
-    if _is_script(path) and SCRIPT_START not in text:
+    text = text[:_MAX_CHARS]
+    if path.endswith(".ipynb"):
+        return started_commands(path, text)
+    if _is_script(path) and SCRIPT_START not in text and not started_commands(path, text):
         return ""
-    return text[:_MAX_CHARS]
+    return text
 
 
 def metadata_files(path: str, text: str) -> list[tuple[str, str]]:
@@ -525,19 +536,19 @@ def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[P
 
 @lru_cache(maxsize=_TEXTS)
 def setup_cfg_requirements(text: str) -> tuple[str, ...]:
-    """The requirement lines of ``install_requires`` and ``extras_require``; none where it can't be read."""
-    values = [value for _, value in _requirement_values(text)]
-    lines = (
-        line.strip() for value in values if not _FILES.match(value) for line in value.splitlines()
-    )
-    return tuple(filter(None, lines))
+    """The requirements that setuptools takes from a setup.cfg itself, those of its build and its tests too;
+    none if it can't be read. A value on one line is separated by semicolons."""
+    values = [value for _, value in _requirement_values(text) if not _FILES.match(value)]
+    lines = (it for value in values for it in value.split("\n" if "\n" in value else ";"))
+    return tuple(filter(None, map(str.strip, lines)))
 
 
 def _requirement_values(text: str) -> list[tuple[str, str]]:
     """Extras (empty: none) and what setup.cfg has for each; none where it can't be read."""
     parser = parsed(text)
-    main = dict(items(parser, "options")).get("install_requires", "")
-    return [("", main), *items(parser, "options.extras_require")]
+    options = {key.replace("-", "_"): value for key, value in items(parser, "options")}
+    main = (options.get(key, "") for key in ("install_requires", "setup_requires", "tests_require"))
+    return [*(("", it) for it in main), *items(parser, "options.extras_require")]
 
 
 def _declared(

@@ -156,8 +156,10 @@ def _missing(files: Sources) -> Iterator[UnreadSource]:
     """Includes that can't be read. What tests and examples include is left out."""
     for target, by in files.missing.items():
         if not is_aside(by):
+            which = "A command" if by == target else by
             error = _error(
-                f"{by} takes requirements from {target!r}, which is not a UTF-8 text file that git tracks.",
+                f"{which} takes requirements from {target!r}, which is not a UTF-8 text file that git"
+                " tracks, or by its name has commands.",
                 "Commit that file as UTF-8 text, or write its lines into the file that includes it.",
             )
             yield UnreadSource(target, error, names_it=False)
