@@ -538,7 +538,8 @@ CLEAN: Mapping[str, Files] = {
     },
     "programs that install something else": {
         "requirements.txt": "right\n",
-        "a.py": "run(['pip', 'install', 'right'])\nX = 'left==1.0.0'\nupdate(left='1.0.0')\n",
+        "a.py": "run(['pip', 'install', 'right'])\nX = 'left==1.0.0'\nupdate(left='1.0.0')\n"
+        "print('pip install holds')\nraise ImportError('pip install left==1.0.0')\n",
         "a.ipynb": notebook("import left  # left==1.0.0\n", "!pip install right\n"),
         "words.ipynb": notebook("pip install left==1.0.0\n", kind="markdown"),
         "docs/b.ipynb": notebook("!pip install left==1.0.0\n"),

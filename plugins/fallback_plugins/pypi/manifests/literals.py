@@ -67,9 +67,14 @@ _ADDITIONAL = re.compile(
     re.MULTILINE,
 )
 
-#: What a Python program must hold to start an install command, and how such a call is recognised: by a
-#: command among its texts, by the function's name, or by the argument that takes requirements.
+#: What a Python program must hold to install packages, and the calls that do: of a process with a command
+#: among its texts (others only print one), of a method for it, or with an argument for requirements.
 _INSTALLS = re.compile(r"pip3?\b|pip_|uv\b|requirements *=|packages_to_install")
+_PROCESS = re.compile(
+    r"(?:.*[._])?(?:run|call|check|popen|system|get(?:status)?output|main|shell|sh|bash|exec|spawn|execute"
+    r"|sudo|local|cmd|command|subprocess)(?:_\w+|[vlpe]+)?(?:\(.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _INSTALLING_CALL = re.compile(r"(?:.*[._])?pip_install(?:_packages)?")
 _REQUIREMENTS_ARGUMENT = frozenset(
     {
@@ -233,7 +238,8 @@ def _of_node(node: ast.AST) -> str:
         return _installing(words for value in named for words in _texts(value))
     if not isinstance(node, ast.Call):
         return ""
-    if _INSTALLING_CALL.fullmatch(ast.unparse(node.func)):
+    function = ast.unparse(node.func)
+    if _INSTALLING_CALL.fullmatch(function):
         return _installing(words for it in node.args for words in _texts(it))
     required = [it.value for it in node.keywords if it.arg in _REQUIREMENTS_ARGUMENT]
     if required:
