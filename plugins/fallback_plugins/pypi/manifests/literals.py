@@ -244,10 +244,11 @@ def _of_node(node: ast.AST) -> str:
     required = [it.value for it in node.keywords if it.arg in _REQUIREMENTS_ARGUMENT]
     if required:
         return _installing(words for it in required for words in _texts(it))
-    words = [it for argument in node.args for it in _texts(argument)]
-    return (
-        " ".join(it.replace("\n", " ; ") for it in words) if _may_install(" ".join(words)) else ""
-    )
+    if not _PROCESS.fullmatch(function):
+        return ""
+    words = (it.replace("\n", " ; ") for argument in node.args for it in _texts(argument))
+    command = " ".join(words)
+    return command if _may_install(command) else ""
 
 
 def _is_pip(key: ast.expr | None) -> bool:
