@@ -15,11 +15,36 @@ from fallback_plugins.npm.manifests.specs import foreign, is_package_name
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.repo import RepoContext
 
-#: Files with commands, package.json's scripts among them.
+#: Files with commands, package.json's scripts among them; scripts without an ending by their names.
 _FILES = re.compile(
-    r"(?:.*/)?(?:(?:Dockerfile|Containerfile|Makefile)[^/]*|package\.json|[^/]+\.(?:dockerfile|sh|bash|mk)"
-    r"|(?:docker-)?compose[^/]*\.ya?ml|\.gitlab-ci\.yml)|\.github/.*\.ya?ml"
+    r"(?:.*/)?(?:(?:Docker|Container|Make|Jenkins|Vagrant|Earth|Proc)file[^/]*|\.?justfile"
+    r"|[^/]+\.(?:dockerfile|sh|bash|zsh|ps1|bat|cmd|mk|nix|toml|ya?ml|jsonc)"
+    r"|package\.json|\.?devcontainer\.json|(?:vercel|now|deno|bower|lerna|nx|turbo|project)\.json"
+    r"|\.?binder/postBuild|(?:bin|scripts?)/(?:setup|install|bootstrap|update|provision|init|dev|build|test"
+    r"|lint|check|ci|deploy|release|start|run)[\w-]*)",
+    re.IGNORECASE,
 )
+#: Locks among these, each of which has a reader or is made from a manifest.
+_LOCKS = re.compile(r"(?:.*/)?[^/]*(?:\block\b|-lock\b|\.lock\b)[^/]*", re.IGNORECASE)
+
+#: Programs and pages: of the first, calls that run a process; of both, what is loaded by address.
+_PROGRAMS = re.compile(r".*\.(?:[cm]?[jt]sx?|vue|svelte)", re.IGNORECASE)
+_PAGES = re.compile(
+    r".*\.(?:html?|ejs|hbs|pug|njk|jinja2?|twig|erb|php|astro|vue|svelte)", re.IGNORECASE
+)
+_PROCESS = re.compile(
+    r"(?:\b\w*(?:exec|spawn|fork|run|shell|sh|cmd)\w*\s*[(`]|\$\s*`)(?P<words>[^;){}]{0,500})",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"\bhttps?:[\w:/.@%+~-]+|\bnpm:[\w@/.~^-]+")
+#: pre-commit installs what a hook of node lists: releases by name and version.
+_HOOKS = ".pre-commit-config.yaml"
+_RELEASE = re.compile(r"[-\[,]\s*[\"']?((?:@[\w.-]+/)?[\w.-]+@\d[\w.+-]*)")
+#: A minified line is no source.
+_MAX_LINE = 5_000
+
+#: Keys of JSON: each value is a line of its own.
+_KEY = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"\s*:\s*")
 
 #: Lines that no shell runs, and where one command of a line ends.
 _PROSE = re.compile(r"\s*(?:#|//|-?\s*(?:name|description)\s*:)")
@@ -191,11 +216,9 @@ class Commands:
         lines = tuple(
             (path, line)
             for path in repo.tracked_files
-            if _FILES.fullmatch(path)
-            and not {"node_modules", "bower_components"} & {*PurePosixPath(path).parts}
+            if not {"node_modules", "bower_components"} & {*PurePosixPath(path).parts}
             and not is_aside(path)
-            for line in _with_values(readable_text(repo, path)).replace("\\\n", " ").splitlines()
-            if not _PROSE.match(line)
+            for line in _lines(repo, path)
         )
         found = (one for path, line in lines for one in _commands(path, line))
         return cls(tuple(dict.fromkeys(found)), lines, tuple(dict.fromkeys(_unlocked(lines))))
@@ -226,6 +249,25 @@ def _is_about(path: str, folder: str) -> bool:
     """May a file's command be about a folder's project? A manifest's is about its own."""
     pure = PurePosixPath(path)
     return pure.name != MANIFEST or str(pure.parent) == folder
+
+
+def _lines(repo: RepoContext, path: str) -> Iterator[str]:
+    """The lines of a file that may be commands, or load a package by its address."""
+    if _FILES.fullmatch(path) and not _LOCKS.fullmatch(path):
+        text = _with_values(readable_text(repo, path)).replace("\\\n", " ")
+        if path.endswith((".json", ".jsonc")) and not path.endswith("bower.json"):
+            text = _KEY.sub("\n", text)
+        if PurePosixPath(path).name == _HOOKS:
+            yield from (f"npm install {it}" for it in _RELEASE.findall(text))
+        yield from (it.rstrip(" }],") for it in text.splitlines() if not _PROSE.match(it))
+    elif _PROGRAMS.fullmatch(path) or _PAGES.fullmatch(path):
+        text = readable_text(repo, path)
+        is_program = _PROGRAMS.fullmatch(path) is not None
+        for line in text.splitlines() if "npm" in text or "://" in text else ():
+            if len(line) <= _MAX_LINE:
+                yield from _ADDRESS.findall(line)
+        if is_program and any(it in text for it in _CLIENTS):
+            yield from (" ".join(it["words"].split()) for it in _PROCESS.finditer(text))
 
 
 def _with_values(text: str) -> str:

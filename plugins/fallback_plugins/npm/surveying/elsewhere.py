@@ -1,5 +1,6 @@
-"""What installs affected npm packages besides the projects: commands with packages as arguments, and locks
-that only their own client reads in a workspace's member (ADR-0106).
+"""What installs affected npm packages besides the projects: commands with packages as arguments, addresses
+that pages and programs load, lists of hooks and tools, manifests that only pnpm reads, and locks that only
+their own client reads in a workspace's member (ADR-0106).
 """
 
 import json
@@ -12,11 +13,18 @@ from pathlib import PurePosixPath
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.by_lock import client_for
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, MANIFEST, in_folder, readable_text
+from fallback_plugins.npm.manifests.layout import (
+    ECOSYSTEM,
+    MANIFEST,
+    PNPM_LOCK,
+    in_folder,
+    readable_text,
+)
 from fallback_plugins.npm.manifests.specs import admits, floor, split_alias
 from fallback_plugins.npm.surveying.commands import ClientCommand, Commands
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.resolutions import CommandResolution, is_refused
+from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import ResolvedPackage
 from fallback_tier.advisory import Advisory, fixed_versions, is_affected
@@ -26,6 +34,14 @@ from fallback_tier.repo import RepoContext
 
 #: A line that installs packages or runs one by name, whatever else is in it.
 _INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
+
+#: Manifests that pnpm reads beside package.json. Another tool's package.yaml lists its dependencies.
+_ONLY_PNPM = {
+    "package.json5": re.compile(""),
+    "package.yaml": re.compile(
+        r"^(?:d|devD|optionalD)ependencies\s*:\s*\n\s+[\w@\"']", re.MULTILINE
+    ),
+}
 
 #: Causes that may be the same for each package.
 _OF_REGISTRIES = frozenset({BlockerKind.REGISTRY, BlockerKind.CLIENT})
@@ -44,6 +60,7 @@ class Elsewhere:
         """Yield (path, why it is unknown) of what installs an affected version, as far as texts say, and of
         locks that can't be read."""
         yield from self._named()
+        yield from self._manifests()
         yield from self._locks()
 
     def resolved(self, notes: list[str]) -> Iterator[tuple[str, RecipeError]]:
@@ -110,13 +127,29 @@ class Elsewhere:
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)
         for path, line in Commands.of(self.repo).lines if packages else ():
-            for package in packages if _INSTALLS.search(line) else ():
-                named = rf"(?<![\w@/.-]){re.escape(package)}@([^\s\"'`;&|)\\\]]+)"
-                for spec in re.findall(named, line):
+            for package in (it for it in packages if it in line):
+                is_command = _INSTALLS.search(line) is not None
+                for spec in _specs(path, line, package, is_command=is_command):
                     if "$" in spec or self._admits_affected_alone(package, spec):
                         which = "may be" if "$" in spec else "is"
-                        what = f"installs {package}@{spec}, which {which} affected"
-                        yield path, self._unknown(path, "A command", what)
+                        how = "installs" if is_command else "names"
+                        what = f"{how} {package}@{spec}, which {which} affected"
+                        yield path, self._unknown(path, "A command" if is_command else "", what)
+
+    def _manifests(self) -> Iterator[tuple[str, RecipeError]]:
+        """Those that only pnpm reads, if no lock of it answers them."""
+        for path in self.repo.tracked_files:
+            pure = PurePosixPath(path)
+            asks = _ONLY_PNPM.get(pure.name)
+            if asks is None or is_aside(path) or "node_modules" in pure.parts:
+                continue
+            is_locked = any(self.repo.has(in_folder(str(it), PNPM_LOCK)) for it in pure.parents)
+            if asks.search(readable_text(self.repo, path)) and not is_locked:
+                reason = (
+                    f"{path} is a manifest that only pnpm reads, and no pnpm-lock.yaml answers it."
+                )
+                step = "Commit its lock, or write a package.json."
+                yield path, unknown(path, reason, next_step=step)
 
     def _locks(self) -> Iterator[tuple[str, RecipeError]]:
         for lock in (path for site in discover(self.repo) for path in site.members_locks):
@@ -137,8 +170,9 @@ class Elsewhere:
 
     @staticmethod
     def _unknown(path: str, subject: str, what: str) -> RecipeError:
-        reason = f"{subject} in {path} {what}."
-        return unknown(path, reason, next_step="Raise the version there, or remove the command.")
+        reason = f"{subject} in {path} {what}." if subject else f"{path} {what}."
+        step = f"Raise the version there, or remove {'the command' if subject else 'it'}."
+        return unknown(path, reason, next_step=step)
 
     def _admits_affected_alone(self, package: str, spec: str) -> bool:
         start = floor(split_alias(spec)[1])
@@ -151,6 +185,24 @@ class Elsewhere:
                 for fixed in fixes
             )
         )
+
+
+def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[str]:
+    """What a line says of a package's version: of a command's argument, of an address that a page or a
+    program loads, or of an entry of a hook's, a tool's or bower's list."""
+    name, version = re.escape(package), r"([^\s\"'`;&|)\\\]]+)"
+    if is_command:
+        yield from re.findall(rf"(?<![\w@/.-]){name}@{version}", line)
+        return
+    exact = r"v?(\d[\w.+-]*)"
+    yield from re.findall(rf"://\S*/{name}(?:@|/){exact}", line)
+    yield from re.findall(rf"\bnpm:{name}(?:@|\"\s*=\s*\"){version}", line)
+    if path.endswith((".yml", ".yaml")):
+        yield from re.findall(
+            rf"^\s*(?:-|additional_dependencies:.*[\[,])\s*[\"']?{name}@{exact}", line
+        )
+    elif path.endswith("bower.json"):
+        yield from re.findall(rf"\"{name}\"\s*:\s*\"(?:{name}#)?([^\"/#]+)\"", line)
 
 
 def _not_resolved(command: ClientCommand) -> str:
