@@ -43,6 +43,9 @@ _RELEASE = re.compile(r"[-\[,]\s*[\"']?((?:@[\w.-]+/)?[\w.-]+@\d[\w.+-]*)")
 #: A minified line is no source.
 _MAX_LINE = 5_000
 
+#: What CI puts other words in the place of.
+_EXPRESSION = re.compile(r"\$\{\{[^}\n]*\}\}")
+_REMARK = re.compile(r"\s*(?://|/?\*|#|<!--)")
 #: Keys of JSON: each value is a line of its own.
 _KEY = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"\s*:\s*")
 
@@ -255,6 +258,7 @@ def _lines(repo: RepoContext, path: str) -> Iterator[str]:
     """The lines of a file that may be commands, or load a package by its address."""
     if _FILES.fullmatch(path) and not _LOCKS.fullmatch(path):
         text = _with_values(readable_text(repo, path)).replace("\\\n", " ")
+        text = _EXPRESSION.sub("$_", text)
         if path.endswith((".json", ".jsonc")) and not path.endswith("bower.json"):
             text = _KEY.sub("\n", text)
         if PurePosixPath(path).name == _HOOKS:
@@ -264,7 +268,7 @@ def _lines(repo: RepoContext, path: str) -> Iterator[str]:
         text = readable_text(repo, path)
         is_program = _PROGRAMS.fullmatch(path) is not None
         for line in text.splitlines() if "npm" in text or "://" in text else ():
-            if len(line) <= _MAX_LINE:
+            if len(line) <= _MAX_LINE and not _REMARK.match(line):
                 yield from _ADDRESS.findall(line)
         if is_program and any(it in text for it in _CLIENTS):
             yield from (" ".join(it["words"].split()) for it in _PROCESS.finditer(text))

@@ -195,7 +195,8 @@ def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[
         yield from re.findall(rf"(?<![\w@/.-]){name}@{version}", line)
         return
     exact = r"v?(\d[\w.+-]*)"
-    yield from re.findall(rf"://\S*/{name}(?:@|/){exact}", line)
+    yield from re.findall(rf"://\S*/{name}@{exact}", line)
+    yield from re.findall(rf"://\S*/{name}/{exact}/\S*\.(?:[cm]?js|css)\b", line)
     yield from re.findall(rf"\bnpm:{name}(?:@|\"\s*=\s*\"){version}", line)
     if path.endswith((".yml", ".yaml")):
         yield from re.findall(

@@ -328,6 +328,11 @@ def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
         ("index.html", '<script src="https://cdn.test/npm/leaf@1.1.0/x.js"></script>\n', True),
         ("index.html", '<script src="//cdn.test/leaf/1.2.0/x.js"></script> leaf@1.1.0\n', False),
         ("index.html", '<script src="https://cdn.test/ajax/leaf/1.1.0/x.js"></script>\n', True),
+        (
+            "a.ts",
+            "// as https://cdn.test/leaf@1.1.0/x.js\nx = 'https://x.test/leaf/1.1.0/help'\n",
+            False,
+        ),
         ("docs/index.html", '<script src="https://cdn.test/leaf@1.1.0"></script>\n', False),
         ("bower.json", '{"dependencies": {"leaf": "1.1.0", "b": "1"}}\n', True),
         ("web/package.json5", "{ dependencies: { leaf: '1.1.0' } }\n", True),
