@@ -454,6 +454,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
                 "a.py",
                 "i = Image.slim().pip_install('right', 'holds==1.0.0')\n",
             ),
+            ("a browser's client", "a.py", "await micropip.install(['holds'])\n"),
             ("an environment's list", "a.py", "task(requirements=['holds>=1'])\n"),
             ("a decorator", "a.py", "@part(packages_to_install=['holds'])\ndef f(): ...\n"),
             ("an environment's table", "a.py", "init(runtime_env={'pip': ['holds']})\n"),

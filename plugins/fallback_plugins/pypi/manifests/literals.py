@@ -75,7 +75,9 @@ _PROCESS = re.compile(
     r"|sudo|local|cmd|command|subprocess)(?:_\w+|[vlpe]+)?(?:\(.*)?",
     re.IGNORECASE | re.DOTALL,
 )
-_INSTALLING_CALL = re.compile(r"(?:.*[._])?pip_install(?:_packages)?")
+_INSTALLING_CALL = re.compile(
+    r"(?:.*[._])?(?:pip_install(?:_packages)?|(?:micropip|piplite)\.install)"
+)
 _REQUIREMENTS_ARGUMENT = frozenset(
     {
         "requirements",
