@@ -134,11 +134,12 @@ class Case(Frozen):
     with. ``files``: texts over that. ``crlf``: those that have Windows' line ends; ``links``: place →
     where it points. ``patch``: [file, old, new], after the locks are made. ``package``: made-up ones, then
     no other registry is asked. ``installs_never``: no client can install it, before as after.
-    ``changed``: why the expected ends were changed after the first run, a reason each time.
+    ``changed``: why the expected ends were changed after the first run, a reason each time. ``half``: None
+    if drawing.py drew the repository; such cases are in neither half.
     """
 
     name: str
-    half: Half
+    half: Half | None = None
     ecosystem: str
     kinds: tuple[str, ...]
     source: str = ""

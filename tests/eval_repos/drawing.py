@@ -21,7 +21,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.eval_repos import report
 from tests.eval_repos.advisories import Record
 from tests.eval_repos.cases import HERE, Facts, load_cases
 from tests.eval_repos.clients import Clients
@@ -116,7 +115,7 @@ def _frame() -> dict[str, Any]:
 
 def main() -> int:
     """Return 0 if every case named with ``--only`` installs and has an advisory."""
-    arguments = tool_options("python -m tests.eval_repos.drawing", __doc__, report.FOLDER)
+    arguments = tool_options("python -m tests.eval_repos.drawing", __doc__, HERE)
     arguments.add_argument(
         "--work", type=Path, default=Path("clients"), help="where fetched clients are kept"
     )
