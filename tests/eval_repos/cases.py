@@ -26,6 +26,9 @@ SOURCES = HERE / "sources"
 #: What decides which half a case is in.
 SEED = "eval-repos-1"
 
+#: What draws the public repositories that are in neither half (drawing.py).
+DRAW_SEED = "ten-public-1"
+
 ECOSYSTEMS = ("npm", "PyPI")
 
 

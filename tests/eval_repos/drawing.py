@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.eval_repos.advisories import Record
-from tests.eval_repos.cases import HERE, Facts, load_cases
+from tests.eval_repos.cases import DRAW_SEED, HERE, Facts, load_cases
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.looking import Copy, look
 from tests.eval_repos.making import make
@@ -31,7 +31,6 @@ from tests.own_code.cases import DATA_FILE
 from tests.recipes_bench.cases import ARCHIVE
 from tests.recipes_bench.versions import affecting, canonical
 
-SEED = "ten-public-1"
 FRAME = HERE / "frame.toml"
 
 #: How many repositories of each list are drawn.
@@ -56,13 +55,13 @@ def names() -> dict[str, list[str]]:
     orders = {}
     for path, text in _frame()["names"].items():
         orders[path] = text.split()
-        random.Random(f"{SEED} {path}").shuffle(orders[path])
+        random.Random(f"{DRAW_SEED} {path}").shuffle(orders[path])
     return orders
 
 
 def advisory(repository: str, identifiers: Collection[str]) -> str:
     """Return the advisory of a repository, of those that match. Raises IndexError if none does."""
-    return random.Random(f"{SEED} {repository}").choice(sorted(identifiers))
+    return random.Random(f"{DRAW_SEED} {repository}").choice(sorted(identifiers))
 
 
 def records(data: Path) -> Iterator[Record]:

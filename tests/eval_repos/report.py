@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.eval_repos.drawing import SEED
+from tests.eval_repos.cases import DRAW_SEED
 from tests.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.eval_repos.results import Result
 from tests.measuring.halves import Half
@@ -60,7 +60,7 @@ def _drawn(rows: Sequence[Result]) -> str:
     first = _of(rows, FIRST_LOOK) or rows
     return (
         "## The repositories that a seed drew\n\n"
-        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{SEED}`. "
+        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{DRAW_SEED}`. "
         f"At their first run {right(first)} ended rightly,\nand in {agreeing(first)} `fix` first applied "
         f"what `plan` said; that is *{FIRST_LOOK}*, before anything was mended.\n"
     )
