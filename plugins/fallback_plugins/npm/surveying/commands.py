@@ -22,7 +22,7 @@ _FILES = re.compile(
 )
 
 #: Lines that no shell runs, and where one command of a line ends.
-_PROSE = re.compile(r"\s*(?:#|//|-?\s*(?:name|description)\s*:)")
+_PROSE = re.compile(r"\s*(?:#|//|-?\s*\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 

@@ -443,6 +443,7 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("run.sh", "# npm i other@2\n", False),
         (".github/workflows/ci.yml", "  - name: npm install other\n    run: npm ci\n", False),
         ("package.json", manifest(scripts={"build": "tsc && npx other@2 x"}), True),
+        ("package.json", '{\n  "description": "Run `npm i leaf@1.0.0 other@2` first."\n}\n', False),
     ],
 )
 def test_what_a_commands_packages_require_is_resolved(
