@@ -26,6 +26,9 @@ SOURCES = HERE / "sources"
 #: What decides which half a case is in.
 SEED = "eval-repos-1"
 
+#: What draws the public repositories that are in neither half (drawing.py).
+DRAW_SEED = "ten-public-1"
+
 ECOSYSTEMS = ("npm", "PyPI")
 
 
@@ -134,11 +137,12 @@ class Case(Frozen):
     with. ``files``: texts over that. ``crlf``: those that have Windows' line ends; ``links``: place →
     where it points. ``patch``: [file, old, new], after the locks are made. ``package``: made-up ones, then
     no other registry is asked. ``installs_never``: no client can install it, before as after.
-    ``changed``: why the expected ends were changed after the first run, a reason each time.
+    ``changed``: why the expected ends were changed after the first run, a reason each time. ``half``: None
+    if drawing.py drew the repository; such cases are in neither half.
     """
 
     name: str
-    half: Half
+    half: Half | None = None
     ecosystem: str
     kinds: tuple[str, ...]
     source: str = ""

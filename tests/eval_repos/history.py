@@ -52,7 +52,7 @@ def faults(cases: Sequence[Case], history: Sequence[Stated]) -> list[str]:
     gone = {one.name for one in history} - {case.name for case in cases}
     found += [f"{name}: stated, and no case" for name in sorted(gone)]
     for ecosystem in ECOSYSTEMS:
-        members = [case for case in cases if case.ecosystem == ecosystem]
+        members = [it for it in cases if it.ecosystem == ecosystem and it.half is not None]
         due = alternately((case.name for case in members), SEED)
         found += [
             f"{case.name}: is {case.half}, due is {due[case.name]}"

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.eval_repos.figures import FIGURES, compared, outcome, right
+from tests.eval_repos.cases import DRAW_SEED
+from tests.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.eval_repos.results import Result
 from tests.measuring.halves import Half
 from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
@@ -48,10 +49,21 @@ def render(results: Sequence[Result]) -> str:
     parts = [_HEAD]
     if now := _of(rows, "now"):
         parts += [f"## All {len(now)} cases\n", _goals(now), _ROWS]
-    for half in Half:
+    for half in (*Half, None):
         if found := [row for row in rows if row.half is half]:
-            parts += [f"## The half {half}\n", *_half(found)]
+            parts += [f"## The half {half}\n" if half else _drawn(found), *_half(found)]
     return "\n".join([*parts, "## How it was made\n", _made(rows)])
+
+
+def _drawn(rows: Sequence[Result]) -> str:
+    """Return the heading of the repositories that a seed drew, with their first figure."""
+    first = _of(rows, FIRST_LOOK) or rows
+    return (
+        "## The repositories that a seed drew\n\n"
+        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{DRAW_SEED}`. "
+        f"At their first run {right(first)} ended rightly,\nand in {agreeing(first)} `fix` first applied "
+        f"what `plan` said; that is *{FIRST_LOOK}*, before anything was mended.\n"
+    )
 
 
 def _half(rows: Sequence[Result]) -> Iterator[str]:
@@ -209,7 +221,7 @@ def _made(rows: Sequence[Result]) -> str:
 
 def _again(rows: Sequence[Result]) -> str:
     """Which rows of now are newer than the first look at the half set aside; the others are its copies."""
-    first = {row.name: row for row in rows if row.label == FIRST_LOOK}
+    first = {row.name: row for row in rows if row.label == FIRST_LOOK and row.half}
     if not first:
         return ""
     now = [row for row in rows if row.label == "now" and row.name in first]
@@ -237,7 +249,7 @@ def _builds(rows: Sequence[Result]) -> str:
 def check(
     results: Sequence[Result],
     page: str,
-    digests: Mapping[str, tuple[str, Half]],
+    digests: Mapping[str, tuple[str, Half | None]],
     stated: Iterable[tuple[str, str]],
 ) -> list[str]:
     """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half; ``stated``:

@@ -25,7 +25,7 @@ class Result(Frozen):
 
     label: str
     name: str
-    half: Half
+    half: Half | None = None
     ecosystem: str
     kinds: tuple[str, ...]
     case_sha256: str

@@ -41,6 +41,7 @@ def universe() -> Universe:
         "new", "1.1.0", ["left>=2"], requires_python=">=3.99"
     )
     made.pypi("helped", "1.0.0").pypi("helped", "2.0.0", ["helper>=2"])
+    made.pypi("aged", "1.0.0").pypi("aged", "2.0.0", requires_python=">=3.11")
     return made.pypi("helper", "1.0.0").pypi("helper", "2.0.0")
 
 
@@ -120,6 +121,20 @@ def test_own_pin_of_what_the_fix_needs(world: World) -> None:
     else:  # both pins may move together
         changed = {it["file"] for it in document["fixes"][0]["declarations"]}
         assert changed == {"requirements.txt", "base.txt"}
+
+
+def test_supported_pythons_that_the_fix_has_left(world: World) -> None:
+    """Both are named: what the release requires, and what the project supports."""
+    text = '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.9"\n'
+    text += 'dependencies = [\n  "aged==1.0.0",\n]\n'
+    code, document = world.plan({"pyproject.toml": text}, "PyPI", "aged")
+    assert code == exit_codes.REFUSED
+    (blocker,) = blockers(document, "direct_bump")
+    assert (blocker["kind"], blocker["constraint"]) == ("runtime", "Python >=3.11")
+    assert blocker["required_by"] == "the resolution is for Python >=3.9"
+    assert "Python >=3.11, and the resolution is for Python >=3.9 (pyproject.toml)" in str(
+        document["left"]
+    )
 
 
 def test_npm_peer_of_a_plugin(world: World) -> None:

@@ -19,7 +19,7 @@ def alternately(names: Iterable[str], seed: str) -> dict[str, Half]:
     return {name: (Half.SEEN, Half.SET_ASIDE)[place % 2] for place, name in enumerate(drawn)}
 
 
-def may_look(halves: Iterable[Half], measure: str, *, meant: bool) -> bool:
+def may_look(halves: Iterable[Half | None], measure: str, *, meant: bool) -> bool:
     """False, and a word on standard error, where somebody would look too early."""
     if meant or Half.SET_ASIDE not in set(halves):
         return True

@@ -72,7 +72,7 @@ _MEMBER = re.compile(r"(?<!your )[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
 #: What a message calls the project itself, whose own declaration is no parent's.
 _PROJECT_ITSELF = frozenset({"project", "workspace", "you"})
 _PYTHON = re.compile(
-    r"Python version \([^)]*\) does not satisfy Python\S+"
+    r"Python version \((?P<own>[^)]*)\) does not satisfy Python\S+"
     r" and (?P<label>\S+) depends on Python(?P<spec>\S+?),"
 )
 _NO_VERSION = re.compile(r"there (?:is|are) no versions? of (?P<label>[^\s,]+)")
@@ -115,7 +115,8 @@ def blamed(output: str, package: str) -> tuple[str, str] | None:
 
 def _first(required_by: str, blocker: Blocker) -> str:
     """The package whose declaration a blocker is about."""
-    label = required_by if required_by not in {"", PROJECT} else blocker.package
+    is_parent = required_by not in {"", PROJECT} and blocker.kind is not BlockerKind.RUNTIME
+    label = required_by if is_parent else blocker.package
     label = blocker.constraint if label == PROJECT else label
     return str(canonicalize_name(label.partition(" ")[0]))
 
@@ -130,8 +131,12 @@ def _too_new(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
 
 def _pythons(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:
     for it in _PYTHON.finditer(line):
-        constraint = f"Python {it['spec']}"
-        yield Blocker(kind=BlockerKind.RUNTIME, package=_label(it["label"]), constraint=constraint)
+        yield Blocker(
+            kind=BlockerKind.RUNTIME,
+            package=_label(it["label"]),
+            constraint=f"Python {it['spec']}",
+            required_by=f"the resolution is for Python {it['own']}",
+        )
 
 
 def _addresses(line: str, _but_for: Collection[str]) -> Iterator[Blocker]:

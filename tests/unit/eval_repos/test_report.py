@@ -140,6 +140,22 @@ def test_the_first_look_stays_and_what_was_measured_again_is_named() -> None:
     assert "looked at once" not in report.render([row("a"), row("b")])
 
 
+def test_drawn_repositories_stand_apart_with_their_first_figure() -> None:
+    drawn = {"half": None}
+    rows = [
+        row("a"),
+        row("d", report.FIRST_LOOK, verdict=BROKE, unlike=("x",), **drawn),
+        row("e", report.FIRST_LOOK, **drawn),
+        *(row(name, **drawn) for name in ("d", "e")),
+    ]
+    page = report.render(rows)
+    assert "## All 3 cases" in page
+    part = page.split("## The repositories that a seed drew")[1]
+    assert "with the seed `ten-public-1`" in part
+    assert "1 of 2 (50 %) ended rightly,\nand in 1 of 2 (50 %) `fix` first applied" in part
+    assert "The half set aside was looked at once" not in page
+
+
 DIGESTS = dict.fromkeys(("a", "b"), ("1" * 64, Half.SEEN))
 STATED = [(name, "2" * 64) for name in ("a", "b")]
 

@@ -71,6 +71,8 @@ PNPM = {
 #: Seconds for one run; pnpm asks the registry about every package of the lock.
 PNPM_TIMEOUT_S = 600.0
 
+_PATCHED = ("pnpm", "patchedDependencies")
+
 #: pnpm heeds yarn's key, too.
 _RESOLUTIONS = ("resolutions",)
 
@@ -193,6 +195,9 @@ class PnpmClient:
         check_carried(reported)
         texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(reported)}
         texts[MANIFEST] = carried_manifest(reported, texts[MANIFEST])
+        patched = strings_at(parse_manifest(MANIFEST, texts[MANIFEST]), *_PATCHED)
+        # A lock holds a patch's digest only, and the digest is put back below.
+        texts = {path: package for package, path in patched.items()} | texts
         check_paths(files)
         check_addresses(addresses_of(files.manifests))
         with scratch_project(texts) as scratch:
@@ -210,6 +215,7 @@ class PnpmClient:
             if not result.ok:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, files)
             made = (scratch / "pnpm-lock.yaml").read_bytes().decode()
+        made = _with_patches(lock, made)
         return files.with_lock(_as_found(shape or files.lock_text, made))
 
 
@@ -241,6 +247,27 @@ def _settings(lock: PnpmLock) -> list[str]:
         for name, option in names.items()
         if isinstance(reported, dict) and reported.get(name) in ("true", "false")
     ]
+
+
+def _with_patches(lock: PnpmLock, made: str) -> str:
+    """Return the lock that pnpm made with the digests that ``lock`` has of patches, which no fix changes.
+    Raises RecipeError if it has none of a patch."""
+    digests = _digests(lock)
+    for package, digest in _digests(parse_pnpm_lock(made)).items():
+        if package not in digests:
+            raise unsupported(
+                f"The lock lacks the patch of {package} that patchedDependencies names.",
+                "Run `pnpm install`, commit the lock, and try again.",
+            )
+        made = made.replace(digest, digests[package])
+    return made
+
+
+def _digests(lock: PnpmLock) -> dict[str, str]:
+    """Return the digest of each patched package's patch."""
+    patched = lock.content.get("patchedDependencies")
+    found = patched.items() if isinstance(patched, dict) else ()
+    return {key: str(it["hash"] if isinstance(it, dict) else it) for key, it in found}
 
 
 def _as_found(before: str, made: str) -> str:

@@ -42,7 +42,7 @@ _OPTIONS = (
 _WORD = re.compile(r"[a-z0-9-]+")
 
 #: Settings without which other packages, or other files of theirs, would be locked.
-_NOT_CARRIED = re.compile(r"patchedDependencies|(?:named)?registr(?:y|ies)", re.IGNORECASE)
+_NOT_CARRIED = re.compile(r"(?:named)?registr(?:y|ies)", re.IGNORECASE)
 
 
 def check_carried(content: Mapping[str, Any]) -> None:

@@ -46,11 +46,13 @@ _MAX_LINE = 5_000
 #: What CI puts other words in the place of.
 _EXPRESSION = re.compile(r"\$\{\{[^}\n]*\}\}")
 _REMARK = re.compile(r"\s*(?://|/?\*|#|<!--)")
-#: Keys of JSON: each value is a line of its own.
-_KEY = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"\s*:\s*")
+#: Keys of JSON: each value is a line of its own. Prose is dropped.
+_KEY = re.compile(
+    r"\"(?:name|description)\"\s*:\s*\"(?:[^\"\\\n]|\\.)*\"|\"(?:[^\"\\\n]|\\.)*\"\s*:\s*"
+)
 
 #: Lines that no shell runs, and where one command of a line ends.
-_PROSE = re.compile(r"\s*(?:#|//|-?\s*(?:name|description)\s*:)")
+_PROSE = re.compile(r"\s*(?:#|//|-?\s*\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 

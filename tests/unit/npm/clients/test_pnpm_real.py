@@ -153,6 +153,36 @@ def test_an_entry_of_a_catalog_is_raised_alone_and_the_lock_answers_it(
     assert client.resolve(after).lock_text == after.lock_text
 
 
+def patched(files: Files, digest: str) -> Files:
+    """The project with a patch of a package that no fix moves; ``digest`` is of pnpm 10's form."""
+    path = "patches/below.patch"
+    settings = f"{files.text(FILE)}patchedDependencies:\n  below@1.0.0: {path}\n"
+    lock = files.lock_text
+    for old, new in (
+        ("  below@1.0.0: {}", "  below@1.0.0({}): {{}}"),
+        ("below: 1.0.0", "below: 1.0.0({})"),
+    ):
+        assert lock.count(old) == 1
+        lock = lock.replace(old, new.format(f"patch_hash={digest}"))
+    head = f"patchedDependencies:\n  below@1.0.0:\n    hash: {digest}\n    path: {path}\n\n"
+    lock = lock.replace("importers:\n", f"{head}importers:\n")
+    return files.with_manifest(FILE, settings).with_lock(lock)
+
+
+def test_a_patched_package_stays_as_it_is_locked(pnpm: tuple[PnpmClient, Files]) -> None:
+    """The older pnpm that resolves writes another digest of a patch; the lock keeps its own."""
+    client, files = pnpm
+    if not files.lock_text.startswith("lockfileVersion: '9"):
+        pytest.skip("older locks write a patch in another way")
+    before = patched(files, "c0ffee" * 10)
+    after = client.resolve(before, {("leaf", "1.0.0"): "1.1.0"})
+    assert held(client, after) == {"r": "1.1.0", "mid": "1.1.0", "strict": "1.0.0"}
+    assert after.lock_text.count("c0ffee" * 10) == before.lock_text.count("c0ffee" * 10) == 3
+    unlocked = before.with_lock(files.lock_text)
+    with pytest.raises(RecipeError, match=r"lacks the patch of below@1\.0\.0"):
+        client.resolve(unlocked)
+
+
 def test_overrides_of_the_workspace_are_raised_where_they_are_each_in_its_own_line(
     pnpm: tuple[PnpmClient, Files],
 ) -> None:

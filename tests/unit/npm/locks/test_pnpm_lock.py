@@ -261,7 +261,7 @@ def test_settings_that_decide_versions_are_carried_over_as_data() -> None:
         carried_manifest({"overrides": {"a": "link:/etc"}}, root)
 
 
-@pytest.mark.parametrize("line", ["patchedDependencies:\n  a: a.patch", "registry: 'https://h'"])
+@pytest.mark.parametrize("line", ["namedRegistries:\n  a: https://h", "registry: 'https://h'"])
 def test_a_setting_that_decides_what_is_locked_and_is_not_carried_over_is_named(line: str) -> None:
     content = settings(files(NINE, **{"sub/pnpm-workspace.yaml": line + "\n"}))
     with pytest.raises(RecipeError, match=line.partition(":")[0]):

@@ -475,6 +475,7 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("netlify.toml", '[build]\ncommand = "npx other@2"\n', True),
         (".pre-commit-config.yaml", "    additional_dependencies:\n    - other@2.0.0\n", True),
         ("Earthfile", "RUN npm i -g other@2\n", True),
+        ("package.json", '{\n  "description": "Run `npm i leaf@1.0.0 other@2` first."\n}\n', False),
     ],
 )
 def test_what_a_commands_packages_require_is_resolved(
