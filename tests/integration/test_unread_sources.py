@@ -229,6 +229,8 @@ READ: Mapping[str, tuple[Files, str]] = {
     ),
 }
 
+CONDA = "dependencies:\n- python=3.11\n- pip\n- pip:\n    - left=={}  # left==1.0.0\n"
+
 #: Files that are raised together, and what becomes of each.
 RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
     "next to a compiled file": (
@@ -260,6 +262,17 @@ RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
             "tox.ini": "[testenv]\ndeps =\n  left==2.0.0\n[testenv:min]\ndeps = left==1.0.0\n",
             "noxfile.py": 'def tests(session):\n    session.install("left==2.0.0", "-e", ".")\n',
             "tool.py": SCRIPT.format(">=2.0.0,<3"),
+        },
+    ),
+    "what conda gives to pip": (
+        {
+            "requirements.txt": "right==1.0.0\n",
+            "environment.yml": CONDA.format("1.0.0"),
+            "dev/environment.yaml": CONDA.format("1.0.0"),
+        },
+        {
+            "environment.yml": CONDA.format("2.0.0"),
+            "dev/environment.yaml": CONDA.format("2.0.0"),
         },
     ),
 }
@@ -388,10 +401,6 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         "in build-system.requires",
     ),
     "uv.toml": (tool("uv.toml", 'constraint-dependencies = ["left<2"]\n'), "uv.toml names left<2"),
-    "conda, pip": (
-        tool("environment.yml", "dependencies:\n  - pip:\n    - left==1.0.0\n"),
-        "'environment.yml' may not be changed",
-    ),
     "conda": (
         tool("environment.yml", "dependencies:\n  - left=1.0.0=py_0\n"),
         "environment.yml names left=1.0.0",
