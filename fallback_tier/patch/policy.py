@@ -108,7 +108,8 @@ _PINS = Place(
     "a recipe may change versions there",
     files="makefile gnumakefile *.mk justfile taskfile.y*ml noxfile.py dodo.py tox.ini"
     f" {_IMAGE.files.removesuffix(' .dockerignore')}"
-    " environment.y*ml *.txt *.in *.list *.lst *.pip *.lock *.req *.reqs *.requirements *.constraints *.limit *.limits",
+    " environment.y*ml *.txt *.in *.list *.lst *.pip *.lock *.req *.reqs *.requirements *.constraints"
+    " *.limit *.limits",
 )
 #: A version after a comparison.
 _VERSION = re.compile(
