@@ -372,6 +372,31 @@ def test_what_a_poetry_lock_needs_is_old_enough(tmp_path: Path) -> None:
     assert 'name = "right"\nversion = "1.0.0"' in new
 
 
+def test_outline_names_the_rules_that_it_does_not_check(tmp_path: Path) -> None:
+    record = {it: advisory(it, "left", [("0", "1.1.0")]) for it in ("npm", "PyPI")}
+    files = {
+        "requirements.txt": "left==1.0.0\n",
+        "pip.conf": "[install]\nuploaded-prior-to = P3D\n",
+    }
+    files |= {"package.json": manifest(left="1.0.0"), ".npmrc": "min-release-age=3\n"}
+    with serve(npm_releases()) as registry:
+        project = Project(registry, tmp_path, files)
+        repo = tracked(tmp_path).model_copy(update={"settings": WEEK})
+        notes = {
+            "npm": npm.build_ecosystem(project.clients).outline(record["npm"], repo).notes,
+            "PyPI": pypi.build_ecosystem(project.clients).outline(record["PyPI"], repo).notes,
+        }
+    why = "is not checked: no registry was asked when the releases were published."
+    assert notes["npm"] == (
+        f"`min-release-age=3` (.npmrc:1) {why}",
+        f"`--release-age 7` {why}",
+    )
+    assert notes["PyPI"] == (
+        f"`uploaded-prior-to = P3D` (pip.conf:2) {why}",
+        f"`--release-age 7` {why}",
+    )
+
+
 def test_offline_no_date_is_known(tmp_path: Path) -> None:
     with serve(pypi_releases()) as registry:
         project = Project(registry, tmp_path, {"requirements.txt": "left==1.0.0\n"})
