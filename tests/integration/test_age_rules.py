@@ -339,6 +339,21 @@ def test_uv_keeps_what_its_settings_file_says(tmp_path: Path) -> None:
     assert [move.after for move in result.moves] == ["1.1.0"]
 
 
+def test_uv_takes_transitive_releases_that_are_old_enough_for_a_persons_rule(tmp_path: Path) -> None:
+    """The lock records no rule that the project does not have."""
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right>=1"])
+    universe.pypi("right", "1.0.0").pypi("right", "1.1.0", published="2 days ago")
+    with serve(universe) as registry:
+        project = Project(registry, tmp_path, {"pyproject.toml": pyproject()})
+        project.run("uv", "lock", "--upgrade-package=left==1.0.0")
+        result = project.fix("PyPI", WEEK)
+        project.write({change.path: change.after or "" for change in result.changes})
+        project.run("uv", "lock", "--check")
+    lock = after(result, "uv.lock")
+    assert 'name = "right"\nversion = "1.0.0"' in lock
+    assert "exclude-newer" not in lock
+
+
 def test_what_a_fix_of_texts_brings_in_is_held_to_the_rule(tmp_path: Path) -> None:
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right>=1"])
     universe.pypi("right", "1.0.0", published="2 days ago")
