@@ -339,7 +339,9 @@ def test_uv_keeps_what_its_settings_file_says(tmp_path: Path) -> None:
     assert [move.after for move in result.moves] == ["1.1.0"]
 
 
-def test_uv_takes_transitive_releases_that_are_old_enough_for_a_persons_rule(tmp_path: Path) -> None:
+def test_uv_takes_transitive_releases_that_are_old_enough_for_a_persons_rule(
+    tmp_path: Path,
+) -> None:
     """The lock records no rule that the project does not have."""
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right>=1"])
     universe.pypi("right", "1.0.0").pypi("right", "1.1.0", published="2 days ago")

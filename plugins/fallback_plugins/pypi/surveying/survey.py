@@ -422,6 +422,9 @@ def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
 @lru_cache(maxsize=_TEXTS)
 def _words(text: str) -> frozenset[str]:
     words = set(_WORD.findall(text))
+    words |= {
+        key for word in words if "." in word for key in word.split(".")
+    }  # of TOML: ``a.left``
     # Names of archives and repositories are one word with what follows: ``idna-3.6.tar.gz``, ``idna.git``.
     words |= {_VERSION_AFTER.split(word, maxsplit=1)[0].removesuffix(".git") for word in words}
     return frozenset(map(canonicalize_name, words))
