@@ -12,6 +12,7 @@ from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins import npm, pypi
 from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import PinnedClient
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
@@ -214,6 +215,56 @@ def test_a_registry_without_dates_is_named(tmp_path: Path) -> None:
         error = project.refused("npm", WEEK)
     assert error.reason is RefusalReason.RELEASE_TOO_NEW
     assert "does not say when left 1.1.0 was published" in error.problem
+
+
+#: A pnpm that knows rules on ages (from 10.16 on); the product's own is the last of each lock format.
+PNPM_WITH_AGES = PinnedClient(
+    "pnpm",
+    "10.33.0",
+    "sha512-EFaLtKavtYyes2MNqQzJUWQXq+vT+rvmc58K55VyjaFJHp21pUTHatjrdXD1xLs9bGN7LLQb/c20f6gjyGSTGQ==",
+    "bin/pnpm.cjs",
+    "19aa0cbfc43edef999728098486a7eb03f23749799120e31353ef101a1d3d1b8",
+)
+
+
+@pytest.mark.campaign
+@pytest.mark.registry("npm")
+@pytest.mark.parametrize(
+    ("rule", "takes"),
+    [
+        ("minimumReleaseAge: 10080", "1.0.0"),
+        ("minimumReleaseAge: 1440", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- le*", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left@1.1.0", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left@1.0.0", "1.0.0"),
+    ],
+)
+def test_rules_are_read_as_pnpm_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, takes: str
+) -> None:
+    """What the project's own pnpm takes is what a fix may take; it installs the patched lock."""
+    cache = tmp_path / "cache"
+    clients = provisioned(cache / "fallback-tier" / "clients", PNPM["9"], PNPM_WITH_AGES)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    script = clients / PNPM_WITH_AGES.folder / "node_modules" / "pnpm" / PNPM_WITH_AGES.script
+    files = {"package.json": manifest(left="1.0.0"), "pnpm-workspace.yaml": "packages:\n- .\n"}
+    with serve(npm_releases()) as registry:
+        project = Project(registry, tmp_path / "repo", files)
+        install = ("node", str(script), "install", "--lockfile-only")
+        project.run(*install)
+        project.write({"package.json": manifest(left="^1.0.0")})
+        project.run(*install)
+        project.write({"pnpm-workspace.yaml": f"packages:\n- .\n{rule}\n"})
+        if takes == "1.1.0":
+            result = project.fix("npm")
+            project.write({change.path: change.after or "" for change in result.changes})
+            project.run(*install[:-1], "--frozen-lockfile")
+        else:
+            assert project.refused("npm").reason is RefusalReason.RELEASE_TOO_NEW
+        (project.root / "pnpm-lock.yaml").unlink()
+        project.run(*install)
+    assert f"left@{takes}" in (project.root / "pnpm-lock.yaml").read_text()
 
 
 @pytest.mark.registry("npm")
