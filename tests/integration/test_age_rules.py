@@ -14,10 +14,12 @@ from fallback_plugins import npm, pypi
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import PinnedClient
 from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
+from tests.unit.npm.world import Counting
 from tests.unit.shared.real_clients import provisioned
 from tests.unit.shared.recipes import advisory, after, tracked
 
@@ -43,7 +45,7 @@ class Project:
 
     def __init__(self, registry: Registry, root: Path, files: Mapping[str, str]) -> None:
         environ = {**os.environ, **registry.environ, "UV_NO_CONFIG": ""}
-        self.clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        self.clients: ClientRunner = SubprocessClients({k: v for k, v in environ.items() if v})
         self.root = root
         self.write(files)
 
@@ -146,6 +148,22 @@ def test_npm_takes_transitive_releases_that_are_old_enough(tmp_path: Path) -> No
             locked_by_npm(project)
             packages = json.loads(after(project.fix("npm", settings), "package-lock.json"))
         assert packages["packages"]["node_modules/right"]["version"] == "1.0.0"
+
+
+def test_npm_is_asked_once_about_a_package_of_several_projects(tmp_path: Path) -> None:
+    universe = Universe().npm("left", "1.0.0").npm("left", "1.1.0", {"right": "^1.0.0"})
+    universe.npm("right", "1.0.0")
+    with serve(universe) as registry:
+        for folder in ("a", "b"):
+            locked_by_npm(
+                Project(registry, tmp_path / folder, {"package.json": manifest(left="^1.0.0")})
+            )
+        project = Project(registry, tmp_path, {})
+        counting = project.clients = Counting(project.clients)
+        assert len(project.fix("npm", WEEK).moves) == 2
+    questions = [call for call in counting.calls if call[1] == "view"]
+    assert sorted({call[2] for call in questions}) == ["left", "right"]
+    assert len(questions) == 2
 
 
 def test_npm_refuses_a_transitive_release_that_is_too_new(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from fallback_plugins.npm.manifests.manifest import (
 from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -85,9 +86,6 @@ _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
-
-#: Seconds that a scratch lock serves in one process: a registry changes.
-MAX_AGE_S = 600.0
 
 
 #: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
