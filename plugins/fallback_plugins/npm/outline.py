@@ -122,6 +122,6 @@ def _first_step(
         return unfixed(advisory, path, node, missing, tried)
     if all(tree.is_root(dependent) for dependent, _ in blockers):
         return move(path, node, LadderStep.DIRECT_BUMP, lowest, tried.declined)
-    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} asks for it, not the project itself.")
+    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} requires it, not the project itself.")
     kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
     return move(path, node, LadderStep.PARENT_BUMP, kept or lowest, tried.declined)

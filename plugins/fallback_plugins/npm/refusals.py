@@ -20,7 +20,7 @@ def no_project_affected(packages: Iterable[str], kept: Iterable[str] = ()) -> Re
         RefusalReason.NOT_AFFECTED,
         " ".join(
             (
-                f"No npm project here asks for or installs an affected version of {', '.join(packages)}.",
+                f"No npm project here requires or installs an affected version of {', '.join(packages)}.",
                 *kept,
             )
         ),

@@ -208,7 +208,7 @@ class Ages:
         if reason is not None and own and not self.by_lock:
             return RecipeError(
                 RefusalReason.RELEASE_TOO_NEW,
-                f"{problem} No lock would keep it: whoever installs by {own[0].label} could not, in spite"
+                f"{problem} No lock would keep it: an install by {own[0].label} would fail, in spite"
                 " of an exception for this fix.",
                 next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
                 blockers=(blocker,),

@@ -1,4 +1,4 @@
-"""What the registry has of a package, as ``npm view`` tells it: one call a package for all projects."""
+"""A registry's answers about packages, by ``npm view``: one call per question for all projects."""
 
 import json
 import time
@@ -91,7 +91,7 @@ class NpmRegistry:
         return moment_in(self._about(package, "time").get(version, ""))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
-        """What a published version has in its archive. Raises RecipeError, ToolError."""
+        """Return the packages in a published version's archive. Raises RecipeError, ToolError."""
         if (package, version) not in self._bundled:
             release = next((it for it in self.releases(package) if it.version == version), None)
             bundles = release is None or release.bundles
@@ -115,13 +115,13 @@ class NpmRegistry:
             NpmRunner(self.clients).lock_after(["install"], Files(".", manifest))
 
     def _about(self, package: str, key: str) -> Mapping[str, str]:
-        """A map of the package's own. Raises RecipeError, ToolError."""
+        """Return one map of the package's document. Raises RecipeError, ToolError."""
         # The name keeps npm from leaving out the keys if the registry has only one of them.
         answer = self._kept(dict, package, package, "name", "time", "dist-tags")
         return _texts(answer, key)
 
     def _kept(self, read: Callable[[Any], _T], package: str, *words: str) -> _T:
-        """What ``npm view`` answers, as ``read`` has it. Raises RecipeError, ToolError."""
+        """Return the answer of ``npm view`` as ``read`` converts it. Raises RecipeError, ToolError."""
         key = id(self.clients), words
         if words in self._failed:
             raise self._failed[words]
@@ -138,7 +138,7 @@ class NpmRegistry:
         return cast(_T, found)
 
     def _view(self, package: str, *words: str) -> Any:
-        """What ``npm view`` answers. Raises RecipeError, ToolError."""
+        """Return the answer of ``npm view``. Raises RecipeError, ToolError."""
         if not is_package_name(package):
             what = f"{package!r} is not the name of a package"
             raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what))

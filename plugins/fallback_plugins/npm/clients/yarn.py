@@ -200,7 +200,7 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
 
 
 def unanswered(lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
-    """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
+    """Yield the patterns that yarn would have to look up: required, or in place of one, and not locked."""
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
     return (ask for ask in (*asks, *known) if ask not in lock.by_pattern)
 

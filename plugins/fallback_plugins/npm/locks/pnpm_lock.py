@@ -51,7 +51,7 @@ class PnpmLock:
 
     @cached_property
     def facts(self) -> Mapping[str, Entry]:
-        """What the lock says of each package but its dependencies."""
+        """Return the lock's entries of packages, without their dependencies."""
         return _objects(self.content.get("packages"))
 
     @cached_property

@@ -502,7 +502,7 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
     folder = str(PurePosixPath(lock).parent)
     where = "" if folder == "." else f" in {folder}"
     return unsupported(
-        f"{lock} is out of step with {first.manifest}: that asks for {first.key} {first.spec}{more}, and"
+        f"{lock} is out of step with {first.manifest}: that requires {first.key} {first.spec}{more}, and"
         f" the lock holds {held}.",
         f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
     )

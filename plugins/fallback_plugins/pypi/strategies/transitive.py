@@ -121,7 +121,7 @@ class Search:
         return required_by_others(at, package, problem, partial(self._place, at.files))
 
     def _place(self, files: Mapping[str, str], package: str) -> str:
-        """The file that requires a package: of the set, or of a folder that it installs, or its own."""
+        """Return the file that requires a package: of the set, of a folder that it installs, or its own."""
         in_folders = (where for where, _ in self._in_folders(package))
         return place_of(files, package, "") or next(in_folders, self.path)
 
@@ -155,7 +155,7 @@ class Search:
         raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
 
     def _blocked_by_folder(self, bad: Iterable[Node]) -> RecipeError | None:
-        """The refusal that names a folder's requirement that does not admit a target; None: all do."""
+        """Return the refusal that names a folder's requirement which excludes a target; None: none does."""
         for node in bad:
             target = self._target(node)
             if target is None:

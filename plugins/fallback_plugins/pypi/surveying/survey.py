@@ -400,7 +400,7 @@ def excluded_lines(path: str, text: str, advisory: Advisory) -> Iterator[str]:
             asked = place.asked
             if asked is not None and only_affected(advisory, package, asked):
                 yield (
-                    f"{path} asks for {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
+                    f"{path} requires {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
                     " every Python that it supports: that line is left as it is."
                 )
 

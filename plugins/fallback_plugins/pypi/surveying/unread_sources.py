@@ -297,7 +297,7 @@ def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
 
 
 def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> Iterator[str]:
-    """What the text says of a version, behind one mention of the package."""
+    """Yield the affected version that follows one mention of the package."""
     start, end = match.span()
     begin = start - len(_TOKEN_BEFORE.findall(text[max(0, start - 300) : start])[0])
     rest = _TOKEN.match(text, end)
@@ -402,8 +402,8 @@ def _in_tables(
 
 
 def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:
-    """What a key or an item of a list with the package's name asks for: a bare version only within a table
-    of packages, by its name or by that of one around it."""
+    """Yield the affected version of an entry with the package's name: a bare version counts only within a
+    table of packages, by its name or by that of one around it."""
     table = item if isinstance(item, Mapping) else {"version": item}
     version = table.get("version")
     places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]

@@ -115,7 +115,7 @@ class UvLocking:
     def tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> DependencyTree:
-        """What such a lock would hold, for manifests that are no fix. Raises RecipeError."""
+        """Return the tree of such a lock, for manifests that are not a fix. Raises RecipeError."""
         return read_tree(self._lock, self._lowest(state, manifests, wanted).text)
 
     def _lowest(
@@ -151,7 +151,7 @@ class UvLocking:
     def _made(
         self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
-        """What uv makes of manifests and a lock, beside stubs of what another lock has no wheel of."""
+        """Return uv's lock of manifests and a lock, with stubs of what another lock has no wheel of."""
         files = uv_files.scratch_files(manifests, self._lock, start)
         stubs = stub_wheels(self._lock, stubs_of)
         return uv_lock(self._clients, files, self._lock, [*options, *self._rules], stubs=stubs)
@@ -189,8 +189,8 @@ class UvLocking:
         wanted: Mapping[str, str],
         new: Locked,
     ) -> Mapping[str, str]:
-        """The versions, old enough for ``--release-age``, of what came in and is not: uv would record that
-        rule in the lock, so that it is given to a scratch lock alone."""
+        """Return versions that are old enough for ``--release-age``, of packages that came in and are not.
+        uv would record that rule in the lock, so that it is passed for a scratch lock alone."""
         ages, after = self._project.ages, read_tree(self._lock, new.text)
         came = copies(after.nodes.values()) - copies(state.tree.nodes.values())
         young = {

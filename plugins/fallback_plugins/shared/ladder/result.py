@@ -276,7 +276,7 @@ def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[Clear
 
 
 def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
-    """What no fix may do, whichever step made it."""
+    """Raise RecipeError if a fix does what none may, whichever step made it."""
     for move in fix.moves:
         _check_move(ecosystem, advisory, move)
     if fix.before is None or fix.after is None:
