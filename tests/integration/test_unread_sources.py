@@ -454,6 +454,14 @@ NAMED: Mapping[str, tuple[Files, str]] = {
 
 #: What names no affected version stops nothing.
 CLEAN: Mapping[str, Files] = {
+    "locks of other ecosystems": {
+        "requirements.txt": "left==2.0.0\n",
+        "Cargo.toml": '[dependencies]\nleft = "1.0.0"\n',
+        "sub/Cargo.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n',
+        "Gemfile": 'gem "left", "1.0.0"\n',
+        "yarn.lock": '# yarn lockfile v1\n\n\nleft@^1.0.0:\n  version "1.0.0"\n',
+        "pnpm-lock.yaml": "packages:\n  left@1.0.0:\n    resolution: {}\n",
+    },
     "metadata of uv": {
         "pyproject.toml": f"{PROJECT}[[tool.uv.dependency-metadata]]\n"
         'name = "left"\nversion = "1.0.0"\nrequires-dist = []\n'

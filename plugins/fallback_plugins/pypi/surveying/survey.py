@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -44,11 +44,12 @@ from fallback_plugins.pypi.manifests.requirements_files import (
 )
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.identity import OTHER_LOCKS, is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
+from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -247,7 +248,17 @@ def _is_searched(path: str) -> bool:
         return kind in {Kind.PYPROJECT, Kind.SETUP_PY} and not is_aside(path)
     if is_aside(path) or is_installed(path) or _FOR_PEOPLE.fullmatch(parts[-1]):
         return False
+    if parts[-1] in _of_other_ecosystems():
+        return False
     return _MAY_INSTALL.fullmatch(parts[-1]) is not None or _is_script(path)
+
+
+@cache
+def _of_other_ecosystems() -> frozenset[str]:
+    """Names of manifests and locks whose packages are not Python's, though they may have the same names."""
+    rules = [rules for name, rules in installed_rules() if name != ECOSYSTEM]
+    globs = (it for one in rules for it in (*one.manifest_globs, *one.lock_globs))
+    return frozenset(globs).union(*OTHER_LOCKS.values())
 
 
 def _is_script(path: str) -> bool:
