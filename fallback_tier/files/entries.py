@@ -77,13 +77,6 @@ class Entries:
         os.utime(self.folder / key / MARK)
         return hold(self._use_of(key), shared=True)
 
-    def has_user(self, key: str) -> bool:
-        """Does anybody have it, now? For who has its turn."""
-        use = try_hold(self._use_of(key))
-        if use is not None:
-            use.close()
-        return use is None
-
     @contextmanager
     def made(self, key: str) -> Iterator[Path]:
         """A folder to make the entry in, in its turn; it stands in its place once all went well."""

@@ -65,5 +65,5 @@ def _check(problems: Sequence[str]) -> None:
         raise RecipeError(
             RefusalReason.RECIPE_UNSUPPORTED,
             f"A fix has to change a file that no fix may change. {problems[0]}",
-            next_step="Change it by hand, and have it reviewed.",
+            next_step="Raise the affected version there in a commit of its own, and have that reviewed.",
         )

@@ -108,7 +108,8 @@ _PINS = Place(
     "a recipe may change versions there",
     files="makefile gnumakefile *.mk justfile taskfile.y*ml noxfile.py dodo.py tox.ini"
     f" {_IMAGE.files.removesuffix(' .dockerignore')}"
-    " *.txt *.in *.list *.lst *.pip *.lock *.req *.reqs *.requirements *.constraints *.limit *.limits",
+    " environment.y*ml *.txt *.in *.list *.lst *.pip *.lock *.req *.reqs *.requirements *.constraints"
+    " *.limit *.limits",
 )
 #: A version after a comparison.
 _VERSION = re.compile(
@@ -162,8 +163,10 @@ def _holds_pins(path: str) -> bool:
     if unsafe_reason(path) is not None:
         return False
     components = components_of(path)
+    locks, _ = _dependency_files()
     first = next((place for place in (*_forbidden(), _TESTS) if place.holds(components)), None)
-    return first in (_BUILD, _IMAGE, _TESTS) and _PINS.holds(components)
+    is_open = first in (None, _BUILD, _IMAGE, _TESTS) and not locks.holds(components[-1:])
+    return is_open and _PINS.holds(components)
 
 
 def changes_versions_only(before: str, after: str) -> bool:
@@ -200,8 +203,9 @@ def check_policy(
     paths = {item if isinstance(item, str) else item.path for item in changes}
     problems: list[str] = []
     for path in sorted(paths):
-        reason = None if path in pins and _holds_pins(path) else forbidden_reason(path)
-        if reason is None and path not in allowed:
+        is_pins = path in pins and _holds_pins(path)
+        reason = None if is_pins else forbidden_reason(path)
+        if reason is None and not is_pins and path not in allowed:
             reason = recipe_only_reason(path)
         if reason is not None:
             problems.append(f"{path!r} may not be changed: {reason}.")

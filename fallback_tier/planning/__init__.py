@@ -168,5 +168,5 @@ def _unsupported(advisory: Advisory, plugins: Mapping[str, EcosystemPlugin]) -> 
         advisory_ids=(advisory.id,),
         reason=RefusalReason.ECOSYSTEM_UNSUPPORTED,
         sentence=f"{advisory.id} is about {about}, and no plugin supports it.",
-        next_step=f"Fix it by hand; supported are {', '.join(sorted(plugins)) or 'none'}.",
+        next_step=f"Install a plugin for {about}; supported are {', '.join(sorted(plugins)) or 'none'}.",
     )

@@ -99,7 +99,7 @@ class Concern:
             advisory_ids=tuple(name for name in self.ids(move) if name not in left),
             reason=RefusalReason.RESOLVER_FAILED,
             sentence=f"{move.package} {move.after} would come in, affected by {staying}.",
-            next_step=f"Fix {staying} first, or raise {move.package} by hand.",
+            next_step=f"Fix {staying} first, or require another release of {move.package}.",
         )
 
     def _covers(self, advisory: Advisory, package: str, versions: Sequence[str]) -> bool:

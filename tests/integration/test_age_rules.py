@@ -12,11 +12,14 @@ from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins import npm, pypi
 from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import PinnedClient
 from fallback_tier.errors import RecipeError
+from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import RecipeResult, Selected
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.registry import Registry, Universe, serve
+from tests.unit.npm.world import Counting
 from tests.unit.shared.real_clients import provisioned
 from tests.unit.shared.recipes import advisory, after, tracked
 
@@ -42,7 +45,7 @@ class Project:
 
     def __init__(self, registry: Registry, root: Path, files: Mapping[str, str]) -> None:
         environ = {**os.environ, **registry.environ, "UV_NO_CONFIG": ""}
-        self.clients = SubprocessClients({k: v for k, v in environ.items() if v})
+        self.clients: ClientRunner = SubprocessClients({k: v for k, v in environ.items() if v})
         self.root = root
         self.write(files)
 
@@ -147,6 +150,22 @@ def test_npm_takes_transitive_releases_that_are_old_enough(tmp_path: Path) -> No
         assert packages["packages"]["node_modules/right"]["version"] == "1.0.0"
 
 
+def test_npm_is_asked_once_about_a_package_of_several_projects(tmp_path: Path) -> None:
+    universe = Universe().npm("left", "1.0.0").npm("left", "1.1.0", {"right": "^1.0.0"})
+    universe.npm("right", "1.0.0")
+    with serve(universe) as registry:
+        for folder in ("a", "b"):
+            locked_by_npm(
+                Project(registry, tmp_path / folder, {"package.json": manifest(left="^1.0.0")})
+            )
+        project = Project(registry, tmp_path, {})
+        counting = project.clients = Counting(project.clients)
+        assert len(project.fix("npm", WEEK).moves) == 2
+    questions = [call for call in counting.calls if call[1] == "view"]
+    assert sorted({call[2] for call in questions}) == ["left", "right"]
+    assert len(questions) == 2
+
+
 def test_npm_refuses_a_transitive_release_that_is_too_new(tmp_path: Path) -> None:
     universe = Universe().npm("left", "1.0.0").npm("left", "1.1.0", {"right": "^1.0.0"})
     universe.npm("right", "1.0.0", published="2 days ago")
@@ -214,6 +233,56 @@ def test_a_registry_without_dates_is_named(tmp_path: Path) -> None:
         error = project.refused("npm", WEEK)
     assert error.reason is RefusalReason.RELEASE_TOO_NEW
     assert "does not say when left 1.1.0 was published" in error.problem
+
+
+#: A pnpm that knows rules on ages (from 10.16 on); the product's own is the last of each lock format.
+PNPM_WITH_AGES = PinnedClient(
+    "pnpm",
+    "10.33.0",
+    "sha512-EFaLtKavtYyes2MNqQzJUWQXq+vT+rvmc58K55VyjaFJHp21pUTHatjrdXD1xLs9bGN7LLQb/c20f6gjyGSTGQ==",
+    "bin/pnpm.cjs",
+    "19aa0cbfc43edef999728098486a7eb03f23749799120e31353ef101a1d3d1b8",
+)
+
+
+@pytest.mark.campaign
+@pytest.mark.registry("npm")
+@pytest.mark.parametrize(
+    ("rule", "takes"),
+    [
+        ("minimumReleaseAge: 10080", "1.0.0"),
+        ("minimumReleaseAge: 1440", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- le*", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left@1.1.0", "1.1.0"),
+        ("minimumReleaseAge: 10080\nminimumReleaseAgeExclude:\n- left@1.0.0", "1.0.0"),
+    ],
+)
+def test_rules_are_read_as_pnpm_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, takes: str
+) -> None:
+    """What the project's own pnpm takes is what a fix may take; it installs the patched lock."""
+    cache = tmp_path / "cache"
+    clients = provisioned(cache / "fallback-tier" / "clients", PNPM["9"], PNPM_WITH_AGES)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    script = clients / PNPM_WITH_AGES.folder / "node_modules" / "pnpm" / PNPM_WITH_AGES.script
+    files = {"package.json": manifest(left="1.0.0"), "pnpm-workspace.yaml": "packages:\n- .\n"}
+    with serve(npm_releases()) as registry:
+        project = Project(registry, tmp_path / "repo", files)
+        install = ("node", str(script), "install", "--lockfile-only")
+        project.run(*install)
+        project.write({"package.json": manifest(left="^1.0.0")})
+        project.run(*install)
+        project.write({"pnpm-workspace.yaml": f"packages:\n- .\n{rule}\n"})
+        if takes == "1.1.0":
+            result = project.fix("npm")
+            project.write({change.path: change.after or "" for change in result.changes})
+            project.run(*install[:-1], "--frozen-lockfile")
+        else:
+            assert project.refused("npm").reason is RefusalReason.RELEASE_TOO_NEW
+        (project.root / "pnpm-lock.yaml").unlink()
+        project.run(*install)
+    assert f"left@{takes}" in (project.root / "pnpm-lock.yaml").read_text()
 
 
 @pytest.mark.registry("npm")
@@ -339,6 +408,23 @@ def test_uv_keeps_what_its_settings_file_says(tmp_path: Path) -> None:
     assert [move.after for move in result.moves] == ["1.1.0"]
 
 
+def test_uv_takes_transitive_releases_that_are_old_enough_for_a_persons_rule(
+    tmp_path: Path,
+) -> None:
+    """The lock records no rule that the project does not have."""
+    universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right>=1"])
+    universe.pypi("right", "1.0.0").pypi("right", "1.1.0", published="2 days ago")
+    with serve(universe) as registry:
+        project = Project(registry, tmp_path, {"pyproject.toml": pyproject()})
+        project.run("uv", "lock", "--upgrade-package=left==1.0.0")
+        result = project.fix("PyPI", WEEK)
+        project.write({change.path: change.after or "" for change in result.changes})
+        project.run("uv", "lock", "--check")
+    lock = after(result, "uv.lock")
+    assert 'name = "right"\nversion = "1.0.0"' in lock
+    assert "exclude-newer" not in lock
+
+
 def test_what_a_fix_of_texts_brings_in_is_held_to_the_rule(tmp_path: Path) -> None:
     universe = Universe().pypi("left", "1.0.0").pypi("left", "1.1.0", ["right>=1"])
     universe.pypi("right", "1.0.0", published="2 days ago")
@@ -370,6 +456,31 @@ def test_what_a_poetry_lock_needs_is_old_enough(tmp_path: Path) -> None:
         cooled = after(project.fix("PyPI", WEEK), "poetry.lock")
     assert new == cooled
     assert 'name = "right"\nversion = "1.0.0"' in new
+
+
+def test_outline_names_the_rules_that_it_does_not_check(tmp_path: Path) -> None:
+    record = {it: advisory(it, "left", [("0", "1.1.0")]) for it in ("npm", "PyPI")}
+    files = {
+        "requirements.txt": "left==1.0.0\n",
+        "pip.conf": "[install]\nuploaded-prior-to = P3D\n",
+    }
+    files |= {"package.json": manifest(left="1.0.0"), ".npmrc": "min-release-age=3\n"}
+    with serve(npm_releases()) as registry:
+        project = Project(registry, tmp_path, files)
+        repo = tracked(tmp_path).model_copy(update={"settings": WEEK})
+        notes = {
+            "npm": npm.build_ecosystem(project.clients).outline(record["npm"], repo).notes,
+            "PyPI": pypi.build_ecosystem(project.clients).outline(record["PyPI"], repo).notes,
+        }
+    why = "is not checked: no registry was asked when the releases were published."
+    assert notes["npm"] == (
+        f"`min-release-age=3` (.npmrc:1) {why}",
+        f"`--release-age 7` {why}",
+    )
+    assert notes["PyPI"] == (
+        f"`uploaded-prior-to = P3D` (pip.conf:2) {why}",
+        f"`--release-age 7` {why}",
+    )
 
 
 def test_offline_no_date_is_known(tmp_path: Path) -> None:

@@ -252,6 +252,8 @@ READ: Mapping[str, tuple[Files, str]] = {
     ),
 }
 
+CONDA = "dependencies:\n- python=3.11\n- pip\n- pip:\n    - left=={}  # left==1.0.0\n"
+
 #: Files that are raised together, and what becomes of each.
 RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
     "next to a compiled file": (
@@ -283,6 +285,17 @@ RAISED: Mapping[str, tuple[Files, Mapping[str, str]]] = {
             "tox.ini": "[testenv]\ndeps =\n  left==2.0.0\n[testenv:min]\ndeps = left==1.0.0\n",
             "noxfile.py": 'def tests(session):\n    session.install("left==2.0.0", "-e", ".")\n',
             "tool.py": SCRIPT.format(">=2.0.0,<3"),
+        },
+    ),
+    "what conda gives to pip": (
+        {
+            "requirements.txt": "right==1.0.0\n",
+            "environment.yml": CONDA.format("1.0.0"),
+            "dev/environment.yaml": CONDA.format("1.0.0"),
+        },
+        {
+            "environment.yml": CONDA.format("2.0.0"),
+            "dev/environment.yaml": CONDA.format("2.0.0"),
         },
     ),
 }
@@ -353,7 +366,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
             "requirements.txt": "-e ./vendor/lib\n",
             "vendor/lib/pyproject.toml": f'{PROJECT}dependencies = ["left==1.0.0"]\n',
         },
-        "left 1.0.0 would be installed",
+        "vendor/lib/pyproject.toml requires left ==1.0.0",
     ),
     "uv, a wheel": (taken_from(f'{{ path = "wheels/{WHEEL}" }}'), "[tool.uv.sources]"),
     "uv, git": (taken_from('{ git = "https://127.0.0.1/x" }'), "[tool.uv.sources]"),
@@ -398,6 +411,25 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         {"pyproject.toml": f'{PROJECT}[tool.pdm.resolution.overrides]\nleft = "1.0.0"\n'},
         "in tool.pdm.resolution.overrides.left",
     ),
+    **{
+        f"another tool's {form}": ({"pyproject.toml": f"{PROJECT}{text}"}, where)
+        for form, text, where in (
+            ("range", '[tool.other.x]\nleft = "<1.1"\n', "in tool.other.x.left"),
+            ("table", '[tool.other.x]\nleft = {version = "==1.0.0"}\n', "in tool.other.x.left"),
+            ("caret", '[tool.other.x]\nleft = "^1.0"\n', "in tool.other.x.left"),
+            ("tilde", '[tool.other.deps]\nleft = "~1.0"\n', "in tool.other.deps.left"),
+            ("pip table", '[tool.other.pip]\nleft = "1.0.0"\n', "in tool.other.pip.left"),
+            ("plugins", '[tool.other.plugins]\nleft = "1.0.0"\n', "in tool.other.plugins.left"),
+            ("list", '[[tool.other.x]]\nname = "Left"\nversion = "1.0.0"\n', "in tool.other.x.0"),
+            ("top table", '[other.packages]\nleft = "1.0.0"\n', "in other.packages.left"),
+            (
+                "dotted table",
+                '[tool.other.deps.left]\nversion = "1.0.0"\n',
+                "in tool.other.deps.left",
+            ),
+            ("named table", '[tool.left]\nversion = "==1.0.0"\n', "in tool.left"),
+        )
+    },
     "a build of a locked project": (
         {
             "pyproject.toml": f'[build-system]\nrequires = ["left==1.0.0"]\n{PROJECT}',
@@ -411,9 +443,9 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         "in build-system.requires",
     ),
     "uv.toml": (tool("uv.toml", 'constraint-dependencies = ["left<2"]\n'), "uv.toml names left<2"),
-    "conda, pip": (
-        tool("environment.yml", "dependencies:\n  - pip:\n    - left==1.0.0\n"),
-        "'environment.yml' may not be changed",
+    "pixi, a table": (
+        tool("pixi.toml", '[pypi-dependencies.left]\nversion = "==1.0.0"\n'),
+        "in pixi.toml.pypi-dependencies.left",
     ),
     "conda": (
         tool("environment.yml", "dependencies:\n  - left=1.0.0=py_0\n"),
@@ -505,6 +537,21 @@ NAMED: Mapping[str, tuple[Files, str]] = {
 
 #: What names no affected version stops nothing.
 CLEAN: Mapping[str, Files] = {
+    "locks of other ecosystems": {
+        "requirements.txt": "left==2.0.0\n",
+        "Cargo.toml": '[dependencies]\nleft = "1.0.0"\n',
+        "sub/Cargo.lock": '[[package]]\nname = "left"\nversion = "1.0.0"\n',
+        "Gemfile": 'gem "left", "1.0.0"\n',
+        "yarn.lock": '# yarn lockfile v1\n\n\nleft@^1.0.0:\n  version "1.0.0"\n',
+        "pnpm-lock.yaml": "packages:\n  left@1.0.0:\n    resolution: {}\n",
+    },
+    "metadata of uv": {
+        "pyproject.toml": f"{PROJECT}[[tool.uv.dependency-metadata]]\n"
+        'name = "left"\nversion = "1.0.0"\nrequires-dist = []\n'
+    },
+    "a tool of the package's name": {
+        "pyproject.toml": f'{PROJECT}[tool.left]\ntarget-version = "1.0.0"\nleft = 1\n'
+    },
     "a tool's own table": {"pyproject.toml": f'{PROJECT}[tool.other]\nx = {{ left = "1.0.0" }}\n'},
     "the tag of an image": {
         "requirements.txt": "right\n",

@@ -20,6 +20,10 @@ OURS = {
     r"(?:is|are|was|were) told(?! apart)": "is shown, is reported",
     r"upkeep": "maintenance",
     r"thief": "attacker",
+    r"change (?:it|this) by hand|(?:raise|upgrade) \S+ by hand": "the place and the change",
+    r"check that the registry": "the host, its answer and the setting",
+    r"let a model": "the cause",
+    r"(?:npm|pnpm|yarn|uv) (?:update|up|upgrade|up -R)`|<package>": "the command with its packages",
 }
 
 #: What goes into a prompt stays byte for byte: recorded traffic is compared with it.
@@ -28,7 +32,7 @@ TO_A_MODEL = ("fallback_tier/prompt/", "fallback_tier/answers/", "fallback_tier/
 #: Pages with words of before: the glossary explains those of older records.
 _EXPLAINS = "glossary.md"
 
-_WORD = re.compile(rf"\b(?:{'|'.join(OURS)})\b", re.IGNORECASE)
+_WORD = re.compile(rf"(?<!\w)(?:{'|'.join(OURS)})(?!\w)", re.IGNORECASE)
 
 #: Fewer words are a key, a path or a name.
 _SENTENCE = 3

@@ -239,10 +239,10 @@ class Trail(EventSequence):
 
     @property
     def not_made(self) -> bool:
-        """The model was unavailable for its attempt, and there is no patch."""
+        """Whether the model was unavailable for its attempt, and no patch precedes the end."""
         end = self.terminal
         return end is not None and attempt_was_not_made(
-            end.event, has_patch=bool(self.of(PatchProposed))
+            end.event, has_patch=any(patch.seq < end.seq for patch in self.of(PatchProposed))
         )
 
     @property

@@ -74,7 +74,7 @@ class OverridePlace:
     file: str = ""
 
     def label(self, files: Files) -> str:
-        """Where it is, as messages name it."""
+        """Return the place as messages name it."""
         return f"{'.'.join(self.keys)} in {self.file or files.root_manifest}"
 
 

@@ -14,6 +14,7 @@ from fallback_plugins.npm.strategies.pins import move, raise_pins, unfixed
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.projects import discover
 from fallback_plugins.npm.surveying.reading import files_of, left_out
+from fallback_plugins.shared.ages import unchecked
 from fallback_plugins.shared.ladder import Tried, whole_project_left
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory
@@ -60,7 +61,8 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
         left += [item for item in found if isinstance(item, Left)]
     if unread.found and not moves and not left:
         left = [whole_project_left("", unread.or_else(no_project_affected(names)))]
-    return Outline(moves=tuple(moves), left=tuple(left), notes=(*kept, *unread.notes))
+    notes = (*kept, *unread.notes, *unchecked(repo, ECOSYSTEM, moves))
+    return Outline(moves=tuple(moves), left=tuple(left), notes=notes)
 
 
 def _first_steps_kept(
@@ -120,6 +122,6 @@ def _first_step(
         return unfixed(advisory, path, node, missing, tried)
     if all(tree.is_root(dependent) for dependent, _ in blockers):
         return move(path, node, LadderStep.DIRECT_BUMP, lowest, tried.declined)
-    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} asks for it, not the project itself.")
+    tried.no(LadderStep.DIRECT_BUMP, f"{dependent.label} requires it, not the project itself.")
     kept = targets.lowest(node, lambda version: compatible(version, node.version), ask=False)
     return move(path, node, LadderStep.PARENT_BUMP, kept or lowest, tried.declined)

@@ -8,12 +8,6 @@ from fallback_plugins.shared.bumping import unsupported as unsupported
 from fallback_tier.errors import RecipeError
 
 
-def own_client(client: str, command: str, packages: Iterable[str] = ()) -> str:
-    """Return the next step where only the project's own client writes a lock."""
-    line = " ".join((command, *sorted(set(packages))))
-    return f"Update what is affected with the project's own {client}: `{line}`."
-
-
 def unresolved(problem: str, next_step: str) -> RecipeError:
     """For what a client, or the registry, did not resolve."""
     return RecipeError(RefusalReason.RESOLVER_FAILED, problem, next_step=next_step)
@@ -26,7 +20,7 @@ def no_project_affected(packages: Iterable[str], kept: Iterable[str] = ()) -> Re
         RefusalReason.NOT_AFFECTED,
         " ".join(
             (
-                f"No npm project here asks for or installs an affected version of {', '.join(packages)}.",
+                f"No npm project here requires or installs an affected version of {', '.join(packages)}.",
                 *kept,
             )
         ),

@@ -81,7 +81,7 @@ Wanted = Callable[[str], bool]
 
 
 class MemberTooLargeError(ToolFailedError):
-    """What is asked of an archive is larger than anything that says that."""
+    """A member of an archive is larger than the caller's limit."""
 
 
 def fetched(url: str, digest: str) -> bytes | None:
@@ -93,7 +93,7 @@ def fetched(url: str, digest: str) -> bytes | None:
 
 
 def page(url: str) -> bytes | None:
-    """What a registry has at an address.
+    """Return a registry's document at an address.
 
     None: the registry does not give it, and will not do so the next time: it answers
     with a status like 404, with more than MAX_ARCHIVE_BYTES, or is not asked (``_is_fetched``: it, and each

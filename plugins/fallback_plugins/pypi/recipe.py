@@ -15,6 +15,7 @@ from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, excluded_lines, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.shared import bumping
+from fallback_plugins.shared.ages import unchecked
 from fallback_plugins.shared.bumping import Choice, check_target, unsupported
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.ladder import (
@@ -74,7 +75,9 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
     for project in found:
         if isinstance(project, ManifestProject):
             project.only_kept = True
-    return _outline(found, advisory, _left_out(advisory, repo))
+    made = _outline(found, advisory, _left_out(advisory, repo))
+    notes = (*made.notes, *unchecked(repo, ECOSYSTEM, made.moves))
+    return made.model_copy(update={"notes": notes})
 
 
 def apply(

@@ -17,7 +17,7 @@ from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_tier.advisory import canonical_name
 from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
-from fallback_tier.outcome import Blocker
+from fallback_tier.outcome import Blocker, Move
 from fallback_tier.repo import RepoContext
 
 #: When a release was published, by package and version; None: the registry does not say. Raises
@@ -208,7 +208,7 @@ class Ages:
         if reason is not None and own and not self.by_lock:
             return RecipeError(
                 RefusalReason.RELEASE_TOO_NEW,
-                f"{problem} No lock would keep it: whoever installs by {own[0].label} could not, in spite"
+                f"{problem} No lock would keep it: an install by {own[0].label} would fail, in spite"
                 " of an exception for this fix.",
                 next_step=f"Exempt {package} in {own[0].file}, or wait until the rule admits it.",
                 blockers=(blocker,),
@@ -227,6 +227,13 @@ class Ages:
             next_step=f"{wait or 'Take'} it for this fix alone: `{exception}`.",
             blockers=(blocker,),
         )
+
+
+def unchecked(repo: RepoContext, ecosystem: str, moves: Iterable[Move]) -> Iterator[str]:
+    """Yield a sentence for each rule on releases that were chosen without asking a registry."""
+    projects = (Ages.of(repo, ecosystem, move.manifest, lambda *_: None) for move in moves)
+    for label in dict.fromkeys(rule.label for ages in projects for rule in ages.rules):
+        yield f"{label} is not checked: no registry was asked when the releases were published."
 
 
 def _is_cause(error: RecipeError, sentence: str) -> bool:

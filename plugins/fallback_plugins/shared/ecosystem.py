@@ -45,8 +45,8 @@ class Recipe(Protocol):
         ...
 
 
-#: Seconds that a result may wait for its second use. A registry changes; who fixes what was planned starts
-#: at once.
+#: Seconds that a result, a scratch lock, or a registry's answer serves in one process. A registry changes;
+#: a fix of what was planned starts at once.
 MAX_AGE_S = 600.0
 
 #: Results that wait: a plan of many advisories is made again without those that can't be fixed.

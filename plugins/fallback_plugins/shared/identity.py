@@ -17,6 +17,18 @@ _ASIDE = frozenset(
     | {"vendor", "vendored", "_vendor", "third_party", "third-party", "external", "node_modules"}
 )
 
+#: Manifests and locks of ecosystems that have no plugin here.
+OTHER_LOCKS = {
+    "crates.io": frozenset({"Cargo.toml", "Cargo.lock"}),
+    "Go": frozenset({"go.mod", "go.sum"}),
+    "Hex": frozenset({"mix.exs", "mix.lock"}),
+    "Maven": frozenset({"pom.xml", "build.gradle", "build.gradle.kts", "gradle.lockfile"}),
+    "NuGet": frozenset({"packages.config", "packages.lock.json", "Directory.Packages.props"}),
+    "Packagist": frozenset({"composer.json", "composer.lock"}),
+    "Pub": frozenset({"pubspec.yaml", "pubspec.lock"}),
+    "RubyGems": frozenset({"Gemfile", "Gemfile.lock", "gems.rb", "gems.locked"}),
+}
+
 #: Versions that a release tool puts another in place of.
 _PLACEHOLDERS = frozenset(
     {"0.0.0", "0.0.0-development", "0.0.0-semantically-released", "0.0.0-semantic-release"}

@@ -83,7 +83,7 @@ class DependencyTree:
 
     @cached_property
     def asked(self) -> frozenset[str]:
-        """What the roots ask for themselves, by name."""
+        """Return the names of the roots' own dependencies."""
         return frozenset(ask.name for root in self.roots for ask in root.asks)
 
     def of(self, name: str) -> tuple[Node, ...]:
@@ -91,7 +91,7 @@ class DependencyTree:
         return self.by_name.get(name, ())
 
     def dependents(self, key: str) -> tuple[tuple[Node, DependencyEdge], ...]:
-        """Who asks for the package at ``key``, and how."""
+        """Return (dependent, dependency) pairs of the package at ``key``."""
         return self._dependents.get(key, ())
 
     def highest(self, ecosystem: str, name: str) -> str | None:

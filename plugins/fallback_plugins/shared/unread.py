@@ -62,7 +62,7 @@ class Unread:
 
     @property
     def blockers(self) -> tuple[Blocker, ...]:
-        """What is to blame: the error's own, or this file."""
+        """Return the error's blockers, or this file as one."""
         own = self.error.blockers if isinstance(self.error, RecipeError) else ()
         why, kind = self.error.problem.rstrip("."), BlockerKind.UNREADABLE
         return own or (Blocker(kind=kind, constraint=why, file=self.path),)
@@ -215,13 +215,13 @@ class LeftOut:
         first, *others = self.found.values()
         return first.unknown(
             others,
-            f"{first.error.problem} Whether it asks for an affected version is unknown; nothing else "
+            f"{first.error.problem} Whether it requires an affected version is unknown; nothing else "
             "here does.",
         )
 
     @property
     def items(self) -> tuple[UnreadItem, ...]:
-        """What was left out, as results list it."""
+        """Return what was left out, as results list it."""
         found = (item for one in (*self.aside.values(), *self.found.values()) for item in one.items)
         return tuple(found)[:MAX_UNREAD_LISTED]
 

@@ -127,6 +127,13 @@ def test_a_declaration_opens_no_forbidden_place() -> None:
         ("noxfile.py", True),
         ("tox.ini", True),
         ("tests/base.lst", True),
+        ("environment.yml", True),
+        ("tests/environment.yaml", True),
+        (".github/environment.yml", False),
+        ("pdm.lock", False),
+        ("tests/pdm.lock", False),
+        ("setup.py", False),
+        ("package.json", False),
         ("tests/test_a.py", False),
         ("conftest.py", False),
         (".github/workflows/a.yml", False),
@@ -137,7 +144,9 @@ def test_a_declaration_opens_no_forbidden_place() -> None:
         ("../Makefile", False),
     ],
 )
-def test_new_versions_open_image_recipes_and_tasks_and_no_ci(path: str, opened: bool) -> None:
+def test_new_versions_open_image_recipes_tasks_and_environments_but_no_ci_and_no_lock(
+    path: str, opened: bool
+) -> None:
     assert check_policy([path], pins=frozenset({path})) == (() if opened else check_policy([path]))
 
 

@@ -235,7 +235,7 @@ def test_an_ecosystem_that_nobody_serves_is_named(tmp_path: Path) -> None:
     result = planned(tmp_path, Advisory.model_validate(crate), advisory("B", "left"))
     assert left(result) == {("A",): RefusalReason.ECOSYSTEM_UNSUPPORTED}
     assert result.left[0].sentence == "A is about crates.io, and no plugin supports it."
-    assert result.left[0].next_step == "Fix it by hand; supported are PyPI, npm."
+    assert result.left[0].next_step == "Install a plugin for crates.io; supported are PyPI, npm."
     assert moves(result) == {"left": "2.0.0"}
 
 

@@ -103,7 +103,7 @@ def _read(archive: Path, manifests: re.Pattern[str] = _BUNDLED) -> Iterator[Bund
 def _not_an_archive(what: str, why: str) -> RecipeError:
     return unsupported(
         f"{what!r} can't be read as a package's archive: {why.rstrip('.')}.",
-        "Replace it with a release of a registry, or make it anew with `npm pack`.",
+        "Replace it with a release of a registry, or make it again with `npm pack`.",
     )
 
 

@@ -9,7 +9,7 @@ from fallback_plugins.npm.locks.yarn_berry import bun_tree, is_berry
 from fallback_plugins.npm.locks.yarn_lock import berry_refusal
 from fallback_plugins.npm.manifests.layout import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.specs import admits, raised
-from fallback_plugins.npm.refusals import own_client, unsupported
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
@@ -49,9 +49,10 @@ class BunClient:
 
     def refusal(self, packages: Iterable[str] = ()) -> RecipeError:
         """Why nothing is resolved, and what to do about these packages."""
+        command = " ".join(("bun update", *sorted(set(packages))))
         return unsupported(
             f"{self.lock} decides what is installed, and no client of ours resolves it.",
-            own_client("bun", "bun update", packages),
+            f"Update what is affected with the project's own bun: `{command}`.",
         )
 
 

@@ -84,7 +84,7 @@ class NpmClient:
         return self._after(["update", *packages], files, files, {})
 
     def deprecated(self, files: Files) -> frozenset[tuple[str, str]] | None:
-        """What the lock marks as deprecated; None: version 1 doesn't say it."""
+        """Return what the lock marks as deprecated, or None for version 1, which doesn't say it."""
         if not files.lock_text:
             return frozenset()
         said = lockfile_version(files.lock_text, files.lock or DEFAULT_LOCK) > 1
@@ -128,7 +128,7 @@ class NpmClient:
 
 @dataclass(frozen=True)
 class _Stricter:
-    """What npm is told in place of the manifest; ``specs``: the asks' own words, to be put back."""
+    """Files for npm in place of the manifest; ``specs``: the written ranges, to be restored."""
 
     files: Files
     specs: Mapping[tuple[str, str], str]
@@ -204,8 +204,8 @@ def _keep_tagged(
     specs: dict[tuple[str, str], str],
     wanted_versions: WantedVersions,
 ) -> None:
-    """What was asked for by a tag ("latest") stays what it is, or becomes what is wished: npm would follow
-    the tag anew."""
+    """Hold what is required by a tag ("latest") at its version, or at the wanted one: npm would follow the
+    tag again."""
     given = manifest.get(_OVERRIDES)
     rules = dict(given) if isinstance(given, dict) else {}
     for dependent in tree.nodes.values():

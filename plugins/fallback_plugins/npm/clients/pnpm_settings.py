@@ -48,7 +48,8 @@ _NOT_CARRIED = re.compile(r"(?:named)?registr(?:y|ies)", re.IGNORECASE)
 def check_carried(content: Mapping[str, Any]) -> None:
     """Raise RecipeError if a setting decides what is locked and can't be carried over."""
     for key in filter(_NOT_CARRIED.fullmatch, content):
-        raise not_supported(f"sets {key}, which is not carried over")
+        step = f"Update what is affected with the project's own pnpm, which reads {key}."
+        raise not_supported(f"sets {key}, which is not carried over", step)
 
 
 def carried_options(content: Mapping[str, Any]) -> list[str]:
@@ -84,7 +85,8 @@ def carried_text(content: Mapping[str, Any]) -> dict[str, str]:
     globs = content.get("packages")
     for glob in globs if isinstance(globs, list) else ():
         if is_outside(str(glob)):
-            raise not_supported(f"names {glob!r}, which is outside of the repository")
+            problem = f"names {glob!r}, which is outside of the repository"
+            raise not_supported(problem, f"Remove {glob!r} from {FILE}.")
     carried = {key: content[key] for key in _CARRIED if key in content}
     if carried:
         carried.setdefault("packages", ["."])  # an older pnpm takes no such file without it

@@ -1,11 +1,11 @@
-"""What the registry has of a package, as ``npm view`` tells it: one call a package for all projects."""
+"""A registry's answers about packages, by ``npm view``: one call per question for all projects."""
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Files
@@ -24,12 +24,14 @@ from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.outcome import Blocker
 
+_T = TypeVar("_T")
+
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
 
-#: What npm answered, by runner and package: each project of a repository asks about the same ones. A runner
-#: is held, so that its id stays its own.
-_answers: dict[tuple[int, str], "tuple[ClientRunner, float, tuple[Release, ...]]"] = {}
+#: What npm answered, by runner and question: each project of a repository asks about the same packages. A
+#: runner is held, so that its id stays its own.
+_answers: dict[tuple[int, tuple[str, ...]], tuple[ClientRunner, float, Any]] = {}
 _MAX_ANSWERS = 256
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
@@ -72,46 +74,24 @@ class NpmRegistry:
     """Asks the registry through npm, whichever client the project uses."""
 
     clients: ClientRunner
-    _failed: dict[str, RecipeError] = field(default_factory=dict, init=False)
-    _published: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _failed: dict[tuple[str, ...], RecipeError] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
-    _tags: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
         """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
-        if package in self._failed:
-            raise self._failed[package]
-        key = id(self.clients), package
-        _, since, found = _answers.get(key, (None, 0.0, None))
-        if found is None or time.monotonic() - since > MAX_AGE_S:
-            try:
-                found = self._ask(package)
-            except RecipeError as error:
-                self._failed[package] = error
-                raise
-            if len(_answers) >= _MAX_ANSWERS:
-                _answers.clear()
-            _answers[key] = self.clients, time.monotonic(), found
-        return found
+        # The range makes npm answer with every version's own fields, not with those of the latest.
+        return self._kept(_releases, package, f"{package}@>=0.0.0", *_FIELDS)
 
     def tags(self, package: str) -> Mapping[str, str]:
         """The version that each dist-tag names now. Raises RecipeError, ToolError."""
-        if package not in self._tags:
-            self._tags[package] = {
-                tag: str(version)
-                for tag, version in self._view(package, package, "dist-tags").items()
-            }
-        return self._tags[package]
+        return self._about(package, "dist-tags")
 
     def published_at(self, package: str, version: str) -> datetime | None:
         """As ``ages.PublishedAt``."""
-        if package not in self._published:
-            answer = self._view(package, package, "time")
-            self._published[package] = answer if isinstance(answer, dict) else {}
-        return moment_in(str(self._published[package].get(version, "")))
+        return moment_in(self._about(package, "time").get(version, ""))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...]:
-        """What a published version has in its archive. Raises RecipeError, ToolError."""
+        """Return the packages in a published version's archive. Raises RecipeError, ToolError."""
         if (package, version) not in self._bundled:
             release = next((it for it in self.releases(package) if it.version == version), None)
             bundles = release is None or release.bundles
@@ -134,15 +114,31 @@ class NpmRegistry:
             manifest = {MANIFEST: json.dumps({"dependencies": asks})}
             NpmRunner(self.clients).lock_after(["install"], Files(".", manifest))
 
-    def _ask(self, package: str) -> tuple[Release, ...]:
-        # The range makes npm answer with every version's own fields, not with those of the latest.
-        answer = self._view(package, f"{package}@>=0.0.0", *_FIELDS)
-        found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
-        real = (release for release in found if is_orderable("npm", release.version))
-        return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+    def _about(self, package: str, key: str) -> Mapping[str, str]:
+        """Return one map of the package's document. Raises RecipeError, ToolError."""
+        # The name keeps npm from leaving out the keys if the registry has only one of them.
+        answer = self._kept(dict, package, package, "name", "time", "dist-tags")
+        return _texts(answer, key)
+
+    def _kept(self, read: Callable[[Any], _T], package: str, *words: str) -> _T:
+        """Return the answer of ``npm view`` as ``read`` converts it. Raises RecipeError, ToolError."""
+        key = id(self.clients), words
+        if words in self._failed:
+            raise self._failed[words]
+        _, since, found = _answers.get(key, (None, 0.0, None))
+        if found is None or time.monotonic() - since > MAX_AGE_S:
+            try:
+                found = read(self._view(package, *words))
+            except RecipeError as error:
+                self._failed[words] = error
+                raise
+            if len(_answers) >= _MAX_ANSWERS:
+                _answers.clear()
+            _answers[key] = self.clients, time.monotonic(), found
+        return cast(_T, found)
 
     def _view(self, package: str, *words: str) -> Any:
-        """What ``npm view`` answers. Raises RecipeError, ToolError."""
+        """Return the answer of ``npm view``. Raises RecipeError, ToolError."""
         if not is_package_name(package):
             what = f"{package!r} is not the name of a package"
             raise refused_for(Blocker(kind=BlockerKind.RESULT, constraint=what))
@@ -160,21 +156,27 @@ class NpmRegistry:
         return answer
 
 
+def _releases(answer: Any) -> tuple[Release, ...]:
+    found = [_release(item) for item in (answer if isinstance(answer, list) else [answer])]
+    real = (release for release in found if is_orderable("npm", release.version))
+    return tuple(sorted(real, key=lambda release: sort_key("npm", release.version)))
+
+
 def _release(item: Any) -> Release:
     if not isinstance(item, dict):
         return Release(
             str(item), {}
         )  # npm leaves the braces out where there is nothing but a version
-    asks = {**_specs(item, "optionalDependencies"), **_specs(item, "dependencies")}
-    peers = _specs(item, "peerDependencies")
+    asks = {**_texts(item, "optionalDependencies"), **_texts(item, "dependencies")}
+    peers = _texts(item, "peerDependencies")
     bundles = any(item.get(key) for key in ("bundleDependencies", "bundledDependencies"))
     return Release(str(item.get("version")), asks, bool(item.get("deprecated")), peers, bundles)
 
 
-def _specs(item: Mapping[str, Any], section: str) -> dict[str, str]:
+def _texts(item: Mapping[str, Any], section: str) -> dict[str, str]:
     reported = item.get(section)
     return (
-        {name: str(spec) for name, spec in reported.items()} if isinstance(reported, dict) else {}
+        {name: str(text) for name, text in reported.items()} if isinstance(reported, dict) else {}
     )
 
 

@@ -1,4 +1,4 @@
-"""What npm, yarn and pnpm print when they can't resolve: their errors in short, and what these blame."""
+"""Output of npm, yarn and pnpm that can't resolve: their errors in short, and what these blame."""
 
 import re
 from collections.abc import Iterator
@@ -172,7 +172,7 @@ def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
 
 
 def _required(output: str, files: Files, name: str) -> dict[str, str]:
-    """Who requires a package that could not be had, and the file that declares it."""
+    """Return the package that requires one which is not available, and the file that declares it."""
     parents = [*_PARENT.finditer(output)]
     last = parents[-1] if parents else None
     label = (last["npm"] or last["pnpm"] or last["yarn"]) if last else None

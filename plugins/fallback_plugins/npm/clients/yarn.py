@@ -24,7 +24,7 @@ from fallback_plugins.npm.locks.yarn_lock import (
     yarn_tree,
 )
 from fallback_plugins.npm.manifests.manifest import LATER_YARN, entries, parse_manifest, texts_of
-from fallback_plugins.npm.refusals import own_client, unsupported
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.execution import ClientRunner
@@ -183,7 +183,7 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
     if isinstance(wanted, str) and LATER_YARN.match(wanted):
         raise unsupported(
             f"package.json wants {wanted.partition('+')[0]}, and only yarn classic (1) is driven.",
-            own_client("yarn", "yarn up -R"),
+            "Run `yarn install` with that yarn, and commit the lock that it writes.",
         )
     prefix = "" if files.folder == "." else f"{files.folder}/"
     known = files.folders | dict(files.manifests)
@@ -200,7 +200,7 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
 
 
 def unanswered(lock: YarnLock, asks: Iterable[str]) -> Iterator[str]:
-    """What yarn would have to look up: asked for, or put in an ask's place, and not in the lock."""
+    """Yield the patterns that yarn would have to look up: required, or in place of one, and not locked."""
     known = (pattern for block in lock.blocks for pattern in asked_by(block))
     return (ask for ask in (*asks, *known) if ask not in lock.by_pattern)
 

@@ -138,7 +138,7 @@ def beside_base(project: Installation, judge: Callable[[], GateVerdict]) -> Gate
 
 
 def _left_out(found: Installed) -> set[tuple[str, str]]:
-    """What was not even tried, by name."""
+    """Return what was not tried, by name."""
     return {one for one in found.declined if one[1].startswith(LEFT_OUT)}
 
 
@@ -259,7 +259,7 @@ class _Asked:
 
 
 class ImportsGate(NpmGate):
-    """What a project asks for itself can be loaded, where the patch changes what is installed."""
+    """Checks that the project's own dependencies load, if the patch changes what is installed."""
 
     name = "imports"
 
@@ -274,7 +274,7 @@ class ImportsGate(NpmGate):
             return gating.skipped(self.name, absent.sentence)
         every = {one.label: one for one in _asked(context, project)}
         if not every:
-            return gating.skipped(self.name, f"{project.manifest} asks for nothing that is loaded")
+            return gating.skipped(self.name, f"{project.manifest} requires nothing that is loaded")
 
         def run(tree: RepoContext, labels: Sequence[str]) -> CommandResult | NotInstalled:
             target = project.in_tree(tree)

@@ -53,7 +53,7 @@ _REPORTERS = "fallback_plugins.npm.gates"
 
 @dataclass(frozen=True)
 class Reporting:
-    """What is added to ``npm test``, and how the file is read that comes of it."""
+    """Arguments for ``npm test``, and the reader of the file that it then writes."""
 
     arguments: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -350,7 +350,7 @@ class _Suite:
         return self._run(["npm", "test", *more], asked)
 
     def part(self, script: str) -> tuple[str, Report | None]:
-        """What the runner in a script of several commands prints and reports when it runs by itself."""
+        """Return the output and report of a script's test runner, run by itself."""
         found = reporting_part(script, self.file.path, self.target.context.cache)
         if found is None:
             return "", None

@@ -87,7 +87,7 @@ class _Nesting:
         return self._is_too_deep or self.names.are_lost
 
     def around(self, depth: int) -> list[_Open]:
-        """What a line of this indentation is in, from the outside in."""
+        """Return the open tests around a line of this indentation, outermost first."""
         return [test for test in self._open if test.depth < depth]
 
     def at(self, depth: int) -> _Open | None:
@@ -116,7 +116,7 @@ class _Nesting:
 
 
 class _Reading:
-    """What came so far of a log of tap 16."""
+    """State of reading a log of tap 16."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, str]] = []

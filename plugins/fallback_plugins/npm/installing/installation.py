@@ -64,7 +64,7 @@ _USAGE = "; Clean install a project; Usage"
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a client chose before, which is kept wherever the texts admit it. ``lock``: the lock that it
+    """Earlier choices of a client, kept if the texts admit them. ``lock``: the lock that it
     wrote at ``path``, made from the project's own, ``before``. All may be empty."""
 
     path: str = ""
@@ -130,7 +130,7 @@ class Installation:
         return f"{self.wanted.asked} {self._store.digest(self._entry())} {here}"
 
     def packages(self) -> Iterator[Package]:
-        """What is installed already, by itself and in each other."""
+        """Yield the packages that are installed already, nested ones too."""
         place = self._found()
         return iter(()) if place is None else iter(_packages(place, self._store.digest(place)))
 
@@ -289,7 +289,7 @@ class Installation:
 
     @property
     def resolution(self) -> Resolution:
-        """What the fix resolved for it. Raises as ``install`` does."""
+        """Return the fix's resolution of it. Raises as ``install`` does."""
         self._entry()
         return self._store.resolved(self.wanted)
 
@@ -365,7 +365,7 @@ def _add(ours: Any, before: Any, then: Any) -> None:
 
 
 def _blocks(text: str) -> dict[str, str]:
-    """What a yarn.lock has, by descriptor as it is written (``left@^1.0.0``)."""
+    """Return a yarn.lock's blocks by descriptor as it is written (``left@^1.0.0``)."""
     found = {}
     for block in re.split(r"\n{2,}", text):
         head, _, body = block.partition(":\n")

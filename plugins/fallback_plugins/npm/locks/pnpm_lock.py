@@ -14,7 +14,7 @@ from typing import Any
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import PEER_SECTION, SECTIONS, parse_manifest
 from fallback_plugins.npm.manifests.pnpm_workspace import has_aliases, meant
-from fallback_plugins.npm.refusals import own_client, unsupported
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.errors import RecipeError
 
@@ -51,7 +51,7 @@ class PnpmLock:
 
     @cached_property
     def facts(self) -> Mapping[str, Entry]:
-        """What the lock says of each package but its dependencies."""
+        """Return the lock's entries of packages, without their dependencies."""
         return _objects(self.content.get("packages"))
 
     @cached_property
@@ -123,9 +123,15 @@ def parse_pnpm_lock(text: str) -> PnpmLock:
     lock = PnpmLock(parse_yaml(text))
     if lock.format not in KNOWN_FORMATS:
         known = ", ".join(KNOWN_FORMATS)
-        raise _unsupported(f"has lockfileVersion {lock.format}, and read are {known}")
+        raise _unsupported(
+            f"has lockfileVersion {lock.format}, and read are {known}",
+            "Write it with a pnpm whose lockfileVersion is one of these: `pnpm install --lockfile-only`.",
+        )
     if "pnpmfileChecksum" in lock.content:
-        raise _unsupported("was resolved through .pnpmfile.cjs, a program of the repository")
+        raise _unsupported(
+            "was resolved through .pnpmfile.cjs, a program of the repository",
+            "Update what is affected with the project's own pnpm, which runs that program.",
+        )
     return lock
 
 
@@ -216,8 +222,10 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
     yield from value.items() if isinstance(value, dict) else ()
 
 
-def _unsupported(why: str) -> RecipeError:
-    return unsupported(f"pnpm-lock.yaml {why}.", own_client("pnpm", "pnpm update"))
+def _unsupported(
+    why: str, next_step: str = "Write it again with pnpm: `pnpm install --lockfile-only`."
+) -> RecipeError:
+    return unsupported(f"pnpm-lock.yaml {why}.", next_step)
 
 
 def without_importers(text: str, folders: Iterable[str]) -> str:

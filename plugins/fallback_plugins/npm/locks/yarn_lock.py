@@ -17,7 +17,7 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.locks.addresses import Addresses
 from fallback_plugins.npm.locks.yarn_berry import berry_tree, edges, is_berry, roots
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
-from fallback_plugins.npm.refusals import own_client, unsupported
+from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import Blocker
@@ -166,7 +166,7 @@ def berry_refusal() -> RecipeError:
     """The refusal of a lock that another yarn has to write."""
     return unsupported(
         "yarn.lock has __metadata: yarn 2 or later wrote it, and only yarn classic's is resolved.",
-        own_client("yarn", "yarn up -R"),
+        "Update each affected package by its name with the project's own yarn.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.manifests.manifest import Declared, entries
-from fallback_plugins.npm.refusals import own_client, unsupported
+from fallback_plugins.npm.refusals import unsupported
 from fallback_tier.errors import RecipeError
 
 FILE = "pnpm-workspace.yaml"
@@ -89,7 +89,8 @@ def with_scalar(text: str, keys: Sequence[str], value: str) -> str:
     except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError):
         is_exact = False
     if not is_exact:
-        raise not_supported(f"does not write {'.'.join(keys)} as a plain text")
+        name = ".".join(keys)
+        raise not_supported(f"does not write {name} as a plain text", f"Write {name} on one line.")
     return edited
 
 
@@ -115,7 +116,8 @@ def with_entry(text: str, section: str, key: str, value: str) -> str:
         with suppress(RecipeError):
             if _parsed(edited) == wanted | {section: {key: value, **held}}:
                 return edited
-    raise not_supported(f"has no plain {section} that an entry can be added to")
+    problem = f"has no plain {section} that an entry can be added to"
+    raise not_supported(problem, f"Write {section} as lines of a name and a value.")
 
 
 def has_aliases(text: str) -> bool:
@@ -133,15 +135,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
     try:
         if has_aliases(text):
-            raise not_supported("has YAML aliases")
+            raise not_supported("has YAML aliases", "Write what each alias stands for.")
         content: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes text only)
     except (yaml.YAMLError, RecursionError) as error:
-        raise not_supported("is not YAML") from error
+        raise not_supported("is not YAML", f"Correct {FILE}.") from error
     if not isinstance(content, dict):
-        raise not_supported("is not a YAML mapping")
+        raise not_supported("is not a YAML mapping", f"Correct {FILE}.")
     return content
 
 
-def not_supported(why: str) -> RecipeError:
+def not_supported(why: str, next_step: str) -> RecipeError:
     """The refusal of a settings file. ``why``: a clause that follows its name."""
-    return unsupported(f"{FILE} {why}.", own_client("pnpm", "pnpm update"))
+    return unsupported(f"{FILE} {why}.", next_step)

@@ -175,7 +175,7 @@ def _problem(
         return None
     if admits_affected(advisory, ECOSYSTEM, package, lambda version: admits(place.spec, version)):
         return unsupported(
-            f"{path} asks for {package} {place.spec!r}, a range whose upper end is affected."
+            f"{path} requires {package} {place.spec!r}, a range whose upper end is affected."
         )
     return None
 

@@ -280,7 +280,7 @@ def _check_source(tree: DependencyTree, node: Node) -> None:
     )
     raise unsupported(
         f"{node.name} is installed from {foreign(node.version) or 'another source'}"
-        f" ({node.version}), asked for by {dependents or 'nobody'}: it has no version to raise."
+        f" ({node.version}), required by {dependents or 'nothing'}: it has no version to raise."
     )
 
 

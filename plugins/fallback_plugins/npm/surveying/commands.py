@@ -311,7 +311,7 @@ def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
 
 
 def _got(line: str) -> Iterator[str]:
-    """What an image's instruction brings in; all, if it is from another stage."""
+    """Yield the paths that an image's instruction copies; "." if they are from another stage."""
     if copies := _COPIES.match(line):
         words = _WORD.findall(copies["words"])
         plain = [it for it in words if not it.startswith("--")]

@@ -49,7 +49,7 @@ _OF_REGISTRIES = frozenset({BlockerKind.REGISTRY, BlockerKind.CLIENT})
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What is installed besides a repository's projects, for one advisory."""
+    """Finds what is installed besides a repository's projects, for one advisory."""
 
     repo: RepoContext
     advisory: Advisory
@@ -165,7 +165,7 @@ class Elsewhere:
                 why = error.problem.rstrip(".")
             if why:
                 reason = f"{lock} is read by its own client, which knows no workspace here: {why}."
-                step = "Remove it if nobody installs from it, or update it with its client."
+                step = "Remove it if it is not used, or update it with its client."
                 yield lock, unknown(lock, reason, next_step=step)
 
     @staticmethod

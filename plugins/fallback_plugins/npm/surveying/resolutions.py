@@ -42,6 +42,7 @@ from fallback_plugins.npm.manifests.manifest import (
 from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
+from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -85,9 +86,6 @@ _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
-
-#: Seconds that a scratch lock serves in one process: a registry changes.
-MAX_AGE_S = 600.0
 
 
 #: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
@@ -504,7 +502,7 @@ def out_of_step(lock: str, found: Sequence[Unanswered]) -> RecipeError:
     folder = str(PurePosixPath(lock).parent)
     where = "" if folder == "." else f" in {folder}"
     return unsupported(
-        f"{lock} is out of step with {first.manifest}: that asks for {first.key} {first.spec}{more}, and"
+        f"{lock} is out of step with {first.manifest}: that requires {first.key} {first.spec}{more}, and"
         f" the lock holds {held}.",
         f"Run `{_COMMANDS.get(name, _NPM_COMMAND)}`{where} and commit the lock.",
     )

@@ -116,7 +116,7 @@ def _project(repo: RepoContext, folder: str, package: str, site: Site | None) ->
     local = _local(repo, manifest, package, site)
     if locks and asked and not installed and not local and not is_aside(manifest):
         # Whoever installs it gets a version that no file here tells.
-        missing = f"{locks[0]} holds none of {asked[0].key}, which {manifest} asks for"
+        missing = f"{locks[0]} holds none of {asked[0].key}, which {manifest} requires"
         return Project(folder, None, places, {}, missing)
     unread: str | None = None
     for lock in _foreign_locks(repo, folder, package, declared=bool(places)):

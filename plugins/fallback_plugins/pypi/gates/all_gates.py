@@ -150,7 +150,7 @@ class NotVulnerableGate(NotVulnerable):
 
 
 class _Installed:
-    """What the environments of the projects that have a package hold of it."""
+    """Versions of a package in the environments of the projects that have it."""
 
     def __init__(
         self, context: GateContext, repo: RepoContext, package: str, places: Sequence[Place]
@@ -162,7 +162,7 @@ class _Installed:
 
     @property
     def projects(self) -> list[ProvedProject]:
-        """What each project that has the package was seen to have, or declares."""
+        """Return each project that has the package, with the versions seen there or declared."""
         found = []
         for one in {**self._touched, **self._others}.values():
             if versions := one.resolved(self._package):

@@ -286,7 +286,7 @@ def _version(installed: _InstalledByName, name: str) -> str:
 
 
 def _needing(installed: _InstalledByName, moved: set[str]) -> set[str]:
-    """What moved, and all that comes to it by what it requires, whatever the condition."""
+    """Return the moved packages and all that depend on them, ignoring environment markers."""
     edges = [
         (name, canonicalize_name(asked[1]))
         for name, one in installed.items()
@@ -308,7 +308,7 @@ def _in_tables(project: ProjectFiles) -> Iterator[str]:
 
 
 def _in_uv_lock(project: ProjectFiles) -> list[str]:
-    """What the project and its workspace's members ask for."""
+    """Return the dependencies of the project and its workspace's members."""
     with suppress(RecipeError):
         return sorted(read_tree("uv.lock", project.text("uv.lock")).asked)
     return []

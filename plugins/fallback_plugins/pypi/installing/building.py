@@ -186,7 +186,7 @@ class WheelBuild:
         return name, left
 
     def _install(self, needs: Sequence[str], scratch: Path, where: str) -> None:
-        """What a build needs, from wheels alone: nothing is built for a build. ``where``: what names it."""
+        """Install a build's requirements from wheels alone. ``where``: the file that names them."""
         if len(needs) > MAX_BUILD_REQUIREMENTS:
             raise NotBuiltError(f"its build needs more than {MAX_BUILD_REQUIREMENTS} packages")
         try:
@@ -289,7 +289,7 @@ class Building:
         )
 
     def failed(self, python: Path, until: str) -> tuple[tuple[str, str], ...]:
-        """What no wheel came of, and why."""
+        """Return the releases without a built wheel, each with the reason."""
         tried = self._of(python, until)
         return tuple((in_words(asked), why) for asked, why in tried.failed.items())
 
@@ -341,7 +341,7 @@ def tried_as() -> str:
 
 
 def _system() -> tuple[int, ...]:
-    """What changes where a compiler, or a library's headers, are installed."""
+    """Return numbers that change if a compiler, or a library's headers, are installed."""
     found = []
     for place in _SYSTEM:
         with suppress(OSError):
@@ -350,7 +350,7 @@ def _system() -> tuple[int, ...]:
 
 
 def unbuilt(refusals: str) -> tuple[_Asked, ...]:
-    """What uv has no wheel of, by its own words: names and specifiers, pins first."""
+    """Return the releases that uv reports to have no wheel: names and specifiers, pins first."""
     found = dict.fromkeys(_named(one_line(refusals)))
     return tuple(sorted(found, key=lambda asked: not asked[1].startswith("==")))
 
@@ -407,7 +407,7 @@ def listed(
 
 
 def build_system(content: bytes) -> BuildSystem:
-    """What the archive's own pyproject.toml says of its build. Raises NotBuiltError."""
+    """Return the build system that an archive's pyproject.toml names. Raises NotBuiltError."""
     try:
         text = member_text(content, _is_its_own, MAX_SAYING_BYTES)
     except MemberTooLargeError as error:

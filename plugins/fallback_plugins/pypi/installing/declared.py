@@ -129,12 +129,12 @@ class ProjectFiles:
 
     @property
     def setup_cfg(self) -> Stated:
-        """What its setup.cfg says."""
+        """Return the metadata in its setup.cfg."""
         return in_setup_cfg(self.text("setup.cfg"))
 
     @property
     def setup_py(self) -> Stated:
-        """What its setup.py says."""
+        """Return the metadata in its setup.py."""
         return in_setup_py(self.text("setup.py"))
 
     @property

@@ -133,7 +133,7 @@ class Environment:
 
     @property
     def resolution(self) -> Resolution:
-        """What the fix resolved for it. Raises as ``install`` does."""
+        """Return the fix's resolution of it. Raises as ``install`` does."""
         self.install()
         return self._store.resolved(self.wanted)
 
@@ -168,7 +168,7 @@ class Environment:
         return found, resolution
 
     def _resolved(self, made: Path, found: Installed, *, by_lock: bool) -> Resolution:
-        """What was installed, package by package."""
+        """Return the resolution that the installed packages are."""
         releases = sorted((it.metadata["Name"], it.version) for it in distributions_in(made))
         files = self.sources or (self.folder,)
         return Resolution(
@@ -385,8 +385,8 @@ def _git_on(context: GateContext, *words: str) -> str:
 
 @lru_cache
 def _git(clients: ClientRunner, root: Path, *words: str) -> str:
-    """What git says, asked once a run: a tag that is set in between would make the two trees differ.
-    Empty where it fails."""
+    """Return git's output, read once per run: a tag that is set in between would make the two trees differ.
+    Empty if git fails."""
     ran = clients.run("git", words, cwd=root, timeout_s=_GIT_TIMEOUT_S)
     return ran.output.strip() if ran.ok else ""
 

@@ -155,7 +155,7 @@ class Making:
                 yield from self._whole(setting, is_first=False)
 
     def _part(self, setting: Setting) -> Installed:
-        """What can be had in one setting."""
+        """Install what one setting makes available."""
         if setting.until:
             found = self._part_of(setting)
             # A registry may tell no days, and what was right on that day may not run on today's Python.
@@ -179,7 +179,7 @@ class Making:
         return self._linked[setting] != before
 
     def _plan_for(self, setting: Setting) -> InstallPlan:
-        """Where releases are of a day, with what every environment of that day had."""
+        """Return the plan, for releases of a day with what every environment of that day had."""
         had = setting.until and minor_of(setting.python) < _WITHOUT_SETUPTOOLS
         return replace(self._plan, beside=("setuptools",)) if had else self._plan
 
@@ -320,7 +320,7 @@ class _Headers(Distribution):
 
 
 def distributions_in(environment: Path) -> Iterator[Distribution]:
-    """What is installed there by a name; its metadata is read, nothing imported."""
+    """Yield the installed distributions; their metadata is read, nothing imported."""
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
     found = map(_Headers, distributions(path=places) if places else ())
     return (one for one in found if one.metadata["Name"])

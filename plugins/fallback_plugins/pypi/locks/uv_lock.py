@@ -279,7 +279,7 @@ def _dependencies(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any],
 
 
 def declared(table: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a local package declares, its groups too; of others that isn't in the lock."""
+    """Yield a local package's declarations, its groups too; a lock has none of others."""
     metadata = table.get("metadata", {})
     yield from metadata.get("requires-dist", ())
     for group in metadata.get("requires-dev", {}).values():

@@ -122,7 +122,7 @@ def _held_at(host: str, lock: Path) -> Iterator[tuple[str, str]]:
 
 
 def _named(root: Path, cwd: Path, args: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """What uv would read there, and each address in it."""
+    """Yield each file that uv would read there, with each address in it."""
     above = [folder / name for folder in cwd.parents for name in ("pyproject.toml", "uv.toml")]
     names = ("pyproject.toml", "uv.toml") if args[0] == "pip" else _PROJECTS
     below = [path for name in names for path in root.rglob(name)]

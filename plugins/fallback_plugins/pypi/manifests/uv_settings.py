@@ -67,17 +67,17 @@ def _of_source(path: str, name: str, source: Mapping[str, Any]) -> Iterator[str]
 
 def _of_requirement(path: str, line: str) -> Iterator[str]:
     if _VARIABLE.search(line):
-        yield f"{path} asks for {line!r}, which names a variable of the environment."
+        yield f"{path} requires {line!r}, which names a variable of the environment."
         return
     asked = requirement_in(line)
     if asked is None and ("@" in line or "/" in line):
-        yield f"{path} asks for {line!r}, which can't be read as a requirement."
+        yield f"{path} requires {line!r}, which can't be read as a requirement."
     url = asked.url if asked else None
     scheme = urlsplit(url or "").scheme
     if "+" in scheme:
-        yield f"{path} asks for {line!r}, from a checkout, and no checkout is made here."
+        yield f"{path} requires {line!r}, from a checkout, and no checkout is made here."
     elif url and scheme not in {"http", "https"} and _leads_out(path, url):
-        yield f"{path} asks for {line!r}, outside the repository."
+        yield f"{path} requires {line!r}, outside the repository."
 
 
 def _indexes(uv: Mapping[str, Any]) -> Iterator[str]:

@@ -223,7 +223,7 @@ class PoetryLock:
                 edits = edits_for(declaration, version)
                 if edits is None:
                     raise unsupported(
-                        f"{self.path} says that {owner} asks for {name} {value}, which can't be raised as"
+                        f"{self.path} says that {owner} requires {name} {value}, which can't be raised as"
                         " text."
                     )
                 block = replace_requirement(self.path, block, place, apply_edits(value, edits))

@@ -270,7 +270,7 @@ class Planner:
     def _not_locked(self, parent: str, child: str, what: str, message: str = "") -> RecipeError:
         return RecipeError(
             RefusalReason.MANIFEST_MISSING,
-            f"{parent} {self.versions[parent]} asks for {child}, which {self._lock.path} {what}.{message}",
+            f"{parent} {self.versions[parent]} requires {child}, which {self._lock.path} {what}.{message}",
             next_step="Resolve it with Poetry (`poetry update`), which builds what it has to.",
         )
 
@@ -282,7 +282,7 @@ class PoetryProject(EditedProject):
     _CLIENT = "Poetry"
     _INSTALL = "poetry install"
     _HAS_TREE = True
-    _ALL_THE_SAME = " Every locked package that asks for what was changed admits it."
+    _ALL_THE_SAME = " Every locked package that requires what was changed admits it."
 
     #: Texts of the projects that are fixed already, by path.
     patched: Mapping[str, str] = field(default_factory=lambda: NO_TEXTS)

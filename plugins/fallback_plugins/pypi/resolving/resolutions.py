@@ -160,6 +160,7 @@ class CommandResolution:
     #: Why uv can't resolve the pins together, once they were taken as they are.
     pins_reason: str = ""
     _skipped: list[Unresolved] = field(default_factory=list)
+    _read_folders: dict[str, tuple[Mapping[str, str], Sequence[str]]] = field(default_factory=dict)
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -190,7 +191,7 @@ class CommandResolution:
     def strict(self, patched: Mapping[str, str] = NO_TEXTS) -> Reading:
         """Read manifests as the resolution did, and refuse what it had to leave out. ``patched``: a fix's
         texts by path: they count for folders that the set installs."""
-        return Reading(self._folders(patched))
+        return Reading(self._folders(patched), folders=self._read_folders)
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -573,7 +574,9 @@ class CommandResolution:
         lines = reading.clean(
             posixpath.join(folder, next(iter(found))), project_lines(found, extras)
         )
-        return [line for line in lines if name_of(line) not in {own_name(found), folder}]
+        lines = [line for line in lines if name_of(line) not in {own_name(found), folder}]
+        self._read_folders[folder] = found, lines
+        return lines
 
     def _check_dynamic(self, path: str, text: str) -> Sequence[str]:
         """Raises RecipeError if the build computes the dependencies, and no file that is read says them."""

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from packaging.requirements import Requirement
@@ -85,12 +85,14 @@ class Reading:
 
     ``folder_lines``: requirement lines of a folder of the repository with these extras (``-e ./lib[x]``);
     raises RecipeError. ``skipped``: collects what uv can't be given; None: the first such thing is raised.
-    ``closed``: what a skipped line brings in is in the files, too.
+    ``closed``: what a skipped line brings in is in the files, too. ``folders``: by each folder that was
+    read, the texts of its metadata by their names in it, and what they require.
     """
 
     folder_lines: Callable[[str, Sequence[str]], Sequence[str]] | None = None
     skipped: list[Unresolved] | None = None
     closed: bool = False
+    folders: Mapping[str, tuple[Mapping[str, str], Sequence[str]]] = field(default_factory=dict)
 
     def clean(self, path: str, lines: Iterable[str]) -> list[str]:
         """Return each line in a normal form. Raises RecipeError."""

@@ -192,7 +192,7 @@ def new_and_gone(path: str, before: DependencyTree, after: DependencyTree) -> It
         yield f"{path} gains what the new releases need: {', '.join(sorted(new))}."
     gone = sorted(before.by_name.keys() - after.by_name.keys())
     if gone:
-        yield f"{path} no longer holds what nothing asks for any more: {', '.join(gone)}."
+        yield f"{path} no longer holds what nothing requires any more: {', '.join(gone)}."
 
 
 def _raised(before: DependencyTree, after: DependencyTree, package: str) -> tuple[str, ...]:

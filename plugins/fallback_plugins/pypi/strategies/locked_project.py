@@ -259,7 +259,7 @@ class LockedProject(DecidedByLock, ABC):
             asked = None if elsewhere else place.asked
             if asked and not asked.refusal and only_affected(advisory, package, asked):
                 error = unsupported(
-                    f"{place.path} asks for {package} {asked.pep440}, which {self.path} does not hold,"
+                    f"{place.path} requires {package} {asked.pep440}, which {self.path} does not hold,"
                     " and which admits affected versions only."
                 )
                 versions = [place.current] if place.current else []
@@ -321,7 +321,7 @@ class EditedProject(LockedProject):
             return replace(fix, notes=tuple(notes))
         if not self.texts:
             notes.append(
-                f"{self.manifest} is not in this repository: what it asks for could not be compared "
+                f"{self.manifest} is not in this repository: what it requires could not be compared "
                 f"with the new lock.{self._ALL_THE_SAME}"
             )
         advisory = resolver.releases.advisory

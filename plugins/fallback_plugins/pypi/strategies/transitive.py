@@ -6,9 +6,12 @@ resolution takes the lowest that fits. What it finds is then written into the ma
 more, as pip would: only that second tree counts.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import posixpath
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from packaging.requirements import Requirement
 from packaging.version import Version
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
@@ -24,6 +27,7 @@ from fallback_plugins.pypi.resolving.wanted import (
     Reading,
     constraints_file,
     loosened,
+    name_of,
     wanted,
 )
 from fallback_plugins.pypi.strategies.direct import Hashes, place_of, plan_raise, raised
@@ -35,6 +39,7 @@ from fallback_plugins.shared.ladder import (
     Reached,
     ResultRules,
     Strategy,
+    blocked,
     does_not_apply,
     does_not_serve,
     never_worse,
@@ -113,15 +118,25 @@ class Search:
         if package in at.tree.asked:
             return None
         problem = f"{self.path} does not declare {package}."
-        return required_by_others(
-            at, package, problem, lambda name: place_of(at.files, name, self.path)
-        )
+        return required_by_others(at, package, problem, partial(self._place, at.files))
+
+    def _place(self, files: Mapping[str, str], package: str) -> str:
+        """Return the file that requires a package: of the set, of a folder that it installs, or its own."""
+        in_folders = (where for where, _ in self._in_folders(package))
+        return place_of(files, package, "") or next(in_folders, self.path)
+
+    def _in_folders(self, package: str) -> Iterator[tuple[str, Requirement]]:
+        """Yield (file, requirement) of the folders that the set installs and that require a package."""
+        for folder, (texts, lines) in self.reading.folders.items():
+            if name := place_of(texts, package, ""):
+                asked = (Requirement(line) for line in lines if name_of(line) == package)
+                yield from ((posixpath.join(folder, name), it) for it in asked)
 
     def _declared(self, at: State, package: str) -> RecipeError | None:
         if package not in at.tree.asked:
             return None
         spec = next((it.spec for one in at.tree.roots for it in one.asks if it.name == package), "")
-        where = place_of(at.files, package, self.path)
+        where = self._place(at.files, package)
         problem = f"{where} declares {package} itself."
         return does_not_apply(problem, package, PROJECT, spec, where)
 
@@ -136,7 +151,20 @@ class Search:
                 return self._raised(at, bad, free)
             except RecipeError as error:
                 problem = problem or error
+        problem = self._blocked_by_folder(bad.values()) or problem
         raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
+
+    def _blocked_by_folder(self, bad: Iterable[Node]) -> RecipeError | None:
+        """Return the refusal that names a folder's requirement which excludes a target; None: none does."""
+        for node in bad:
+            target = self._target(node)
+            if target is None:
+                continue
+            for where, asked in self._in_folders(node.name):
+                if not asked.marker and not asked.specifier.contains(target, prereleases=True):
+                    spec = str(asked.specifier)
+                    return blocked(node.name, target, parent=PROJECT, spec=spec, where=where)
+        return None
 
     def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Only in requirements files: pip reads no constraint from any other manifest."""
@@ -235,9 +263,7 @@ class Search:
             return error
         files = start.files
         targets = {name: self._target(node) or "" for name, node in bad.items()}
-        return error.placed(
-            self.path, start.tree, lambda name: place_of(files, name, self.path), targets
-        )
+        return error.placed(self.path, start.tree, partial(self._place, files), targets)
 
     def _bound(self, node: Node) -> str:
         """The constraint that keeps a package's affected version out; below 0: the whole package."""

@@ -116,7 +116,7 @@ class LockStep:
     def _refusal(self, one: Asked, what: str) -> RecipeError:
         return unknown(
             self.lock,
-            f"{one.path} asks for {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
+            f"{one.path} requires {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
             "lock is out of step with what it was made from, so what is installed is unknown.",
             next_step=f"Run `{self.command}`, commit what it writes, and try again.",
         )

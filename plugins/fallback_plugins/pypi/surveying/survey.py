@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -45,11 +45,12 @@ from fallback_plugins.pypi.manifests.requirements_files import (
 )
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.shared.identity import is_aside
+from fallback_plugins.shared.identity import OTHER_LOCKS, is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.advisory import Advisory, sort_key
 from fallback_tier.advisory.versions import served
+from fallback_tier.ecosystem_rules import installed_rules
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -255,7 +256,17 @@ def _is_searched(path: str) -> bool:
         return kind in {Kind.PYPROJECT, Kind.SETUP_PY} and not is_aside(path)
     if is_aside(path) or is_installed(path) or _FOR_PEOPLE.fullmatch(parts[-1]):
         return False
+    if parts[-1] in _of_other_ecosystems():
+        return False
     return _MAY_INSTALL.fullmatch(parts[-1]) is not None or _is_script(path)
+
+
+@cache
+def _of_other_ecosystems() -> frozenset[str]:
+    """Names of manifests and locks whose packages are not Python's, though they may have the same names."""
+    rules = [rules for name, rules in installed_rules() if name != ECOSYSTEM]
+    globs = (it for one in rules for it in (*one.manifest_globs, *one.lock_globs))
+    return frozenset(globs).union(*OTHER_LOCKS.values())
 
 
 def _is_script(path: str) -> bool:
@@ -411,7 +422,7 @@ def excluded_lines(path: str, text: str, advisory: Advisory) -> Iterator[str]:
             asked = place.asked
             if asked is not None and only_affected(advisory, package, asked):
                 yield (
-                    f"{path} asks for {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
+                    f"{path} requires {package}{asked.specifier} if {asked.marker.strip()}, which excludes"
                     " every Python that it supports: that line is left as it is."
                 )
 
@@ -433,6 +444,9 @@ def mentioned(text: str, packages: frozenset[str]) -> frozenset[str]:
 @lru_cache(maxsize=_TEXTS)
 def _words(text: str) -> frozenset[str]:
     words = set(_WORD.findall(text))
+    words |= {
+        key for word in words if "." in word for key in word.split(".")
+    }  # of TOML: ``a.left``
     # Names of archives and repositories are one word with what follows: ``idna-3.6.tar.gz``, ``idna.git``.
     words |= {_VERSION_AFTER.split(word, maxsplit=1)[0].removesuffix(".git") for word in words}
     return frozenset(map(canonicalize_name, words))

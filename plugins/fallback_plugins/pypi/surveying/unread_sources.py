@@ -38,6 +38,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     declaration_in,
     from_elsewhere,
     names_in_reference,
+    poetry_specifier_in,
 )
 from fallback_plugins.pypi.manifests.requirements_files import local_folders
 from fallback_plugins.pypi.surveying.pins import locked_in_toml
@@ -280,15 +281,15 @@ def _counting(
 ) -> Iterator[str]:
     if kind_of(path) is Kind.SETUP_PY:
         return  # its literals are read; what it leads to is searched
-    if kind_of(path) is Kind.PYPROJECT:
-        try:
-            others = () if locked else other_requirements(path, text, package)
+    is_project = kind_of(path) is Kind.PYPROJECT
+    if not is_project:
+        yield from _in_text(text, package, counts)
+    if path.endswith(".toml"):
+        with suppress(RecipeError):  # its own project says so
+            others = other_requirements(path, text, package) if is_project and not locked else ()
             read = frozenset(it.keys for it in others)
-            yield from _in_tables(parse_toml(path, text), (), package, counts, read)
-        except RecipeError:
-            return  # its own project says so
-        return
-    yield from _in_text(text, package, counts)
+            above = () if is_project else (posixpath.basename(path),)
+            yield from _in_tables(parse_toml(path, text), above, package, counts, read)
 
 
 def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
@@ -298,7 +299,7 @@ def _in_text(text: str, package: str, counts: _Counts) -> Iterator[str]:
 
 
 def _behind(text: str, match: re.Match[str], package: str, counts: _Counts) -> Iterator[str]:
-    """What the text says of a version, behind one mention of the package."""
+    """Yield the affected version that follows one mention of the package."""
     start, end = match.span()
     begin = start - len(_TOKEN_BEFORE.findall(text[max(0, start - 300) : start])[0])
     rest = _TOKEN.match(text, end)
@@ -342,13 +343,20 @@ def _of_variable(name: str, text: str, package: str) -> Declaration | None:
 def _of_value(value: str, package: str) -> Declaration | None:
     """A version or range without the name: a bare version is that release, or one of its line."""
     plain = value.strip()
+    if _OF_POETRY.match(plain):
+        return poetry_specifier_in(plain)
     specifier = f"=={plain}.*" if plain[:1].isdigit() else plain
     return declaration_in(f"{package}{specifier}", package)
 
 
-#: In the name of a table that may have packages installed; other tables may well have keys of their names.
+#: A range that PEP 440 does not know.
+_OF_POETRY = re.compile(r"\^|~(?!=)")
+
+#: In the name of a table in which a bare version may have a package installed; other tables may well have
+#: keys of packages' names. A range needs no such table.
 _OF_PACKAGES = re.compile(
-    r"dep|requi|constraint|overrid|package|version|pin|lock|install|env|group|extra|feature|source|resol",
+    r"dep|requi|constraint|overrid|package|version|pin|lock|install|env|group|extra|feature|source|resol"
+    r"|pip|pypi|conda|librar|libs|module|plugin|wheel|vendor|third|runtime|bundle|stub|dist",
     re.IGNORECASE,
 )
 
@@ -382,23 +390,31 @@ def _in_tables(
         for at, item in enumerate(value):
             yield from _in_tables(item, (*keys, at), package, counts, read)
     elif isinstance(value, Mapping):
+        # uv's metadata has nothing installed.
+        is_item = keys[2:3] != ("dependency-metadata",) and any(
+            isinstance(it, int) for it in keys[-1:]
+        )
+        name = value.get("name") if is_item else None
+        if isinstance(name, str) and canonicalize_name(name) == package:
+            yield from _entry(value, keys, package, counts)
         for key, item in value.items():
-            if canonicalize_name(key) == package and _asks_for_packages(keys):
+            if canonicalize_name(key) == package and keys[:1] != ("project",):
                 yield from _entry(item, (*keys, key), package, counts)
             yield from _in_tables(item, (*keys, key), package, counts, read)
 
 
-def _asks_for_packages(keys: Keys) -> bool:
-    """Return whether a table of a tool is one of packages by its name, or by that of one around it."""
-    return keys[:1] == ("tool",) and any(_OF_PACKAGES.search(str(key)) for key in keys[1:])
-
-
 def _entry(item: Any, keys: Keys, package: str, counts: _Counts) -> Iterator[str]:
+    """Yield the affected version of an entry with the package's name: a bare version counts only within a
+    table of packages, by its name or by that of one around it."""
     table = item if isinstance(item, Mapping) else {"version": item}
     version = table.get("version")
     places = [one for one in map(table.get, ("url", "path", "file")) if isinstance(one, str)]
     read = from_elsewhere(package, *places) if places else None
-    if isinstance(version, str) and version.strip(" \"'")[:1] in "0123456789=<>~!":
+    version = version.strip(" \"'") if isinstance(version, str) else ""
+    is_of_packages = isinstance(keys[-1], int) or any(
+        _OF_PACKAGES.search(str(it)) for it in keys[1:-1]
+    )
+    if version and version[0] in ("0123456789=<>~!^" if is_of_packages else "=<>~!^"):
         read = _of_value(version, package)
     if read is not None and (read.taken or read.clauses) and counts(package, read):
         yield f"{package} {read.taken or read.pep440} in {'.'.join(map(str, keys))}"

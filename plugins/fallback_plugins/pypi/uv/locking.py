@@ -21,6 +21,7 @@ from fallback_plugins.pypi.locks.uv_lock import (
     stub_wheels,
 )
 from fallback_plugins.pypi.manifests.requirements import at_least
+from fallback_plugins.pypi.resolving.releases import as_options
 from fallback_plugins.pypi.resolving.resolver import (
     Locked,
     UvRefusedError,
@@ -34,6 +35,7 @@ from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.overrides import with_exception
 from fallback_plugins.shared.bumping import unsupported
+from fallback_plugins.shared.ladder import copies
 from fallback_plugins.shared.tree import DependencyTree
 from fallback_tier.advisory import Advisory, is_affected
 from fallback_tier.errors import RecipeError
@@ -113,7 +115,7 @@ class UvLocking:
     def tree_of(
         self, state: State, manifests: Mapping[str, str], wanted: Mapping[str, str]
     ) -> DependencyTree:
-        """What such a lock would hold, for manifests that are no fix. Raises RecipeError."""
+        """Return the tree of such a lock, for manifests that are not a fix. Raises RecipeError."""
         return read_tree(self._lock, self._lowest(state, manifests, wanted).text)
 
     def _lowest(
@@ -140,16 +142,16 @@ class UvLocking:
                 new = made(wanted)
             except RecipeError:
                 break  # there is no way forward: whoever judges the lock says so
-        lower = self._lower(state, manifests, wanted, new)
-        if lower:
-            with suppress(RecipeError):  # uv's own choice stands
-                new = made({**wanted, **lower})
+        for other in (self._lower, self._older):
+            if found := other(state, manifests, wanted, new):
+                with suppress(RecipeError):  # uv's own choice stands
+                    new, wanted = made({**wanted, **found}), {**wanted, **found}
         return new
 
     def _made(
         self, manifests: Mapping[str, str], start: str, options: Sequence[str], stubs_of: str
     ) -> Locked:
-        """What uv makes of manifests and a lock, beside stubs of what another lock has no wheel of."""
+        """Return uv's lock of manifests and a lock, with stubs of what another lock has no wheel of."""
         files = uv_files.scratch_files(manifests, self._lock, start)
         stubs = stub_wheels(self._lock, stubs_of)
         return uv_lock(self._clients, files, self._lock, [*options, *self._rules], stubs=stubs)
@@ -179,6 +181,30 @@ class UvLocking:
             and _is_lower(version, [one.version for one in after.of(name)])
             and not is_affected(self._advisory, ECOSYSTEM, name, version)
         }
+
+    def _older(
+        self,
+        state: State,
+        manifests: Mapping[str, str],
+        wanted: Mapping[str, str],
+        new: Locked,
+    ) -> Mapping[str, str]:
+        """Return versions that are old enough for ``--release-age``, of packages that came in and are not.
+        uv would record that rule in the lock, so that it is passed for a scratch lock alone."""
+        ages, after = self._project.ages, read_tree(self._lock, new.text)
+        came = copies(after.nodes.values()) - copies(state.tree.nodes.values())
+        young = {
+            name for name, version in came if name not in wanted and ages.problem(name, version)
+        }
+        if not young:
+            return {}
+        options = [*as_options(ages, excepting=True, own=True), *_pinned(wanted)]
+        try:
+            made = self._made(manifests, new.text, options, state.files[self._lock])
+        except RecipeError:
+            return {}
+        found = read_tree(self._lock, made.text)
+        return {it: found.of(it)[0].version for it in young if len(found.of(it)) == 1}
 
     def _objection(self, manifests: Mapping[str, str], text: str) -> str | None:
         """Why uv does not take a lock for one of these manifests; None: it does. Raises RecipeError."""

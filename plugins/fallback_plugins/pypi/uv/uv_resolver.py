@@ -237,7 +237,7 @@ class UvResolver(LockResolver[LockedProject]):
                 if excluded:
                     raise uv_files.missing(
                         self._path,
-                        f"{root.name} asks for {package} {ask.spec}, which does not admit {target},"
+                        f"{root.name} requires {package} {ask.spec}, which does not admit {target},"
                         f" and its {uv_files.MANIFEST} is not in this repository.",
                     )
 

@@ -319,7 +319,7 @@ class Suite:
             again = self.again()
             if isinstance(again, NotInstalled) or (failing := self._failing(again)) is None:
                 what = (
-                    f"flaky at the base commit: {named(failures.flaky)}; another run told nothing"
+                    f"flaky at the base commit: {named(failures.flaky)}; another run gave no result"
                 )
                 break
             found = self._sort_failures(failing)
@@ -502,7 +502,7 @@ def _act_in_words(act: Act) -> str:
 
 
 def _new(did: frozenset[Act], runs: Sequence[BaseRun]) -> list[Act]:
-    """What no run at the base commit did. Where none was observed whole, nothing can be new."""
+    """Return the acts of no run at the base commit; none if no run there was observed whole."""
     before = [run.acts for run in runs if run.acts is not None and DAMAGED not in run.acts]
     return sorted(did.difference(*before)) if before else []
 

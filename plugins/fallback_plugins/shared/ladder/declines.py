@@ -77,7 +77,7 @@ def left_behind(
     error: RecipeError,
     tried: Tried | None = None,
 ) -> Left:
-    """What no step could fix, with the steps that were tried; None: none was, but what blocks is named."""
+    """Return a package that no step fixes, with the steps that were tried or, without any, what blocks."""
     ids = {
         found: None
         for version in versions
@@ -109,7 +109,7 @@ def whole_project_left(path: str, error: RecipeError | RepositoryError) -> Left:
 
 
 def refuse(left: Left) -> NoReturn:
-    """What is left of a single advisory is its refusal."""
+    """Raise the refusal of a single advisory: what is left of it."""
     raise error_of(left)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
 from fallback_plugins.shared.ages import Ages
+from fallback_plugins.shared.identity import OTHER_LOCKS
 from fallback_plugins.shared.ladder.declines import does_not_serve, refuse, whole_project_left
 from fallback_plugins.shared.ladder.strategy import worse
 from fallback_plugins.shared.ladder.weight import major_steps
@@ -49,18 +50,6 @@ OFFLINE_NOTE = "Offline: it is unknown whether a chosen release was yanked or de
 
 #: Weaknesses of code that was written to do harm: embedded malicious code, Trojan horse, worm.
 _MALICIOUS = frozenset({"CWE-506", "CWE-507", "CWE-509"})
-
-#: Manifests and locks of ecosystems that have no plugin here.
-_OTHER_LOCKS = {
-    "crates.io": frozenset({"Cargo.toml", "Cargo.lock"}),
-    "Go": frozenset({"go.mod", "go.sum"}),
-    "Hex": frozenset({"mix.exs", "mix.lock"}),
-    "Maven": frozenset({"pom.xml", "build.gradle", "build.gradle.kts", "gradle.lockfile"}),
-    "NuGet": frozenset({"packages.config", "packages.lock.json", "Directory.Packages.props"}),
-    "Packagist": frozenset({"composer.json", "composer.lock"}),
-    "Pub": frozenset({"pubspec.yaml", "pubspec.lock"}),
-    "RubyGems": frozenset({"Gemfile", "Gemfile.lock", "gems.rb", "gems.locked"}),
-}
 
 
 @dataclass(frozen=True)
@@ -276,7 +265,7 @@ def _cleared(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> tuple[Clear
 
 
 def _check(ecosystem: str, advisory: Advisory, fix: ProjectFix) -> None:
-    """What no fix may do, whichever step made it."""
+    """Raise RecipeError if a fix does what none may, whichever step made it."""
     for move in fix.moves:
         _check_move(ecosystem, advisory, move)
     if fix.before is None or fix.after is None:
@@ -336,7 +325,7 @@ def _unreached(advisory: Advisory, repo: RepoContext, moves: Sequence[Move]) -> 
                 f" {moved[package]} was installed: rotate the secrets that were in reach there."
             )
         for ecosystem in record.ecosystems:
-            locks = _OTHER_LOCKS.get(ecosystem.partition(":")[0], frozenset())
+            locks = OTHER_LOCKS.get(ecosystem.partition(":")[0], frozenset())
             for path in repo.tracked_files:
                 if posixpath.basename(path) in locks:
                     text = repo.glimpse(path) or ""

@@ -27,9 +27,9 @@ class Weight:
         if not self.majors:
             return message
         what = (
-            "1 that the project asks for makes"
+            "1 that the project requires makes"
             if self.majors == 1
-            else f"{self.majors} that the project asks for make"
+            else f"{self.majors} that the project requires make"
         )
         return f"{message}, {what} a major step"
 

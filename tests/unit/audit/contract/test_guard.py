@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.contract.guard import ContractGuard
@@ -94,7 +94,14 @@ def stories(draw: st.DrawFn) -> list[g.Line]:
     return begun
 
 
+def reopened_before_its_patch() -> list[g.Line]:
+    """Return a trail whose patch follows its end: a reopening before that patch lacked nothing."""
+    lines = g.numbered(h.unavailable_then_reopened())
+    return [*lines, g.Line(lines[-1].seq + 1, SCOPE, t.proposed(1, Tier.RECIPE))]
+
+
 @settings(deadline=None, max_examples=150)
+@example(reopened_before_its_patch())
 @given(story=stories())
 def test_whatever_is_appended_is_judged_by_every_rule_that_it_can_break(
     story: list[g.Line],

@@ -90,7 +90,7 @@ def test_it_is_never_called_unaffected(
         ("package-lock.json", True)
     ]
     assert (
-        f"package-lock.json is out of step with package.json: that asks for {words}"
+        f"package-lock.json is out of step with package.json: that requires {words}"
         in refused.sentence
     )
     assert REPAIR in refused.sentence
@@ -119,7 +119,7 @@ def test_what_another_declaration_would_pull_in_is_unknown_too(tmp_path: Path) -
     """``other`` 2.0.0 brings an affected leaf, and nothing here says so."""
     refused = told(tmp_path, drifted({"other": "2.0.0"}, {"other": "1.0.0"}))
     assert refused.reason is RefusalReason.UNKNOWN
-    assert "asks for other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
+    assert "requires other 2.0.0, and the lock holds other 1.0.0" in refused.sentence
     assert "unknown" in refused.sentence
 
 
@@ -821,7 +821,7 @@ def test_a_gate_does_not_call_it_gone(tmp_path: Path) -> None:
     repo = repository(tmp_path, drifted({"leaf": "^1.1.0"}, {}))
     (found,) = survey(repo, "leaf")
     assert (found.lock, found.installed) == (None, {})
-    assert found.unread == "package-lock.json holds none of leaf, which package.json asks for"
+    assert found.unread == "package-lock.json holds none of leaf, which package.json requires"
 
 
 @pytest.mark.parametrize("version", ["4", '"3"', "null"])

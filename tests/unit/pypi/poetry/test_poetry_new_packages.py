@@ -99,7 +99,7 @@ def test_a_chain_of_new_packages_stands_where_poetry_puts_it(
     assert fix.texts == {"poetry.lock": new}
     assert fix.notes == (
         "poetry.lock gains what the new releases need: middle 1.5, win 1.0, zeta 1.0.",
-        "poetry.lock no longer holds what nothing asks for any more: old, older.",
+        "poetry.lock no longer holds what nothing requires any more: old, older.",
     )
 
 

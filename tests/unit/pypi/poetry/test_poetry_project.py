@@ -118,7 +118,7 @@ def test_what_the_new_version_needs_moves_with_it(
 def test_a_package_that_is_not_locked_is_named(clients: SubprocessClients, tmp_path: Path) -> None:
     (left,) = _resolve(clients, tmp_path, poetry_lock(BASE, LEAF), fixed="1.4").left
     assert left.reason is RefusalReason.MANIFEST_MISSING
-    assert "leaf 1.4 asks for nowhere, which poetry.lock does not hold" in left.sentence
+    assert "leaf 1.4 requires nowhere, which poetry.lock does not hold" in left.sentence
 
 
 def test_a_parent_in_the_way_moves_as_little_as_it_can(

@@ -120,6 +120,38 @@ def test_a_yanked_fix_is_passed_over(plugin: EcosystemPlugin, tmp_path: Path) ->
     assert result.notes == ("bad 1.1 is yanked (broken build): 1.2 is looked at in its place.",)
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pyproject.toml", '[tool.poetry.dependencies.bad]\nversion = "{}"\n'),
+        ("pyproject.toml", '[tool.poetry.dependencies]\nbad.version = "{}"\n'),
+        ("Pipfile", '[packages.bad]\nversion = "=={}"\n'),
+        ("Pipfile", '[packages]\nbad.version = "=={}"\n'),
+    ],
+)
+def test_a_dotted_key_declares_a_package(
+    plugin: EcosystemPlugin, tmp_path: Path, path: str, text: str
+) -> None:
+    result = fixed(plugin, tmp_path, {path: text.format("1.0")})
+    assert after(result, path) == text.format("1.2")
+
+
+@pytest.mark.parametrize("lines", ["", "bad\n", "bad==1.0\n", "twin==1.1\n"])
+def test_a_vendored_folders_own_declaration_is_named(
+    plugin: EcosystemPlugin, tmp_path: Path, lines: str
+) -> None:
+    """Other people's code is not changed: the refusal has its file, not the one that installs it."""
+    files = {
+        "requirements.txt": f"{lines}-e ./vendor/lib\n",
+        "vendor/lib/pyproject.toml": pyproject("bad==1.0"),
+    }
+    with pytest.raises(RecipeError) as caught:
+        fixed(plugin, tmp_path, files)
+    assert caught.value.reason is RefusalReason.BLOCKED_BY_CONSTRAINT
+    assert "vendor/lib/pyproject.toml requires bad ==1.0" in caught.value.problem
+    assert caught.value.next_step == "Raise the declaration of bad in vendor/lib/pyproject.toml."
+
+
 def test_final_release_is_chosen_over_the_candidate_that_a_record_names(
     plugin: EcosystemPlugin, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_lock_without_what_is_asked_for_shows_nobody_safe(
     plugin = build_ecosystem(FakeClients())
     reported = refusal(plugin, RECORD, repo)
     assert reported.reason is RefusalReason.UNKNOWN
-    assert f"asks for {name}>=3.0" in reported.sentence
+    assert f"requires {name}>=3.0" in reported.sentence
     assert f"{lock} does not hold it" in reported.sentence
     assert command in reported.sentence
     (left,) = plugin.outline(RECORD, repo).left
@@ -211,7 +211,7 @@ def test_of_a_local_package_outside_the_workspace_no_groups_are_locked(tmp_path:
         "\n\n", '\n\n[manifest]\nmembers = ["app", "lib"]\n\n', 1
     )
     member = refusal(plugin, RECORD, offline(tmp_path / "member", files))
-    assert "lib/pyproject.toml asks for idna, and uv.lock does not hold it" in member.sentence
+    assert "lib/pyproject.toml requires idna, and uv.lock does not hold it" in member.sentence
 
 
 @pytest.mark.parametrize("key", ["constraint", "override"])
@@ -284,4 +284,4 @@ def test_uvs_own_record_of_what_was_asked_for_is_compared(
 def test_a_pin_that_a_marker_excludes_from_a_lock_is_affected(tmp_path: Path, files: Files) -> None:
     reported = refusal(build_ecosystem(FakeClients()), RECORD, offline(tmp_path, files))
     assert reported.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert "pyproject.toml asks for idna ==3.1, which" in reported.sentence
+    assert "pyproject.toml requires idna ==3.1, which" in reported.sentence

@@ -354,7 +354,7 @@ def test_a_missing_manifest_that_would_have_to_change_is_said(bench: Bench) -> N
     fix = bench.project({"uv.lock": files["uv.lock"]}).resolve(ADVISORY)
     assert fix is not None
     assert fix.left[0].reason is RefusalReason.MANIFEST_MISSING
-    assert "app asks for leaf ==1.0, which does not admit 1.2" in fix.left[0].sentence
+    assert "app requires leaf ==1.0, which does not admit 1.2" in fix.left[0].sentence
 
 
 def test_a_lock_that_does_not_tell_its_manifest_is_not_edited(bench: Bench) -> None:
