@@ -37,9 +37,11 @@ from fallback_plugins.shared.resolution import (
     Resolution,
     ResolvedBy,
     ResolvedPackage,
+    SharedResolutions,
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
+from fallback_tier.advisory import is_affected
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -119,7 +121,8 @@ class Environment:
             *self._manifests.identity, self._tag, settings, base and base.what
         )
         by = gating.content_key(_FORMAT, version_of("uv", self.context.clients), *this_python())
-        return Wanted("python", what, by, self.context.resolutions, tried_as(), base)
+        fresh = gating.content_key(tried_as(), self._resolved_pins)
+        return Wanted("python", what, by, self.context.resolutions, fresh, base)
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
@@ -149,10 +152,13 @@ class Environment:
     def _make(self, made: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         base = None if self._base is None else self._base.install()
         settings, others = as_base(self._settings, base)
-        first = recorded or (None if self._base is None else self._base.resolution)
-        pins = [f"{one.name}=={one.version}" for one in first.packages] if first else []
+        resolved = {} if recorded else self._resolved_pins
+        pins = [line for lines in (self._pins(recorded) | resolved).values() for line in lines]
         with gating.scratch(self.context) as scratch:
-            making = Making(self.context, self._manifests, made, scratch, self._starts, pins)
+            making = Making(
+                *(self.context, self._manifests, made, scratch, self._starts, pins),
+                are_resolved=recorded is not None or bool(resolved),
+            )
             found = making.make(settings, others)
             resolution = self._resolved(made, found, by_lock=making.is_by_lock)
         add_to(made)
@@ -167,9 +173,38 @@ class Environment:
                 (made / "bin" / name).chmod(0o755)
         return found, resolution
 
+    def _pins(self, recorded: Resolution | None) -> dict[str, list[str]]:
+        """Lines by package: what was recorded for this tree; otherwise what the base commit has, except
+        affected releases, which a patch is to move."""
+        first = recorded or (None if self._base is None else self._base.resolution)
+        return {
+            one.name: [f"{one.name}=={one.version}"]
+            for one in (first.packages if first else ())
+            if recorded or not self._is_affected(one)
+        }
+
+    def _is_affected(self, one: ResolvedPackage) -> bool:
+        return is_affected(self.context.advisory, ECOSYSTEM, one.name, one.version)
+
+    @cached_property
+    def _resolved_pins(self) -> dict[str, list[str]]:
+        """Lines by package of what the recipe resolved these very manifests to: nothing of them is resolved
+        again. A package that its resolutions don't agree on has none."""
+        if self._manifests.locked:
+            return {}
+        texts = {it: text for it, text in self._manifests.texts.items() if self.installs(it)}
+        found: dict[str, list[str]] = {}
+        for resolution in SharedResolutions.of(self.context.repo).among(texts):
+            for name, packages in resolution.by_name.items():
+                lines = [_pin(one, is_only=len(packages) == 1) for one in packages]
+                found[name] = lines if found.get(name, lines) == lines else []
+        return {name: lines for name, lines in found.items() if all(lines)}
+
     def _resolved(self, made: Path, found: Installed, *, by_lock: bool) -> Resolution:
         """What was installed, package by package."""
-        releases = sorted((it.metadata["Name"], it.version) for it in distributions_in(made))
+        releases = sorted(
+            (canonicalize_name(it.metadata["Name"]), it.version) for it in distributions_in(made)
+        )
         files = self.sources or (self.folder,)
         return Resolution(
             ecosystem=ECOSYSTEM,
@@ -179,9 +214,7 @@ class Environment:
             reason="" if found.absent is None else found.in_words,
             made_on=None if by_lock else date.fromisoformat(today()),
             packages=tuple(
-                ResolvedPackage(
-                    key=f"{name} {version}", name=canonicalize_name(name), version=version
-                )
+                ResolvedPackage(key=f"{name} {version}", name=name, version=version)
                 for name, version in releases
             ),
         )
@@ -364,6 +397,14 @@ class Environment:
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
         return day_of_old(self.context)
+
+
+def _pin(one: ResolvedPackage, *, is_only: bool) -> str:
+    """The release as a requirement; empty: the resolution has others, and does not say what each is for."""
+    pin = f"{one.name}=={one.version}"
+    if is_only:
+        return pin
+    return f"{pin} ; {one.environments}" if one.environments else ""
 
 
 def newest_tag(context: GateContext) -> str:

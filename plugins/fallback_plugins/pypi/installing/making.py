@@ -105,7 +105,8 @@ class Making:
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
     releases may not run on today's Python. ``pins``: releases that are taken wherever the manifests admit
-    them: those of the base commit, or of an earlier installation of the same. Whatever makes it raises
+    them: those of the base commit, or of an earlier installation of the same. ``are_resolved``: what uv
+    resolved these manifests to is among them, so that they go together. Whatever makes it raises
     ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
     """
 
@@ -117,6 +118,8 @@ class Making:
         scratch: Path,
         starts: Callable[[Path], bool],
         pins: Sequence[str] = (),
+        *,
+        are_resolved: bool = False,
     ) -> None:
         self._context = context
         self._manifests = manifests
@@ -124,6 +127,7 @@ class Making:
         self._scratch = scratch
         self._starts = starts
         self._pins = _beside_lock(pins, manifests.sources) if pins else ()
+        self._are_resolved = are_resolved
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
@@ -251,18 +255,24 @@ class Making:
             )
         python = str(self._made / "bin" / "python")
 
+        def run(words: Sequence[str]) -> CommandResult:
+            return self._uv([*words, *_NEVER_BUILT, "--python", python], setting.until)
+
         def uv(words: Sequence[str]) -> CommandResult:
             free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
-            chosen: Sequence[str] | None = ()
+            words = [*words, *free]
             if words[:2] == ["pip", "install"]:
                 words = [*words, *built]
-                chosen = self._chosen([*words, *free], setting) if self._pins else ()
-            # uv says why a package isn't available only if it is to install it.
-            more = ["--dry-run"] if chosen is None else chosen
-            done = self._uv(
-                [*words, *more, *free, *_NEVER_BUILT, "--python", python], setting.until
-            )
-            if chosen is None and done.ok:
+                if self._are_resolved and not setting.until:
+                    done = run([*words, "-c", str(self._write("\n".join(self._pins)))])
+                    if done.ok:
+                        return done
+                    self._are_resolved = False  # what else is installed does not go with them
+                chosen = self._chosen(words, setting) if self._pins else ()
+                # uv says why a package isn't available only if it is to install it.
+                words = [*words, *(["--dry-run"] if chosen is None else chosen)]
+            done = run(words)
+            if "--dry-run" in words and done.ok:
                 done = done.model_copy(update={"exit_code": 1})
             if not done.ok:
                 refusals.append(done.output)

@@ -8,15 +8,16 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options
 from fallback_plugins.pypi.resolving.resolutions import CommandResolution, UnknownPartError
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
-    has_own_index,
     installs_folders,
     name_of,
     wanted,
@@ -84,16 +85,20 @@ class ManifestProject:
         """The set's texts by path. Raises RepositoryError."""
         return {path: self.repo.read_text(path) for path in self.files}
 
-    @cached_property
+    #: Whether the command installs only what environments of other tools, builds and CI require.
+    _ONLY_TOOLS: ClassVar = False
+
+    @property
     def command(self) -> CommandResolution:
-        """What the set resolves to. Raises RepositoryError."""
+        """What the set resolves to: made once for the base commit, whoever asks. Raises RepositoryError."""
+        own = (self.path, self._ONLY_TOOLS, self.only_kept, self.clients, self.repo.settings)
+        return self.repo.once((CommandResolution, *own), self._command)
+
+    def _command(self) -> CommandResolution:
+        ages = Ages(ECOSYSTEM) if self._ONLY_TOOLS else self.ages
         return CommandResolution(
-            self.repo,
-            self.clients,
-            self.path,
-            self.texts,
-            ages=self.ages,
-            only_kept=self.only_kept,
+            *(self.repo, self.clients, self.path, self.texts, self._ONLY_TOOLS, self.only_kept),
+            ages=ages,
         )
 
     @cached_property
@@ -217,22 +222,10 @@ class ManifestProject:
         return UvClient(self.clients).hashes(package, version)
 
     def _search(self, releases: Releases, patched: Mapping[str, str]) -> Search:
-        uv = UvClient(self.clients, self.command.python)
-        closed, reading = self.command.is_compiled, self.command.strict(patched)
-        return Search(
-            uv,
-            self.path,
-            releases,
-            self._hashes,
-            closed,
-            reading,
-            (*self.command.options, *self._age_options),
-            lambda: self.resolution.unresolved,
-        )
-
-    @property
-    def _age_options(self) -> tuple[str, ...]:
-        return as_options(self.ages, excepting=True) if self.command.is_by_ages else ()
+        command = self.command
+        reading, unresolved = command.strict(patched), lambda: self.resolution.unresolved
+        ages = as_options(self.ages, excepting=True) if command.is_by_ages else ()
+        return Search(command, releases, self._hashes, reading, ages, unresolved)
 
     def _check_ages(self, search: Search, bumped: State) -> None:
         """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
@@ -375,13 +368,7 @@ class ReadOnlyProject(ManifestProject):
         """None: other projects account for the file."""
         return frozenset()
 
-    @cached_property
-    def command(self) -> CommandResolution:
-        """As that of ``ManifestProject``. Raises RepositoryError."""
-        texts, only_kept = self.texts, self.only_kept
-        return CommandResolution(
-            self.repo, self.clients, self.path, texts, only_tools=True, only_kept=only_kept
-        )
+    _ONLY_TOOLS = True
 
     def unsettled(
         self,

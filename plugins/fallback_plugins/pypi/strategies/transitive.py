@@ -16,11 +16,10 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolutions import resolve
+from fallback_plugins.pypi.resolving.resolutions import CommandResolution, resolve
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, resolver_failed
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
-    STRICT,
     Reading,
     constraints_file,
     loosened,
@@ -40,7 +39,7 @@ from fallback_plugins.shared.ladder import (
     never_worse,
     worse,
 )
-from fallback_plugins.shared.resolution import Unresolved
+from fallback_plugins.shared.resolution import SharedResolutions, Unresolved
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
@@ -57,24 +56,38 @@ _Reached = Reached[Mapping[str, str]]
 class Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
-    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
-    set names all that it installs (compiled, or pinned by hashes). ``options``: as the resolution's;
-    ``known``: what of that is unknown, and of a fix may be.
+    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``command``:
+    the set at the base commit. ``ages``: rules on the age of releases, as options of uv; ``known``: what
+    of the base commit's resolution is unknown, and of a fix may be.
     """
 
-    uv: UvClient
-    path: str
+    command: CommandResolution
     releases: Releases
     hashes: Hashes
-    closed: bool = False
-    reading: Reading = STRICT
-    options: tuple[str, ...] = ()
-    known: Callable[[], Collection[Unresolved]] = tuple
+    reading: Reading
+    ages: tuple[str, ...]
+    known: Callable[[], Collection[Unresolved]]
+
+    @property
+    def path(self) -> str:
+        """The file that names the set."""
+        return self.command.path
+
+    @property
+    def closed(self) -> bool:
+        """Whether the set names all that it installs (compiled, or pinned by hashes)."""
+        return self.command.is_compiled
+
+    @property
+    def _uv(self) -> UvClient:
+        return UvClient(self.command.clients, self.command.python)
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
-        lines = wanted(texts, self.reading)
-        return resolve(self.uv, self.path, lines, *self.options, known=self.known)
+        lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
+        found = resolve(self._uv, self.path, lines, *options, known=self.known)
+        SharedResolutions.of(self.command.repo).add(texts, found)
+        return found.tree
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
@@ -208,8 +221,8 @@ class Search:
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
                 found = resolve(
-                    self.uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
-                )
+                    self._uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
+                ).tree
             except RecipeError as error:
                 raise self._named(error, bad, start) from None
             again = [
