@@ -163,6 +163,24 @@ def test_files_whose_resolutions_differ_are_installed_together(tmp_path: Path) -
         assert (*found.installed("alone"), *found.installed("left")) == ("1.0", "1.2.0")
 
 
+def test_what_no_patch_moves_is_as_at_the_base_commit(tmp_path: Path) -> None:
+    """Though its own file, resolved alone, would have had another release."""
+    universe = releases().pypi("right", "1.0", ["left"]).pypi("right", "1.1", ["left>=1.1"])
+    tox = "[testenv]\ndeps = right\n"
+    files, change = (
+        {"requirements.txt": f"left=={it}\nalone\n", "tox.ini": tox} for it in ("1.0.0", "1.1.0")
+    )
+    with fix(tmp_path, universe, files, change) as (made, _):
+        made.recipe()
+        found = made.environment()
+        both = [
+            {name: it.version for name, it in one.distributions().items()}
+            for one in (found.base, found)
+        ]
+        assert both[0] == {"left": "1.0.0", "alone": "1.0", "right": "1.0"}
+        assert both[1] == {**both[0], "left": "1.1.0"}
+
+
 def test_a_package_in_several_versions_is_installed_in_that_of_this_python(tmp_path: Path) -> None:
     universe = releases().pypi("forked", "1.0").pypi("forked", "2.0", requires_python=">=3.11")
     manifest = (

@@ -152,12 +152,11 @@ class Environment:
     def _make(self, made: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         base = None if self._base is None else self._base.install()
         settings, others = as_base(self._settings, base)
-        resolved = {} if recorded else self._resolved_pins
-        pins = [line for lines in (self._pins(recorded) | resolved).values() for line in lines]
+        pins = [line for lines in self._pins(recorded).values() for line in lines]
         with gating.scratch(self.context) as scratch:
             making = Making(
                 *(self.context, self._manifests, made, scratch, self._starts, pins),
-                are_resolved=recorded is not None or bool(resolved),
+                are_resolved=recorded is not None or bool(self._resolved_pins),
             )
             found = making.make(settings, others)
             resolution = self._resolved(made, found, by_lock=making.is_by_lock)
@@ -174,14 +173,19 @@ class Environment:
         return found, resolution
 
     def _pins(self, recorded: Resolution | None) -> dict[str, list[str]]:
-        """Lines by package: what was recorded for this tree; otherwise what the base commit has, except
-        affected releases, which a patch is to move."""
-        first = recorded or (None if self._base is None else self._base.resolution)
-        return {
+        """Lines by package: what was recorded for this tree, or resolved; of a patched tree what the base
+        commit has, except affected releases, and what the patch moves in the resolution."""
+        if recorded is None and self._base is None:
+            return self._resolved_pins
+        first = recorded or self.base.resolution
+        held = {
             one.name: [f"{one.name}=={one.version}"]
-            for one in (first.packages if first else ())
+            for one in first.packages
             if recorded or not self._is_affected(one)
         }
+        before = self.base._resolved_pins
+        moved = () if recorded else self._resolved_pins.items()
+        return held | {name: lines for name, lines in moved if lines != before.get(name)}
 
     def _is_affected(self, one: ResolvedPackage) -> bool:
         return is_affected(self.context.advisory, ECOSYSTEM, one.name, one.version)
@@ -189,8 +193,9 @@ class Environment:
     @cached_property
     def _resolved_pins(self) -> dict[str, list[str]]:
         """Lines by package of what the recipe resolved these very manifests to: nothing of them is resolved
-        again. A package that its resolutions don't agree on has none."""
-        if self._manifests.locked:
+        again. A package that its resolutions don't agree on has none; nor has any, if a lock decides, or
+        releases of an old day are installed."""
+        if self._manifests.locked or self._day:
             return {}
         texts = {it: text for it, text in self._manifests.texts.items() if self.installs(it)}
         found: dict[str, list[str]] = {}

@@ -6,6 +6,7 @@ resolution (ADR-0099), unless a declaration that holds in every case admits no a
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -229,15 +230,18 @@ class ManifestProject:
 
     def _check_ages(self, search: Search, bumped: State) -> None:
         """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
-        if not self.ages.rules:
+        before = self._before(search) if self.ages.rules else None
+        if before is None:
             return
-        try:
-            before = copies(search.resolve(self.texts).nodes.values())
-        except (RecipeError, ToolError):
-            return  # as it stands it doesn't go together
-        too_new = self.ages.first_problem(copies(bumped.tree.nodes.values()) - before)
-        if too_new is not None:
+        new = copies(bumped.tree.nodes.values()) - copies(before.nodes.values())
+        if (too_new := self.ages.first_problem(new)) is not None:
             raise too_new
+
+    def _before(self, search: Search) -> DependencyTree | None:
+        """The tree of the texts as they are; None: they do not go together, or it is unknown."""
+        with suppress(RecipeError, ToolError):
+            return search.resolve(self.texts)
+        return None
 
     def _untangled(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
@@ -255,13 +259,9 @@ class ManifestProject:
             self._check_named(search, State(bumped, after))
             self._check_ages(search, State(bumped, after))
             return None
-        try:
-            before = search.resolve(self.texts)
-        except (RecipeError, ToolError):
-            return None  # as it stands it doesn't go together either
-        resolve = Ladder(search.judge, State(self.texts, before))
-        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._fix_of(resolve, before)
+        if (before := self._before(search)) is None:
+            return None
+        found = self._climbed(search, State(self.texts, before), before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
     def _check_named(self, search: Search, bumped: State) -> None:
@@ -272,10 +272,8 @@ class ManifestProject:
         named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
         if named.issuperset(bumped.tree.by_name):
             return
-        try:
-            message = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
-        except (RecipeError, ToolError):
-            return  # as it stands it doesn't go together
+        before = self._before(search)
+        message = search.unnamed(State(self.texts, before), bumped) if before else None
         if message:
             refusal = does_not_serve(message)
             raise RecipeError(
@@ -301,9 +299,7 @@ class ManifestProject:
             left = tuple(self._left(advisory, it, refusal) for it in affected)
             return replace(fix, left=(*fix.left, *left)) if left else None
         start, raised_by_text = self._start(search, State(self.texts, before), fix)
-        resolve = Ladder(search.judge, start)
-        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._fix_of(resolve, before)
+        found = self._climbed(search, start, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
             self.unknown.append(
@@ -322,6 +318,12 @@ class ManifestProject:
     def _left(self, advisory: Advisory, one: ResolvedPackage, error: RecipeError) -> Left:
         manifest, held = self.path, [one.version]
         return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
+
+    def _climbed(self, search: Search, start: State, before: DependencyTree) -> ProjectFix:
+        """What the strategies make of a start."""
+        resolve = Ladder(search.judge, start)
+        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        return self._fix_of(resolve, before)
 
     def _fix_of(self, resolve: Ladder[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
         start, at = resolve.start.files, resolve.at
