@@ -6,7 +6,7 @@ The environment lies in the cache, read-only to what runs inside; ``making`` mak
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from importlib.metadata import Distribution
@@ -47,7 +47,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 18
+_FORMAT = 19
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -71,25 +71,22 @@ OF_ITS_DAY_AFTER = timedelta(days=180)
 _PYTHONS = "pythons"
 
 
+@dataclass(eq=False)
 class Environment:
-    """One project folder of one tree (patched, or the base commit's), and its environment."""
+    """One project folder of one tree (patched, or the base commit's), and its environment. ``runner``,
+    ``only``: as for ``Manifests``."""
 
-    def __init__(
-        self,
-        context: GateContext,
-        repo: RepoContext,
-        folder: str,
-        runner: str | None = None,
-        only: str | None = None,
-    ) -> None:
-        self.context = context
-        self.folder = folder
-        #: The tree that it is of.
-        self.repo = repo
-        self._runner = runner
-        self._only = only
-        self._manifests = Manifests(repo, folder, context.application.files, runner, only)
-        self._store = InstalledStore.of(context)
+    context: GateContext
+    #: The tree that it is of.
+    repo: RepoContext
+    folder: str
+    runner: str | None = None
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        changed = self.context.application.files
+        self._manifests = Manifests(self.repo, self.folder, changed, self.runner, self.only)
+        self._store = InstalledStore.of(self.context)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -109,7 +106,7 @@ class Environment:
 
     def alone(self, source: str) -> "Environment":
         """The one of a single file, or group, and nothing else that the project declares."""
-        return Environment(self.context, self.repo, self.folder, only=source)
+        return replace(self, runner=None, only=source)
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -177,18 +174,15 @@ class Environment:
         commit has, except affected releases, and what the patch moves in the resolution."""
         if recorded is None and self._base is None:
             return self._resolved_pins
-        first = recorded or self.base.resolution
+        first, advisory = recorded or self.base.resolution, self.context.advisory
         held = {
             one.name: [f"{one.name}=={one.version}"]
             for one in first.packages
-            if recorded or not self._is_affected(one)
+            if recorded or not is_affected(advisory, ECOSYSTEM, one.name, one.version)
         }
         before = self.base._resolved_pins
         moved = () if recorded else self._resolved_pins.items()
         return held | {name: lines for name, lines in moved if lines != before.get(name)}
-
-    def _is_affected(self, one: ResolvedPackage) -> bool:
-        return is_affected(self.context.advisory, ECOSYSTEM, one.name, one.version)
 
     @cached_property
     def _resolved_pins(self) -> dict[str, list[str]]:
@@ -201,9 +195,14 @@ class Environment:
         found: dict[str, list[str]] = {}
         for resolution in SharedResolutions.of(self.context.repo).among(texts):
             for name, packages in resolution.by_name.items():
-                lines = [_pin(one, is_only=len(packages) == 1) for one in packages]
+                # Of several releases, uv says for which Pythons and platforms each is.
+                lines = [
+                    f"{name}=={it.version}" + (f" ; {it.environments}" if packages[1:] else "")
+                    for it in packages
+                    if it.environments or not packages[1:]
+                ]
                 found[name] = lines if found.get(name, lines) == lines else []
-        return {name: lines for name, lines in found.items() if all(lines)}
+        return found
 
     def _resolved(self, made: Path, found: Installed, *, by_lock: bool) -> Resolution:
         """What was installed, package by package."""
@@ -351,11 +350,11 @@ class Environment:
 
     @cached_property
     def _beside(self) -> "Environment":
-        return Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
+        return replace(self, repo=self.context.repo)
 
     def in_tree(self, tree: RepoContext, limits: GateContext | None = None) -> "Environment":
         """The same project's in another tree, whose files are read anew, beside the same base commit's."""
-        found = Environment(limits or self.context, tree, self.folder, self._runner, self._only)
+        found = replace(self, context=limits or self.context, repo=tree)
         found._beside = self.base
         return found
 
@@ -402,14 +401,6 @@ class Environment:
         if not self.declares and self._manifests.runner is None:
             return ""  # nothing is installed, of any day
         return day_of_old(self.context)
-
-
-def _pin(one: ResolvedPackage, *, is_only: bool) -> str:
-    """The release as a requirement; empty: the resolution has others, and does not say what each is for."""
-    pin = f"{one.name}=={one.version}"
-    if is_only:
-        return pin
-    return f"{pin} ; {one.environments}" if one.environments else ""
 
 
 def newest_tag(context: GateContext) -> str:

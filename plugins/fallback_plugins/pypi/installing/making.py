@@ -21,11 +21,10 @@ from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import (
     NOT_COMPILED,
+    InstallLadder,
     InstallPlan,
     Uv,
     bound,
-    install,
-    install_whole,
     run_uv,
 )
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
@@ -169,9 +168,9 @@ class Making:
 
     def _part_of(self, setting: Setting) -> Installed:
         self._linked[setting] = self._links(setting)
-        found = install(self._plan_for(setting), self._start(setting), self._write)
+        found = self._ladder(setting).run()
         while self._has_more(setting):
-            found = install(self._plan_for(setting), self._start(setting), self._write)
+            found = self._ladder(setting).run()
         failed = self._building.failed(setting.python, setting.until)
         return self._told(replace(found, unbuilt=failed), setting)
 
@@ -182,10 +181,12 @@ class Making:
         before, self._linked[setting] = self._linked.get(setting, ""), self._links(setting)
         return self._linked[setting] != before
 
-    def _plan_for(self, setting: Setting) -> InstallPlan:
-        """Where releases are of a day, with what every environment of that day had."""
+    def _ladder(self, setting: Setting, apart: Sequence[str] = ()) -> InstallLadder:
+        """The ladder of a new environment; where releases are of a day, with what every environment of that
+        day had. ``apart``: what may be of any day."""
         had = setting.until and minor_of(setting.python) < _WITHOUT_SETUPTOOLS
-        return replace(self._plan, beside=("setuptools",)) if had else self._plan
+        plan = replace(self._plan, beside=("setuptools",)) if had else self._plan
+        return InstallLadder(plan, self._start(setting, apart), self._write)
 
     def _links(self, setting: Setting) -> str:
         return self._building.links(setting.python, setting.until)
@@ -207,10 +208,7 @@ class Making:
     def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
         """All of it, if it can be had so and starts."""
         try:
-            if setting.but_for:
-                found = self._but_for(setting)
-            else:
-                found = install_whole(self._plan_for(setting), self._start(setting), self._write)
+            found = self._but_for(setting) if setting.but_for else self._ladder(setting).whole()
         except ToolFailedError:
             if is_first:
                 raise
@@ -222,7 +220,7 @@ class Making:
         """All of it, from the day but for what uv says that the day can't give."""
         apart = self._not_of_the_day(replace(setting, but_for=False))
         while apart is not None and len(apart) <= MAX_APART:
-            found = install_whole(self._plan_for(setting), self._start(setting, apart), self._write)
+            found = self._ladder(setting, apart).whole()
             if found is not None:
                 if apart and len(self._plan.there()) <= 2 * len(apart):
                     return None  # the greater part is of any day
@@ -240,8 +238,8 @@ class Making:
         hints = _NOT_OF_THE_DAY.findall("\n".join(self._refusals[setting]))
         return tuple(dict.fromkeys(later or built for later, built in hints)) or None
 
-    def _start(self, setting: Setting, apart: Sequence[str] = ()) -> Uv:
-        """A new environment, and what runs uv on it. ``apart``: what may be of any day."""
+    def _start(self, setting: Setting, apart: Sequence[str]) -> Uv:
+        """Make a new environment. Return what runs uv on it."""
         refusals = self._refusals[setting] = []
         links = self._links(setting)
         built = ["-r", str(self._write(links))] if links else []

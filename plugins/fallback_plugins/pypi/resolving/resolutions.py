@@ -226,6 +226,11 @@ class CommandResolution:
             spec = ""
         return lowest_python(spec) if spec else THIS_PYTHON
 
+    @property
+    def client(self) -> UvClient:
+        """uv, for the lowest Python."""
+        return UvClient(self.clients, self.python)
+
     @cached_property
     def known(self) -> Resolution | None:
         """The resolution, if no client has to run: the set is compiled or requires nothing, or (offline)
@@ -335,11 +340,11 @@ class CommandResolution:
         if ages := as_options(self.ages):
             # If a pin is too new itself, only a client without the rules installs it.
             with suppress(UvRefusedError):
-                found = _locked(UvClient(self.clients, self.python), part, (*self.options, *ages))
+                found = _locked(self.client, part, (*self.options, *ages))
                 self.is_by_ages = True
                 return found
         try:
-            return _locked(UvClient(self.clients, self.python), part, self.options)
+            return _locked(self.client, part, self.options)
         except UvRefusedError as error:
             if self.python == THIS_PYTHON or not error.found_no_solution:
                 raise
@@ -771,23 +776,25 @@ def _spec(lines: Wanted, name: str) -> str:
     return ",".join(dict.fromkeys(filter(None, specs)))
 
 
-_COMMIT_A_LOCK = "Commit a lock or compiled requirements, so that what it brings in is known."
+def _unread(subject: str, reason: str) -> Unresolved:
+    step = "Commit a lock or compiled requirements, so that what it brings in is known."
+    return Unresolved(subject=subject, reason=reason, next_step=step)
 
 
 def _says_nothing(one: Sdist) -> Unresolved:
     label = f"{one.name} {one.version}"
     said = f"{label} has no wheel, and its archive does not say what it requires."
-    return Unresolved(subject=label, reason=said, next_step=_COMMIT_A_LOCK)
+    return _unread(label, said)
 
 
 def _not_looked_into(one: Sdist) -> Unresolved:
     reason = f"{one.name} {one.version} has no wheel, and its archive was not looked into."
-    return Unresolved(subject=one.name, reason=reason, next_step=_COMMIT_A_LOCK)
+    return _unread(one.name, reason)
 
 
 def _not_listed(name: str) -> Unresolved:
     reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
-    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK)
+    return _unread(name, reason)
 
 
 def _is_of_build(entry: TableEntry) -> bool:

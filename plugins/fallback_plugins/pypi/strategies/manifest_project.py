@@ -267,7 +267,7 @@ class ManifestProject:
     def _check_named(self, search: Search, bumped: State) -> None:
         """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
         compiler would write more. Raises RecipeError."""
-        if not search.closed:
+        if not self.command.is_compiled:
             return
         named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
         if named.issuperset(bumped.tree.by_name):
@@ -298,7 +298,13 @@ class ManifestProject:
             refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
             left = tuple(self._left(advisory, it, refusal) for it in affected)
             return replace(fix, left=(*fix.left, *left)) if left else None
-        start, raised_by_text = self._start(search, State(self.texts, before), fix)
+        # Begin with the direct bumps, if uv accepts them. Otherwise something else that is declared has to
+        # move with them: the search, which sees the whole tree, fixes them too.
+        start, raised_by_text = State(self.texts, before), not fix.texts
+        if fix.texts:
+            with suppress(RecipeError):
+                bumped = {**self.texts, **fix.texts}
+                start, raised_by_text = State(bumped, search.resolve(bumped)), True
         found = self._climbed(search, start, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
@@ -331,20 +337,6 @@ class ManifestProject:
         place = changed[0] if changed else self.path
         moves, left = resolve.moves(place), resolve.lefts(self.path)
         return ProjectFix(at.files, moves, left, before=before, after=at.tree)
-
-    def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:
-        """Where the search begins: with the direct bumps, where a resolver accepts them.
-
-        Where it doesn't, something else that is declared has to move with them: the search, which
-        sees the whole tree, fixes them too.
-        """
-        if not fix.texts:
-            return found, True
-        texts = dict(self.texts) | dict(fix.texts)
-        try:
-            return State(texts, search.resolve(texts)), True
-        except RecipeError:
-            return found, False
 
     def _releases(self, advisory: Advisory) -> Releases:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""

@@ -18,7 +18,6 @@ from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolutions import CommandResolution, resolve
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, resolver_failed
-from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
     Reading,
     constraints_file,
@@ -68,24 +67,10 @@ class Search:
     ages: tuple[str, ...]
     known: Callable[[], Collection[Unresolved]]
 
-    @property
-    def path(self) -> str:
-        """The file that names the set."""
-        return self.command.path
-
-    @property
-    def closed(self) -> bool:
-        """Whether the set names all that it installs (compiled, or pinned by hashes)."""
-        return self.command.is_compiled
-
-    @property
-    def _uv(self) -> UvClient:
-        return UvClient(self.command.clients, self.command.python)
-
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
         lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
-        found = resolve(self._uv, self.path, lines, *options, known=self.known)
+        found = resolve(self.command.client, self.command.path, lines, *options, known=self.known)
         SharedResolutions.of(self.command.repo).add(texts, found)
         return found.tree
 
@@ -95,7 +80,7 @@ class Search:
         return ResultRules(
             ECOSYSTEM,
             self.releases.advisory,
-            self.unnamed if self.closed else never_worse,
+            self.unnamed if self.command.is_compiled else never_worse,
             self.releases.ages,
         )
 
@@ -103,7 +88,7 @@ class Search:
         """What a closed set would install without naming it; None: nothing more."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
         return (
-            worse(after.tree, added[0], f"would come in, and {self.path} does not name it")
+            worse(after.tree, added[0], f"would come in, and {self.command.path} does not name it")
             if added
             else None
         )
@@ -125,16 +110,16 @@ class Search:
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in at.tree.asked:
             return None
-        problem = f"{self.path} does not declare {package}."
+        problem = f"{self.command.path} does not declare {package}."
         return required_by_others(
-            at, package, problem, lambda name: place_of(at.files, name, self.path)
+            at, package, problem, lambda name: place_of(at.files, name, self.command.path)
         )
 
     def _declared(self, at: State, package: str) -> RecipeError | None:
         if package not in at.tree.asked:
             return None
         spec = next((it.spec for one in at.tree.roots for it in one.asks if it.name == package), "")
-        where = place_of(at.files, package, self.path)
+        where = place_of(at.files, package, self.command.path)
         problem = f"{where} declares {package} itself."
         return does_not_apply(problem, package, PROJECT, spec, where)
 
@@ -149,11 +134,13 @@ class Search:
                 return self._raised(at, bad, free)
             except RecipeError as error:
                 problem = problem or error
-        raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
+        raise problem or resolver_failed(
+            f"{self.command.path} declares nothing that could be raised."
+        )
 
     def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Only in requirements files: pip reads no constraint from any other manifest."""
-        place = constraints_file(at.files) or self.path
+        place = constraints_file(at.files) or self.command.path
         text = at.files[place]
         for node in self._bad(at.tree, packages).values():
             target = self._target(node)
@@ -220,9 +207,8 @@ class Search:
             trial = loosened(asked, floors, held, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
-                found = resolve(
-                    self._uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
-                ).tree
+                uv, lowest = self.command.client, "--resolution=lowest-direct"
+                found = resolve(uv, self.command.path, trial, lowest, is_trial=True).tree
             except RecipeError as error:
                 raise self._named(error, bad, start) from None
             again = [
@@ -249,7 +235,10 @@ class Search:
         files = start.files
         targets = {name: self._target(node) or "" for name, node in bad.items()}
         return error.placed(
-            self.path, start.tree, lambda name: place_of(files, name, self.path), targets
+            self.command.path,
+            start.tree,
+            lambda name: place_of(files, name, self.command.path),
+            targets,
         )
 
     def _bound(self, node: Node) -> str:

@@ -7,16 +7,15 @@ from pathlib import PurePosixPath
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
-from fallback_plugins.pypi.surveying.pins import locked_in_toml, pinned_versions
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
+from fallback_plugins.pypi.surveying.pins import locked_in_toml
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
 from fallback_plugins.shared.tree import DependencyTree, Node, grouped
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
@@ -83,22 +82,14 @@ class ForeignLock(DecidedByLock):
         return LockStep(self.path, "pdm lock", held, asked)
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:
-        text = self.repo.read_text(self.path)
-        parse_toml(self.path, text)  # what is no lock does not say that nothing is held
-        kind = kind_of(self.path)
-        for package in sorted(mentioned(text, frozenset(advisory.packages(ECOSYSTEM)))):
-            held = [
-                version
-                for version in pinned_versions(self.path, text, package)
-                if is_affected(advisory, ECOSYSTEM, package, version)
-            ]
-            if held and kind in _WRITERS:
-                who, versions = _WRITERS[kind], ", ".join(held)
-                error = unsupported(
-                    f"{self.path} holds {package} {versions}, but only {who} writes it."
-                )
-                place = self.path
-                yield left_behind(advisory, ECOSYSTEM, package, held, manifest=place, error=error)
+        who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]
+        held = grouped((one.name, one.version) for one in self.resolution.affected(advisory))
+        for package, versions in sorted(held.items()):
+            error = unsupported(
+                f"{self.path} holds {package} {', '.join(versions)}, but only {who} writes it."
+            )
+            place = self.path
+            yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
 
 
 def is_empty_lock(repo: RepoContext, path: str) -> bool:
