@@ -96,7 +96,7 @@ def apply(
     fixes = resolve_all(advisory, resolved, nothing=lambda: _nothing(advisory, repo, found, unread))
     unresolved = [*_unresolved(found, advisory)]
     doubts = (f"What {it.path} brings in is unknown. {it.part.reason}" for it in unresolved)
-    notes = (*_unknown(found), *unread.notes, *doubts, *_how_resolved(found, advisory))
+    notes = (*unread.notes, *doubts, *_how_resolved(found, advisory))
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
@@ -241,24 +241,15 @@ def _open_members(
 
 
 def _how_resolved(found: Sequence[PythonProject], advisory: Advisory) -> Iterator[str]:
-    """Yield what is to know about the resolutions that were made (a kept one's day, why pins are one), and
-    about lines that no Python installs."""
+    """Yield what is to know about the resolutions that were made (what they don't show, a kept one's day,
+    why pins are one), and about lines that no Python installs."""
     for project in found:
         with suppress(RepositoryError, RecipeError):
             if isinstance(project, ManifestProject):
-                yield from project.command.notes
+                yield from (*project.unknown, *project.command.notes)
             if isinstance(project, ManifestProject | LockedProject):
                 for path, text in project.texts.items():
                     yield from excluded_lines(path, text, advisory)
-
-
-def _unknown(found: Sequence[PythonProject]) -> tuple[str, ...]:
-    return tuple(
-        message
-        for project in found
-        if isinstance(project, ManifestProject)
-        for message in project.unknown
-    )
 
 
 def _nothing(

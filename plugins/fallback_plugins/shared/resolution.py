@@ -4,7 +4,7 @@ A resolution is the source of truth on versions. What no resolution covers is un
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -22,9 +22,13 @@ from fallback_tier.errors import StateFolderError
 from fallback_tier.files import whole
 from fallback_tier.files.folders import users_folder
 from fallback_tier.outcome import Blocker
+from fallback_tier.repo import RepoContext
 
 #: Resolutions of all clients in one folder of a cache, the last used; one has 100 to 500 kB.
 MAX_RESOLUTIONS = 300
+
+#: Resolutions of one base commit and its patches that a process shares; one has up to some MB.
+MAX_SHARED = 64
 
 #: What is said of an affected version in a file that no fix changes; a gate reads it in a result.
 STILL_INSTALLED = ", which is affected, and no fix changes that file"
@@ -207,6 +211,32 @@ def _package(node: Node) -> ResolvedPackage:
         bundled=node.bundled,
         requires=requires,
     )
+
+
+class SharedResolutions:
+    """What was resolved in this process for a base commit and its patches, by the texts that it is of: what
+    a recipe resolved is what gates install (ADR-0112)."""
+
+    def __init__(self) -> None:
+        self._by_texts: dict[frozenset[tuple[str, str]], Resolution] = {}
+
+    @classmethod
+    def of(cls, repo: RepoContext) -> "SharedResolutions":
+        """Those of a base commit."""
+        return repo.once(cls, cls)
+
+    def add(self, texts: Mapping[str, str], resolution: Resolution) -> None:
+        """Share the resolution of these texts by path, if all of it is known."""
+        if resolution.by is not ResolvedBy.CLIENT or resolution.unresolved:
+            return
+        while len(self._by_texts) >= MAX_SHARED:
+            self._by_texts.pop(next(iter(self._by_texts)))
+        self._by_texts[frozenset(texts.items())] = resolution
+
+    def among(self, texts: Mapping[str, str]) -> list[Resolution]:
+        """Return those of which each file is there with the same text."""
+        there = texts.items()
+        return [one for files, one in self._by_texts.items() if files <= there]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The environment lies in the cache, read-only to what runs inside; ``making`` mak
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from importlib.metadata import Distribution
@@ -37,15 +37,17 @@ from fallback_plugins.shared.resolution import (
     Resolution,
     ResolvedBy,
     ResolvedPackage,
+    SharedResolutions,
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
+from fallback_tier.advisory import is_affected
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 18
+_FORMAT = 19
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -69,25 +71,22 @@ OF_ITS_DAY_AFTER = timedelta(days=180)
 _PYTHONS = "pythons"
 
 
+@dataclass(eq=False)
 class Environment:
-    """One project folder of one tree (patched, or the base commit's), and its environment."""
+    """One project folder of one tree (patched, or the base commit's), and its environment. ``runner``,
+    ``only``: as for ``Manifests``."""
 
-    def __init__(
-        self,
-        context: GateContext,
-        repo: RepoContext,
-        folder: str,
-        runner: str | None = None,
-        only: str | None = None,
-    ) -> None:
-        self.context = context
-        self.folder = folder
-        #: The tree that it is of.
-        self.repo = repo
-        self._runner = runner
-        self._only = only
-        self._manifests = Manifests(repo, folder, context.application.files, runner, only)
-        self._store = InstalledStore.of(context)
+    context: GateContext
+    #: The tree that it is of.
+    repo: RepoContext
+    folder: str
+    runner: str | None = None
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        changed = self.context.application.files
+        self._manifests = Manifests(self.repo, self.folder, changed, self.runner, self.only)
+        self._store = InstalledStore.of(self.context)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -107,7 +106,7 @@ class Environment:
 
     def alone(self, source: str) -> "Environment":
         """The one of a single file, or group, and nothing else that the project declares."""
-        return Environment(self.context, self.repo, self.folder, only=source)
+        return replace(self, runner=None, only=source)
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -119,7 +118,8 @@ class Environment:
             *self._manifests.identity, self._tag, settings, base and base.what
         )
         by = gating.content_key(_FORMAT, version_of("uv", self.context.clients), *this_python())
-        return Wanted("python", what, by, self.context.resolutions, tried_as(), base)
+        fresh = gating.content_key(tried_as(), self._resolved_pins)
+        return Wanted("python", what, by, self.context.resolutions, fresh, base)
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
@@ -149,10 +149,12 @@ class Environment:
     def _make(self, made: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         base = None if self._base is None else self._base.install()
         settings, others = as_base(self._settings, base)
-        first = recorded or (None if self._base is None else self._base.resolution)
-        pins = [f"{one.name}=={one.version}" for one in first.packages] if first else []
+        pins = [line for lines in self._pins(recorded).values() for line in lines]
         with gating.scratch(self.context) as scratch:
-            making = Making(self.context, self._manifests, made, scratch, self._starts, pins)
+            making = Making(
+                *(self.context, self._manifests, made, scratch, self._starts, pins),
+                are_resolved=recorded is not None or bool(self._resolved_pins),
+            )
             found = making.make(settings, others)
             resolution = self._resolved(made, found, by_lock=making.is_by_lock)
         add_to(made)
@@ -167,9 +169,46 @@ class Environment:
                 (made / "bin" / name).chmod(0o755)
         return found, resolution
 
+    def _pins(self, recorded: Resolution | None) -> dict[str, list[str]]:
+        """Lines by package: what was recorded for this tree, or resolved; of a patched tree what the base
+        commit has, except affected releases, and what the patch moves in the resolution."""
+        if recorded is None and self._base is None:
+            return self._resolved_pins
+        first, advisory = recorded or self.base.resolution, self.context.advisory
+        held = {
+            one.name: [f"{one.name}=={one.version}"]
+            for one in first.packages
+            if recorded or not is_affected(advisory, ECOSYSTEM, one.name, one.version)
+        }
+        before = self.base._resolved_pins
+        moved = () if recorded else self._resolved_pins.items()
+        return held | {name: lines for name, lines in moved if lines != before.get(name)}
+
+    @cached_property
+    def _resolved_pins(self) -> dict[str, list[str]]:
+        """Lines by package of what the recipe resolved these very manifests to: nothing of them is resolved
+        again. A package that its resolutions don't agree on has none; nor has any, if a lock decides, or
+        releases of an old day are installed."""
+        if self._manifests.locked or self._day:
+            return {}
+        texts = {it: text for it, text in self._manifests.texts.items() if self.installs(it)}
+        found: dict[str, list[str]] = {}
+        for resolution in SharedResolutions.of(self.context.repo).among(texts):
+            for name, packages in resolution.by_name.items():
+                # Of several releases, uv says for which Pythons and platforms each is.
+                lines = [
+                    f"{name}=={it.version}" + (f" ; {it.environments}" if packages[1:] else "")
+                    for it in packages
+                    if it.environments or not packages[1:]
+                ]
+                found[name] = lines if found.get(name, lines) == lines else []
+        return found
+
     def _resolved(self, made: Path, found: Installed, *, by_lock: bool) -> Resolution:
         """Return the resolution that the installed packages are."""
-        releases = sorted((it.metadata["Name"], it.version) for it in distributions_in(made))
+        releases = sorted(
+            (canonicalize_name(it.metadata["Name"]), it.version) for it in distributions_in(made)
+        )
         files = self.sources or (self.folder,)
         return Resolution(
             ecosystem=ECOSYSTEM,
@@ -179,9 +218,7 @@ class Environment:
             reason="" if found.absent is None else found.in_words,
             made_on=None if by_lock else date.fromisoformat(today()),
             packages=tuple(
-                ResolvedPackage(
-                    key=f"{name} {version}", name=canonicalize_name(name), version=version
-                )
+                ResolvedPackage(key=f"{name} {version}", name=name, version=version)
                 for name, version in releases
             ),
         )
@@ -313,11 +350,11 @@ class Environment:
 
     @cached_property
     def _beside(self) -> "Environment":
-        return Environment(self.context, self.context.repo, self.folder, self._runner, self._only)
+        return replace(self, repo=self.context.repo)
 
     def in_tree(self, tree: RepoContext, limits: GateContext | None = None) -> "Environment":
         """The same project's in another tree, whose files are read anew, beside the same base commit's."""
-        found = Environment(limits or self.context, tree, self.folder, self._runner, self._only)
+        found = replace(self, context=limits or self.context, repo=tree)
         found._beside = self.base
         return found
 

@@ -92,8 +92,9 @@ class InstallPlan:
 
 
 @dataclass
-class _InstallLadder:
-    """One ladder: what was had so far, and what could not be."""
+class InstallLadder:
+    """One ladder: what was had so far, and what could not be. ``write`` puts lines into a file of ours and
+    says where. Methods raise ToolFailedError where no registry answers, and what ``uv`` raises."""
 
     plan: InstallPlan
     uv: Uv
@@ -108,9 +109,15 @@ class _InstallLadder:
     step: str = ""
 
     def run(self) -> Installed:
-        return self.with_runner(self.everything() or self._in_part())
+        """Install what can be had."""
+        return self._with_runner(self._everything() or self._in_part())
 
-    def with_runner(self, level: Level) -> Installed:
+    def whole(self) -> Installed | None:
+        """Install all that is declared, and the runner if it can be had; None where not all can."""
+        level = self._everything()
+        return None if level is None else self._with_runner(level)
+
+    def _with_runner(self, level: Level) -> Installed:
         # What is there satisfies the runner where it is declared, and the runner changes none of it: a
         # verdict tells the versions that are there as those that users get.
         for line in self.plan.beside if level is not Level.METADATA else ():
@@ -125,7 +132,7 @@ class _InstallLadder:
                 level = Level.IN_PART
         return Installed(level, tuple(self.declined), step=self.step)
 
-    def everything(self) -> Level | None:
+    def _everything(self) -> Level | None:
         self.declined += self.plan.refused
         for step in self.plan.everything:
             whys = (self._run(command) for command in step.commands)
@@ -210,22 +217,6 @@ class _InstallLadder:
         if asked:
             gating.check_reachable("uv", result, self._asked)
         return None if result.ok else reason(result.output)
-
-
-def install(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed:
-    """Resolve. ``write`` puts lines into a file of ours and says where.
-
-    Raises ToolFailedError where no registry answers, and what ``uv`` raises.
-    """
-    return _InstallLadder(plan, uv, write).run()
-
-
-def install_whole(plan: InstallPlan, uv: Uv, write: Callable[[str], Path]) -> Installed | None:
-    """Only all that is declared, and the runner if it can be had; None where not all can. Raises as
-    ``install`` does."""
-    resolve = _InstallLadder(plan, uv, write)
-    level = resolve.everything()
-    return None if level is None else resolve.with_runner(level)
 
 
 def reason(output: str) -> str:

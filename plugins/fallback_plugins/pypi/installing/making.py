@@ -21,11 +21,10 @@ from fallback_plugins.pypi.installing.building import Building
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import (
     NOT_COMPILED,
+    InstallLadder,
     InstallPlan,
     Uv,
     bound,
-    install,
-    install_whole,
     run_uv,
 )
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
@@ -105,7 +104,8 @@ class Making:
 
     ``made``: a folder of ours. ``starts``: does the test runner in it start? Asked of what is unusual: old
     releases may not run on today's Python. ``pins``: releases that are taken wherever the manifests admit
-    them: those of the base commit, or of an earlier installation of the same. Whatever makes it raises
+    them: those of the base commit, or of an earlier installation of the same. ``are_resolved``: what uv
+    resolved these manifests to is among them, so that they go together. Whatever makes it raises
     ToolMissingError; ToolFailedError where no registry answers, or uv makes no environment.
     """
 
@@ -117,6 +117,8 @@ class Making:
         scratch: Path,
         starts: Callable[[Path], bool],
         pins: Sequence[str] = (),
+        *,
+        are_resolved: bool = False,
     ) -> None:
         self._context = context
         self._manifests = manifests
@@ -124,6 +126,7 @@ class Making:
         self._scratch = scratch
         self._starts = starts
         self._pins = _beside_lock(pins, manifests.sources) if pins else ()
+        self._are_resolved = are_resolved
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: What uv said of each setting's failed resolutions.
@@ -165,9 +168,9 @@ class Making:
 
     def _part_of(self, setting: Setting) -> Installed:
         self._linked[setting] = self._links(setting)
-        found = install(self._plan_for(setting), self._start(setting), self._write)
+        found = self._ladder(setting).run()
         while self._has_more(setting):
-            found = install(self._plan_for(setting), self._start(setting), self._write)
+            found = self._ladder(setting).run()
         failed = self._building.failed(setting.python, setting.until)
         return self._told(replace(found, unbuilt=failed), setting)
 
@@ -178,10 +181,12 @@ class Making:
         before, self._linked[setting] = self._linked.get(setting, ""), self._links(setting)
         return self._linked[setting] != before
 
-    def _plan_for(self, setting: Setting) -> InstallPlan:
-        """Return the plan, for releases of a day with what every environment of that day had."""
+    def _ladder(self, setting: Setting, apart: Sequence[str] = ()) -> InstallLadder:
+        """Return the ladder of a new environment, for releases of a day with what every environment of that
+        day had. ``apart``: what may be of any day."""
         had = setting.until and minor_of(setting.python) < _WITHOUT_SETUPTOOLS
-        return replace(self._plan, beside=("setuptools",)) if had else self._plan
+        plan = replace(self._plan, beside=("setuptools",)) if had else self._plan
+        return InstallLadder(plan, self._start(setting, apart), self._write)
 
     def _links(self, setting: Setting) -> str:
         return self._building.links(setting.python, setting.until)
@@ -203,10 +208,7 @@ class Making:
     def _whole(self, setting: Setting, *, is_first: bool) -> Iterator[Installed]:
         """All of it, if it can be had so and starts."""
         try:
-            if setting.but_for:
-                found = self._but_for(setting)
-            else:
-                found = install_whole(self._plan_for(setting), self._start(setting), self._write)
+            found = self._but_for(setting) if setting.but_for else self._ladder(setting).whole()
         except ToolFailedError:
             if is_first:
                 raise
@@ -218,7 +220,7 @@ class Making:
         """All of it, from the day but for what uv says that the day can't give."""
         apart = self._not_of_the_day(replace(setting, but_for=False))
         while apart is not None and len(apart) <= MAX_APART:
-            found = install_whole(self._plan_for(setting), self._start(setting, apart), self._write)
+            found = self._ladder(setting, apart).whole()
             if found is not None:
                 if apart and len(self._plan.there()) <= 2 * len(apart):
                     return None  # the greater part is of any day
@@ -236,8 +238,8 @@ class Making:
         hints = _NOT_OF_THE_DAY.findall("\n".join(self._refusals[setting]))
         return tuple(dict.fromkeys(later or built for later, built in hints)) or None
 
-    def _start(self, setting: Setting, apart: Sequence[str] = ()) -> Uv:
-        """A new environment, and what runs uv on it. ``apart``: what may be of any day."""
+    def _start(self, setting: Setting, apart: Sequence[str]) -> Uv:
+        """Make a new environment. Return what runs uv on it."""
         refusals = self._refusals[setting] = []
         links = self._links(setting)
         built = ["-r", str(self._write(links))] if links else []
@@ -251,18 +253,24 @@ class Making:
             )
         python = str(self._made / "bin" / "python")
 
+        def run(words: Sequence[str]) -> CommandResult:
+            return self._uv([*words, *_NEVER_BUILT, "--python", python], setting.until)
+
         def uv(words: Sequence[str]) -> CommandResult:
             free = [f"--exclude-newer-package={name}={_ANY_DAY}" for name in apart]
-            chosen: Sequence[str] | None = ()
+            words = [*words, *free]
             if words[:2] == ["pip", "install"]:
                 words = [*words, *built]
-                chosen = self._chosen([*words, *free], setting) if self._pins else ()
-            # uv says why a package isn't available only if it is to install it.
-            more = ["--dry-run"] if chosen is None else chosen
-            done = self._uv(
-                [*words, *more, *free, *_NEVER_BUILT, "--python", python], setting.until
-            )
-            if chosen is None and done.ok:
+                if self._are_resolved and not setting.until:
+                    done = run([*words, "-c", str(self._write("\n".join(self._pins)))])
+                    if done.ok:
+                        return done
+                    self._are_resolved = False  # what else is installed does not go with them
+                chosen = self._chosen(words, setting) if self._pins else ()
+                # uv says why a package isn't available only if it is to install it.
+                words = [*words, *(["--dry-run"] if chosen is None else chosen)]
+            done = run(words)
+            if "--dry-run" in words and done.ok:
                 done = done.model_copy(update={"exit_code": 1})
             if not done.ok:
                 refusals.append(done.output)

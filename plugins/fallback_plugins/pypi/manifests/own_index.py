@@ -7,15 +7,16 @@ it. In doubt a project has an index of its own.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from fallback_plugins.pypi.manifests.groups import table_of, tables, texts
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements_files import names_an_index
+from fallback_plugins.pypi.manifests.requirements_files import index_lines, names_an_index
 from fallback_tier.errors import RecipeError
 
 #: Files that set up a client, beside the manifests that it reads.
@@ -116,8 +117,27 @@ def _names_one(path: str, text: str) -> bool:
         return True
     if kind_of(path) is not Kind.PIPFILE and not name.endswith(".toml"):
         return names_an_index(text)
-    document = parse_toml(path, text)
-    if kind_of(path) is Kind.PIPFILE:
+    return _in_toml(name, parse_toml(path, text))
+
+
+def has_own_index(path: str, text: str) -> bool:
+    """Return whether a manifest's own keys or lines say that its packages come from elsewhere than the
+    public registry. If so, no other registry is asked about them."""
+    kind = kind_in_set(path)
+    if kind is Kind.REQUIREMENTS:
+        public = [*map(is_public, index_lines(text))]
+        return names_an_index(text) and not (public and all(public) and "--no-index" not in text)
+    if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
+        return False
+    with suppress(RecipeError):
+        document = parse_toml(path, text)
+        sources = table_of(document, "tool", "uv", "sources")
+        return bool(sources) or _in_toml(PurePosixPath(path).name, document)
+    return False
+
+
+def _in_toml(name: str, document: Mapping[str, Any]) -> bool:
+    if name == "Pipfile":
         return any(_is_another(source) for source in _listed(document.get("source")))
     if name in {"pdm.toml", ".pdm.toml"}:
         return bool(document)

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.markers import ALWAYS, NEVER, either, without_extras
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.manifests.requirements import Declaration, at_least
@@ -21,7 +22,6 @@ from fallback_plugins.pypi.poetry.lock import extras_in
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.resolver import blocker_of
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import BlockerKind, RefusalReason
 from fallback_plugins.pypi.manifests.markers import can_hold, supported
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -28,7 +29,6 @@ from fallback_plugins.pypi.poetry.entries import Root, roots, settled, with_entr
 from fallback_plugins.pypi.poetry.lock import PoetryLock, applying, content_hash, in_plain_lines
 from fallback_plugins.pypi.resolving.releases import Releases
 from fallback_plugins.pypi.resolving.scratch_lock import PackageIndex, Release
-from fallback_plugins.pypi.resolving.wanted import has_own_index
 from fallback_plugins.pypi.resolving.wheel_metadata import Metadata
 from fallback_plugins.pypi.strategies import lock_edit
 from fallback_plugins.pypi.strategies.lock_edit import State

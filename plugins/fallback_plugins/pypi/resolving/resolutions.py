@@ -25,6 +25,7 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import install_commands
 from fallback_plugins.pypi.manifests.metadata import asked_python, own_name
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.poetry_tables import TableEntry
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -37,6 +38,7 @@ from fallback_plugins.pypi.manifests.requirements_files import (
     includes,
     is_closed,
     unresolvable,
+    with_included,
 )
 from fallback_plugins.pypi.resolving.releases import as_options
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
@@ -47,7 +49,6 @@ from fallback_plugins.pypi.resolving.wanted import (
     Reading,
     check_dynamic,
     constraint_files,
-    has_own_index,
     hatch_hook,
     joined,
     name_of,
@@ -67,6 +68,7 @@ from fallback_plugins.shared.resolution import (
     Resolution,
     ResolvedBy,
     ResolvedPackage,
+    SharedResolutions,
     Unresolved,
 )
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
@@ -124,16 +126,19 @@ def resolve(
     *options: str,
     is_trial: bool = False,
     known: Callable[[], Collection[Unresolved]] = tuple,
-) -> DependencyTree:
-    """The tree that a set of requirements becomes. Raises RecipeError, UnknownPartError if more of
-    it is unknown than ``known`` returns, ToolError. ``is_trial``: only what has wheels is looked for."""
+) -> Resolution:
+    """What a set of requirements becomes, without its declarations. Raises RecipeError, UnknownPartError
+    if more of it is unknown than ``known`` returns, ToolError. ``is_trial``: only what has wheels is looked
+    for."""
     text, unknown = _locked(client, lines, options, is_trial=is_trial)
     open_parts = [it for it in unknown if not it.names and not is_trial]
     more = [it for it in open_parts if it not in known()]
     if more:
         reason, step = more[0].reason, more[0].next_step
         raise UnknownPartError(RefusalReason.RESOLVER_FAILED, reason, next_step=step)
-    return _named_tree(source, text)
+    command = InstallCommand(client="uv", files=(source,), label=f"uv for {source}")
+    bare = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.CLIENT, _named_tree(source, text))
+    return _with_origins(bare, {_key(table): table for table in package_tables("uv.lock", text)})
 
 
 @dataclass
@@ -224,6 +229,11 @@ class CommandResolution:
             spec = ""
         return lowest_python(spec) if spec else THIS_PYTHON
 
+    @property
+    def client(self) -> UvClient:
+        """uv, for the lowest Python."""
+        return UvClient(self.clients, self.python)
+
     @cached_property
     def known(self) -> Resolution | None:
         """The resolution, if no client has to run: the set is compiled or requires nothing, or (offline)
@@ -265,6 +275,8 @@ class CommandResolution:
         except ToolError as error:
             return self._unknown(error.problem, error.next_step)
         self._cached.keep(made.model_dump_json())
+        if not self.only_tools:
+            SharedResolutions.of(self.repo).add(self.texts, made)
         return made
 
     @property
@@ -331,11 +343,11 @@ class CommandResolution:
         if ages := as_options(self.ages):
             # If a pin is too new itself, only a client without the rules installs it.
             with suppress(UvRefusedError):
-                found = _locked(UvClient(self.clients, self.python), part, (*self.options, *ages))
+                found = _locked(self.client, part, (*self.options, *ages))
                 self.is_by_ages = True
                 return found
         try:
-            return _locked(UvClient(self.clients, self.python), part, self.options)
+            return _locked(self.client, part, self.options)
         except UvRefusedError as error:
             if self.python == THIS_PYTHON or not error.found_no_solution:
                 raise
@@ -357,16 +369,18 @@ class CommandResolution:
     @property
     def roots(self) -> Iterator[frozenset[str]]:
         """Each file that no other includes, with all that it includes. Constraints install nothing."""
-        included = {
-            path: {other for other, _ in includes(path, text)}
+        files = {
+            path: text
             for path, text in self._installed.items()
             if kind_in_set(path) is Kind.REQUIREMENTS
         }
-        if not included:
+        if not files:
             yield frozenset(self.texts)
-        for path in included.keys() - constraint_files(self.texts):
-            if not any(path in others for one, others in included.items() if one != path):
-                yield frozenset(_reached(path, included))
+        included = {
+            it for path, text in files.items() for it, _ in includes(path, text) if it != path
+        }
+        for path in files.keys() - constraint_files(self.texts) - included:
+            yield frozenset(files.keys() & with_included([path], files.get))
 
     def _groups(self, reading: Reading) -> list[Wanted]:
         document = parse_toml(self.path, self.texts[self.path])
@@ -471,8 +485,7 @@ class CommandResolution:
             declarations=tuple(self._declarations()),
             unresolved=(*map(self._narrowed, self._skipped), *unresolved),
         )
-        packages = tuple(_with_origin(one, tables.get(one.key, {})) for one in bare.packages)
-        return bare.model_copy(update={"packages": packages})
+        return _with_origins(bare, tables)
 
     def _narrowed(self, skipped: Unresolved) -> Unresolved:
         """Among tests and examples, what can't be read, or no registry answers, concerns what its files
@@ -775,23 +788,25 @@ def _spec(lines: Wanted, name: str) -> str:
     return ",".join(dict.fromkeys(filter(None, specs)))
 
 
-_COMMIT_A_LOCK = "Commit a lock or compiled requirements, so that what it brings in is known."
+def _unread(subject: str, reason: str) -> Unresolved:
+    step = "Commit a lock or compiled requirements, so that what it brings in is known."
+    return Unresolved(subject=subject, reason=reason, next_step=step)
 
 
 def _says_nothing(one: Sdist) -> Unresolved:
     label = f"{one.name} {one.version}"
     said = f"{label} has no wheel, and its archive does not say what it requires."
-    return Unresolved(subject=label, reason=said, next_step=_COMMIT_A_LOCK)
+    return _unread(label, said)
 
 
 def _not_looked_into(one: Sdist) -> Unresolved:
     reason = f"{one.name} {one.version} has no wheel, and its archive was not looked into."
-    return Unresolved(subject=one.name, reason=reason, next_step=_COMMIT_A_LOCK)
+    return _unread(one.name, reason)
 
 
 def _not_listed(name: str) -> Unresolved:
     reason = f"{name} may have a release without a wheel: its page in the registry can't be read."
-    return Unresolved(subject=name, reason=reason, next_step=_COMMIT_A_LOCK)
+    return _unread(name, reason)
 
 
 def _is_of_build(entry: TableEntry) -> bool:
@@ -821,16 +836,6 @@ def _pins(lines: Wanted) -> dict[str, str] | None:
     return found
 
 
-def _reached(root: str, included: Mapping[str, set[str]]) -> set[str]:
-    waiting, seen = [root], set[str]()
-    while waiting:
-        here = waiting.pop()
-        if here in included and here not in seen:
-            seen.add(here)
-            waiting += included[here]
-    return seen
-
-
 def _named_tree(source: str, text: str) -> DependencyTree:
     tree = read_tree("uv.lock", text)
     roots = tuple(replace(root, key=source, name=source, version="") for root in tree.roots)
@@ -847,6 +852,11 @@ def _joined(source: str, trees: Sequence[DependencyTree]) -> DependencyTree:
             nodes[key] = replace(node, asks=tuple(asks))
     asks = dict.fromkeys(ask for tree in trees for root in tree.roots for ask in root.asks)
     return DependencyTree(source, nodes, (Node(source, source, "", tuple(asks)),))
+
+
+def _with_origins(bare: Resolution, tables: Mapping[str, Mapping[str, Any]]) -> Resolution:
+    packages = tuple(_with_origin(one, tables.get(one.key, {})) for one in bare.packages)
+    return bare.model_copy(update={"packages": packages})
 
 
 def _with_origin(one: ResolvedPackage, table: Mapping[str, Any]) -> ResolvedPackage:

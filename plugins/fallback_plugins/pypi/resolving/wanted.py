@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import of_extra, table_of, tables, texts
+from fallback_plugins.pypi.manifests.groups import of_extra, table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.literals import (
     Command,
     install_commands,
     script_metadata,
 )
-from fallback_plugins.pypi.manifests.metadata import own_name
-from fallback_plugins.pypi.manifests.own_index import is_public
+from fallback_plugins.pypi.manifests.metadata import in_setup_cfg, in_setup_py, own_name
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.manifests.poetry_constraints import alternatives
 from fallback_plugins.pypi.manifests.poetry_tables import (
     TableEntry,
@@ -41,13 +41,11 @@ from fallback_plugins.pypi.manifests.requirements import (
 from fallback_plugins.pypi.manifests.requirements_files import (
     clean,
     includes,
-    index_lines,
     names_an_index,
     requirement_lines,
     unresolvable,
 )
 from fallback_plugins.pypi.manifests.setup_call import REQUIRES, only_defines, setup_call
-from fallback_plugins.pypi.manifests.setup_config import items, parsed, requirements
 from fallback_plugins.pypi.resolving.uv_client import Wanted
 from fallback_plugins.pypi.surveying.survey import HATCH_FILES, setup_cfg_requirements
 from fallback_plugins.shared.resolution import Unresolved
@@ -69,9 +67,6 @@ _REQUIREMENTS_NAMED = re.compile(
 _WITH_EXTRAS = r"\s*{name}\s*\["
 
 _CONSTRAINTS_NAME = re.compile(r"(?:^|[/_.-])constraints?\b", re.IGNORECASE)
-
-#: Settings of ``[tool.uv]`` that say where packages come from.
-_OF_UV = frozenset({"index", "index-url", "extra-index-url", "find-links", "no-index", "sources"})
 
 #: Arrays of ``[tool.uv]`` that ask for nothing by themselves.
 _UV_CONSTRAINTS = ("tool", "uv", "constraint-dependencies")
@@ -221,25 +216,21 @@ def project_lines(manifests: Mapping[str, str], extras: Sequence[str]) -> tuple[
     ``manifests``: texts of pyproject.toml, setup.cfg and setup.py, by these names. Raises RecipeError if
     its build computes it.
     """
-    own = own_name(manifests)
     document = parse_toml("pyproject.toml", manifests.get("pyproject.toml", ""))
     project = table_of(document, "project")
-    call = setup_call(manifests.get("setup.py", "")).keywords
-    config = parsed(manifests.get("setup.cfg", ""))
-    tables: dict[str, Any] = dict(items(config, "options.extras_require"))
-    known = {name: requirements(value) for name, value in tables.items()}
-    for more in (call.get("extras_require"), table_of(project, "optional-dependencies")):
-        known |= more if isinstance(more, dict) else {}
+    config = in_setup_cfg(manifests.get("setup.cfg", ""))
+    script = in_setup_py(manifests.get("setup.py", ""))
     found = [
         *texts(project.get("dependencies")),
         *(it.requirement for it in poetry_entries(document) if it.keys[2] == "dependencies"),
-        *requirements(dict(items(config, "options")).get("install_requires")),
-        *texts(call.get("install_requires")),
+        *(*config.requires, *script.requires),
     ]
     if not found or extras:
         check_declares(manifests)
+    optional = table_of(project, "optional-dependencies")
+    known = {**config.extras, **script.extras, **optional}
     for extra in extras:
-        found += of_extra(known, extra.strip(), own)
+        found += of_extra(known, extra.strip(), own_name(manifests))
     return tuple(found)
 
 
@@ -304,30 +295,6 @@ def hatch_hook(document: Mapping[str, Any]) -> str:
     """The path of the script by which hatch computes metadata; empty: there is none."""
     hooks = table_of(document, "tool", "hatch", "metadata", "hooks")
     return str(table_of(hooks, "custom").get("path", "hatch_build.py")) if "custom" in hooks else ""
-
-
-def has_own_index(path: str, text: str) -> bool:
-    """Return whether a manifest says that its packages come from elsewhere than the public registry.
-
-    If so, no other registry is asked about them.
-    """
-    kind = kind_in_set(path)
-    if kind is Kind.REQUIREMENTS:
-        public = [*map(is_public, index_lines(text))]
-        return names_an_index(text) and not (public and all(public) and "--no-index" not in text)
-    if kind not in {Kind.PIPFILE, Kind.PYPROJECT}:
-        return False
-    try:
-        document = parse_toml(path, text)
-    except RecipeError:
-        return False
-    if kind is Kind.PIPFILE:
-        return not all(
-            is_public(str(source.get("url"))) for source in tables(document.get("source"))
-        )
-    return bool(_OF_UV & table_of(document, "tool", "uv").keys()) or any(
-        table_of(document, "tool", name).get("source") for name in ("poetry", "pdm")
-    )
 
 
 def loosened(

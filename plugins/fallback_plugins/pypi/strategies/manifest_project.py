@@ -6,17 +6,19 @@ resolution (ADR-0099), unless a declaration that holds in every case admits no a
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
+from fallback_plugins.pypi.manifests.own_index import has_own_index
 from fallback_plugins.pypi.resolving.releases import Releases, ages_of, as_options
 from fallback_plugins.pypi.resolving.resolutions import CommandResolution, UnknownPartError
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError
 from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
-    has_own_index,
     installs_folders,
     name_of,
     wanted,
@@ -84,16 +86,20 @@ class ManifestProject:
         """The set's texts by path. Raises RepositoryError."""
         return {path: self.repo.read_text(path) for path in self.files}
 
-    @cached_property
+    #: Whether the command installs only what environments of other tools, builds and CI require.
+    _ONLY_TOOLS: ClassVar = False
+
+    @property
     def command(self) -> CommandResolution:
-        """What the set resolves to. Raises RepositoryError."""
+        """What the set resolves to: made once for the base commit, whoever asks. Raises RepositoryError."""
+        own = (self.path, self._ONLY_TOOLS, self.only_kept, self.clients, self.repo.settings)
+        return self.repo.once((CommandResolution, *own), self._command)
+
+    def _command(self) -> CommandResolution:
+        ages = Ages(ECOSYSTEM) if self._ONLY_TOOLS else self.ages
         return CommandResolution(
-            self.repo,
-            self.clients,
-            self.path,
-            self.texts,
-            ages=self.ages,
-            only_kept=self.only_kept,
+            *(self.repo, self.clients, self.path, self.texts, self._ONLY_TOOLS, self.only_kept),
+            ages=ages,
         )
 
     @cached_property
@@ -217,34 +223,25 @@ class ManifestProject:
         return UvClient(self.clients).hashes(package, version)
 
     def _search(self, releases: Releases, patched: Mapping[str, str]) -> Search:
-        uv = UvClient(self.clients, self.command.python)
-        closed, reading = self.command.is_compiled, self.command.strict(patched)
-        return Search(
-            uv,
-            self.path,
-            releases,
-            self._hashes,
-            closed,
-            reading,
-            (*self.command.options, *self._age_options),
-            lambda: self.resolution.unresolved,
-        )
-
-    @property
-    def _age_options(self) -> tuple[str, ...]:
-        return as_options(self.ages, excepting=True) if self.command.is_by_ages else ()
+        command = self.command
+        reading, unresolved = command.strict(patched), lambda: self.resolution.unresolved
+        ages = as_options(self.ages, excepting=True) if command.is_by_ages else ()
+        return Search(command, releases, self._hashes, reading, ages, unresolved)
 
     def _check_ages(self, search: Search, bumped: State) -> None:
         """A fix by text brings in nothing too new either, however it gets there. Raises RecipeError."""
-        if not self.ages.rules:
+        before = self._before(search) if self.ages.rules else None
+        if before is None:
             return
-        try:
-            before = copies(search.resolve(self.texts).nodes.values())
-        except (RecipeError, ToolError):
-            return  # as it stands it doesn't go together
-        too_new = self.ages.first_problem(copies(bumped.tree.nodes.values()) - before)
-        if too_new is not None:
+        new = copies(bumped.tree.nodes.values()) - copies(before.nodes.values())
+        if (too_new := self.ages.first_problem(new)) is not None:
             raise too_new
+
+    def _before(self, search: Search) -> DependencyTree | None:
+        """The tree of the texts as they are; None: they do not go together, or it is unknown."""
+        with suppress(RecipeError, ToolError):
+            return search.resolve(self.texts)
+        return None
 
     def _untangled(self, search: Search, fix: ProjectFix) -> ProjectFix | None:
         """The fix with the other pins that have to move along; None: none has to, or it is unknown."""
@@ -262,27 +259,21 @@ class ManifestProject:
             self._check_named(search, State(bumped, after))
             self._check_ages(search, State(bumped, after))
             return None
-        try:
-            before = search.resolve(self.texts)
-        except (RecipeError, ToolError):
-            return None  # as it stands it doesn't go together either
-        resolve = Ladder(search.judge, State(self.texts, before))
-        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._fix_of(resolve, before)
+        if (before := self._before(search)) is None:
+            return None
+        found = self._climbed(search, State(self.texts, before), before)
         return replace(found, left=(*fix.left, *found.left), notes=fix.notes)
 
     def _check_named(self, search: Search, bumped: State) -> None:
         """A closed set gets nothing that it does not name: with hashes no installer would take it, and its
         compiler would write more. Raises RecipeError."""
-        if not search.closed:
+        if not self.command.is_compiled:
             return
         named = set(map(name_of, wanted(bumped.files, search.reading).requirements))
         if named.issuperset(bumped.tree.by_name):
             return
-        try:
-            message = search.unnamed(State(self.texts, search.resolve(self.texts)), bumped)
-        except (RecipeError, ToolError):
-            return  # as it stands it doesn't go together
+        before = self._before(search)
+        message = search.unnamed(State(self.texts, before), bumped) if before else None
         if message:
             refusal = does_not_serve(message)
             raise RecipeError(
@@ -307,10 +298,14 @@ class ManifestProject:
             refusal = error if isinstance(error, RecipeError) else unsupported(error.problem)
             left = tuple(self._left(advisory, it, refusal) for it in affected)
             return replace(fix, left=(*fix.left, *left)) if left else None
-        start, raised_by_text = self._start(search, State(self.texts, before), fix)
-        resolve = Ladder(search.judge, start)
-        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
-        found = self._fix_of(resolve, before)
+        # Begin with the direct bumps, if uv accepts them. Otherwise something else that is declared has to
+        # move with them: the search, which sees the whole tree, fixes them too.
+        start, raised_by_text = State(self.texts, before), not fix.texts
+        if fix.texts:
+            with suppress(RecipeError):
+                bumped = {**self.texts, **fix.texts}
+                start, raised_by_text = State(bumped, search.resolve(bumped)), True
+        found = self._climbed(search, start, before)
         account = {move.package for move in found.moves} | {it.package for it in found.left}
         if not raised_by_text and not account.issuperset(move.package for move in fix.moves):
             self.unknown.append(
@@ -330,26 +325,18 @@ class ManifestProject:
         manifest, held = self.path, [one.version]
         return left_behind(advisory, ECOSYSTEM, one.name, held, manifest=manifest, error=error)
 
+    def _climbed(self, search: Search, start: State, before: DependencyTree) -> ProjectFix:
+        """What the strategies make of a start."""
+        resolve = Ladder(search.judge, start)
+        resolve.run(ordered(search.strategies, self.repo.settings.prefer, self.terms.left_out))
+        return self._fix_of(resolve, before)
+
     def _fix_of(self, resolve: Ladder[Mapping[str, str]], before: DependencyTree) -> ProjectFix:
         start, at = resolve.start.files, resolve.at
         changed = [path for path, text in at.files.items() if text != start[path]]
         place = changed[0] if changed else self.path
         moves, left = resolve.moves(place), resolve.lefts(self.path)
         return ProjectFix(at.files, moves, left, before=before, after=at.tree)
-
-    def _start(self, search: Search, found: State, fix: ProjectFix) -> tuple[State, bool]:
-        """Where the search begins: with the direct bumps, where a resolver accepts them.
-
-        Where it doesn't, something else that is declared has to move with them: the search, which
-        sees the whole tree, fixes them too.
-        """
-        if not fix.texts:
-            return found, True
-        texts = dict(self.texts) | dict(fix.texts)
-        try:
-            return State(texts, search.resolve(texts)), True
-        except RecipeError:
-            return found, False
 
     def _releases(self, advisory: Advisory) -> Releases:
         """The registry's word on releases, where it may be asked and is the one that the set uses."""
@@ -375,13 +362,7 @@ class ReadOnlyProject(ManifestProject):
         """None: other projects account for the file."""
         return frozenset()
 
-    @cached_property
-    def command(self) -> CommandResolution:
-        """As that of ``ManifestProject``. Raises RepositoryError."""
-        texts, only_kept = self.texts, self.only_kept
-        return CommandResolution(
-            self.repo, self.clients, self.path, texts, only_tools=True, only_kept=only_kept
-        )
+    _ONLY_TOOLS = True
 
     def unsettled(
         self,

@@ -19,11 +19,9 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import at_least
 from fallback_plugins.pypi.manifests.requirements_files import with_requirement
 from fallback_plugins.pypi.resolving.releases import Releases
-from fallback_plugins.pypi.resolving.resolutions import resolve
+from fallback_plugins.pypi.resolving.resolutions import CommandResolution, resolve
 from fallback_plugins.pypi.resolving.resolver import UvRefusedError, blocker_of, resolver_failed
-from fallback_plugins.pypi.resolving.uv_client import UvClient
 from fallback_plugins.pypi.resolving.wanted import (
-    STRICT,
     Reading,
     constraints_file,
     loosened,
@@ -45,7 +43,7 @@ from fallback_plugins.shared.ladder import (
     never_worse,
     worse,
 )
-from fallback_plugins.shared.resolution import Unresolved
+from fallback_plugins.shared.resolution import SharedResolutions, Unresolved
 from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.advisory import Advisory, compare_versions
 from fallback_tier.errors import RecipeError
@@ -62,24 +60,24 @@ _Reached = Reached[Mapping[str, str]]
 class Search:
     """Looks for the smallest change that takes affected packages out of a set's tree.
 
-    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``closed``: the
-    set names all that it installs (compiled, or pinned by hashes). ``options``: as the resolution's;
-    ``known``: what of that is unknown, and of a fix may be.
+    There is no lock to refresh: a resolver takes the highest version that all ranges admit. ``command``:
+    the set at the base commit. ``ages``: rules on the age of releases, as options of uv; ``known``: what
+    of the base commit's resolution is unknown, and of a fix may be.
     """
 
-    uv: UvClient
-    path: str
+    command: CommandResolution
     releases: Releases
     hashes: Hashes
-    closed: bool = False
-    reading: Reading = STRICT
-    options: tuple[str, ...] = ()
-    known: Callable[[], Collection[Unresolved]] = tuple
+    reading: Reading
+    ages: tuple[str, ...]
+    known: Callable[[], Collection[Unresolved]]
 
     def resolve(self, texts: Mapping[str, str]) -> DependencyTree:
         """The tree of these manifests. Raises RecipeError, ToolError."""
-        lines = wanted(texts, self.reading)
-        return resolve(self.uv, self.path, lines, *self.options, known=self.known)
+        lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
+        found = resolve(self.command.client, self.command.path, lines, *options, known=self.known)
+        SharedResolutions.of(self.command.repo).add(texts, found)
+        return found.tree
 
     @property
     def judge(self) -> ResultRules[Mapping[str, str]]:
@@ -87,7 +85,7 @@ class Search:
         return ResultRules(
             ECOSYSTEM,
             self.releases.advisory,
-            self.unnamed if self.closed else never_worse,
+            self.unnamed if self.command.is_compiled else never_worse,
             self.releases.ages,
         )
 
@@ -95,7 +93,7 @@ class Search:
         """What a closed set would install without naming it; None: nothing more."""
         added = sorted(after.tree.by_name.keys() - before.tree.by_name.keys())
         return (
-            worse(after.tree, added[0], f"would come in, and {self.path} does not name it")
+            worse(after.tree, added[0], f"would come in, and {self.command.path} does not name it")
             if added
             else None
         )
@@ -117,13 +115,13 @@ class Search:
     def _not_declared(self, at: State, package: str) -> RecipeError | None:
         if package in at.tree.asked:
             return None
-        problem = f"{self.path} does not declare {package}."
+        problem = f"{self.command.path} does not declare {package}."
         return required_by_others(at, package, problem, partial(self._place, at.files))
 
     def _place(self, files: Mapping[str, str], package: str) -> str:
         """Return the file that requires a package: of the set, of a folder that it installs, or its own."""
         in_folders = (where for where, _ in self._in_folders(package))
-        return place_of(files, package, "") or next(in_folders, self.path)
+        return place_of(files, package, "") or next(in_folders, self.command.path)
 
     def _in_folders(self, package: str) -> Iterator[tuple[str, Requirement]]:
         """Yield (file, requirement) of the folders that the set installs and that require a package."""
@@ -152,7 +150,9 @@ class Search:
             except RecipeError as error:
                 problem = problem or error
         problem = self._blocked_by_folder(bad.values()) or problem
-        raise problem or resolver_failed(f"{self.path} declares nothing that could be raised.")
+        raise problem or resolver_failed(
+            f"{self.command.path} declares nothing that could be raised."
+        )
 
     def _blocked_by_folder(self, bad: Iterable[Node]) -> RecipeError | None:
         """Return the refusal that names a folder's requirement which excludes a target; None: none does."""
@@ -168,7 +168,7 @@ class Search:
 
     def _constrain(self, at: State, packages: tuple[str, ...]) -> _Reached:
         """Only in requirements files: pip reads no constraint from any other manifest."""
-        place = constraints_file(at.files) or self.path
+        place = constraints_file(at.files) or self.command.path
         text = at.files[place]
         for node in self._bad(at.tree, packages).values():
             target = self._target(node)
@@ -235,9 +235,8 @@ class Search:
             trial = loosened(asked, floors, held, bounds)
             trial = replace(trial, constraints=(*trial.constraints, *bounds.values()))
             try:
-                found = resolve(
-                    self.uv, self.path, trial, "--resolution=lowest-direct", is_trial=True
-                )
+                uv, lowest = self.command.client, "--resolution=lowest-direct"
+                found = resolve(uv, self.command.path, trial, lowest, is_trial=True).tree
             except RecipeError as error:
                 raise self._named(error, bad, start) from None
             again = [
@@ -263,7 +262,7 @@ class Search:
             return error
         files = start.files
         targets = {name: self._target(node) or "" for name, node in bad.items()}
-        return error.placed(self.path, start.tree, partial(self._place, files), targets)
+        return error.placed(self.command.path, start.tree, partial(self._place, files), targets)
 
     def _bound(self, node: Node) -> str:
         """The constraint that keeps a package's affected version out; below 0: the whole package."""

@@ -6,18 +6,16 @@ from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.groups import tables
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
-from fallback_plugins.pypi.manifests.pyproject import parse_toml
 from fallback_plugins.pypi.surveying.out_of_step import DecidedByLock, LockStep, asked_in_arrays
-from fallback_plugins.pypi.surveying.pins import pinned_versions
-from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by, mentioned
+from fallback_plugins.pypi.surveying.pins import locked_in_toml
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, empty_lock, locked_by
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, left_behind
 from fallback_plugins.shared.resolution import InstallCommand, Resolution, ResolvedBy
-from fallback_plugins.shared.tree import DependencyTree, Node
-from fallback_tier.advisory import Advisory, is_affected
+from fallback_plugins.shared.tree import DependencyTree, Node, grouped
+from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RepositoryError
 from fallback_tier.outcome import Left, Outline
 from fallback_tier.repo import RepoContext
@@ -75,11 +73,8 @@ class ForeignLock(DecidedByLock):
         text = self.repo.read_text(self.path)
         if not text.strip():
             raise empty_lock(self.path)
-        document = parse_toml(self.path, text)
-        held: dict[str, list[str]] = {}
-        for table in tables(document.get("package")):
-            name, version = str(table.get("name", "")), str(table.get("version", ""))
-            held.setdefault(canonicalize_name(name), []).append(version)
+        found = locked_in_toml(self.path, text)
+        held = grouped((str(canonicalize_name(name)), version) for name, version, _ in found)
         beside = sorted(filter(self.repo.has, self.manifests - {self.path}))
         texts = {path: self.repo.read_text(path) for path in beside}
         # Which extras and groups are locked is chosen when it is.
@@ -87,22 +82,14 @@ class ForeignLock(DecidedByLock):
         return LockStep(self.path, "pdm lock", held, asked)
 
     def _left(self, advisory: Advisory) -> Iterator[Left]:
-        text = self.repo.read_text(self.path)
-        parse_toml(self.path, text)  # what is no lock does not say that nothing is held
-        kind = kind_of(self.path)
-        for package in sorted(mentioned(text, frozenset(advisory.packages(ECOSYSTEM)))):
-            held = [
-                version
-                for version in pinned_versions(self.path, text, package)
-                if is_affected(advisory, ECOSYSTEM, package, version)
-            ]
-            if held and kind in _WRITERS:
-                who, versions = _WRITERS[kind], ", ".join(held)
-                error = unsupported(
-                    f"{self.path} holds {package} {versions}, but only {who} writes it."
-                )
-                place = self.path
-                yield left_behind(advisory, ECOSYSTEM, package, held, manifest=place, error=error)
+        who = _WRITERS[kind_of(self.path) or Kind.PYLOCK]
+        held = grouped((one.name, one.version) for one in self.resolution.affected(advisory))
+        for package, versions in sorted(held.items()):
+            error = unsupported(
+                f"{self.path} holds {package} {', '.join(versions)}, but only {who} writes it."
+            )
+            place = self.path
+            yield left_behind(advisory, ECOSYSTEM, package, versions, manifest=place, error=error)
 
 
 def is_empty_lock(repo: RepoContext, path: str) -> bool:

@@ -498,9 +498,10 @@ def highest_named(advisory: Advisory, package: str, admits: Callable[[str], bool
     return next((it for it in named if admits(it) and matcher and matcher.covers(it)), None)
 
 
-def _read_requirements(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for declaration in declarations(text, package):
-        yield _declared(path, kind, declaration)
+def _read_lines(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
+    lists = kind is Kind.REQUIREMENTS
+    found = declarations(text, package) if lists else literals(path, text, package)
+    return (_declared(path, kind, declaration) for declaration in found)
 
 
 def _read_pyproject(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
@@ -572,17 +573,12 @@ def _declared(
     return Place(path, kind, current, declaration, keys, refusal, asked=declaration)
 
 
-def _read_literals(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for declaration in literals(path, text, package):
-        yield _declared(path, kind, declaration)
-
-
 _READERS: dict[Kind, Callable[[str, Kind, str, str], Iterator[Place]]] = {
-    Kind.REQUIREMENTS: _read_requirements,
+    Kind.REQUIREMENTS: _read_lines,
     Kind.PYPROJECT: _read_pyproject,
     Kind.PIPFILE: _read_pipfile,
     Kind.SETUP_CFG: _read_setup_cfg,
     Kind.SETUP_PY: _read_setup_py,
-    Kind.COMMANDS: _read_literals,
-    Kind.SCRIPT: _read_literals,
+    Kind.COMMANDS: _read_lines,
+    Kind.SCRIPT: _read_lines,
 }

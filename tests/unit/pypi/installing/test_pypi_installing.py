@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_plugins.pypi.installing.declared import Source
-from fallback_plugins.pypi.installing.install import MAX_TRIES, InstallPlan, Step, install, reason
+from fallback_plugins.pypi.installing.install import (
+    MAX_TRIES,
+    InstallLadder,
+    InstallPlan,
+    Step,
+    reason,
+)
 from fallback_plugins.pypi.installing.making import Setting, as_base
 from fallback_plugins.pypi.manifests.groups import of_extra
 from fallback_plugins.shared.installed import Installed, Level
@@ -50,7 +56,7 @@ def test_every_line_that_can_be_had_is_there_and_every_other_is_named(
 ) -> None:
     uv = Registry(bad)
     source = Source("requirements.txt", tuple(NAMES), pinned=pinned)
-    found = install(InstallPlan((), lambda: [source]), uv.run, uv.write)
+    found = InstallLadder(InstallPlan((), lambda: [source]), uv.run, uv.write).run()
     assert uv.installed == set(NAMES) - bad
     assert {line for line, _ in found.declined} == bad
     assert all(why == f"{line}: no wheel of it" for line, why in found.declined)
@@ -61,7 +67,9 @@ def test_every_line_that_can_be_had_is_there_and_every_other_is_named(
 def test_the_work_is_bounded_and_what_was_not_tried_is_named() -> None:
     names = [f"name-{number}" for number in range(400)]
     uv = Registry(frozenset(names))
-    found = install(InstallPlan((), lambda: [Source("r", tuple(names))]), uv.run, uv.write)
+    found = InstallLadder(
+        InstallPlan((), lambda: [Source("r", tuple(names))]), uv.run, uv.write
+    ).run()
     assert {line for line, _ in found.declined} == set(names)
     assert "not tried" in found.declined[-1][1]
     assert len(uv.runs) <= 2 * MAX_TRIES
@@ -71,7 +79,7 @@ def test_the_work_is_bounded_and_what_was_not_tried_is_named() -> None:
 def test_of_a_release_that_can_not_be_had_another_is_taken_and_told() -> None:
     uv = Registry(frozenset({"left==1"}))
     source = Source("requirements.txt", ("left==1", "right==2"))
-    found = install(InstallPlan((), lambda: [source]), uv.run, uv.write)
+    found = InstallLadder(InstallPlan((), lambda: [source]), uv.run, uv.write).run()
     assert uv.installed == {"left", "right==2"}
     assert found.declined == (
         ("left==1", "left==1: no wheel of it; another release of it is installed"),
@@ -82,7 +90,7 @@ def test_a_later_way_counts_and_the_earlier_one_is_told() -> None:
     uv = Registry(frozenset({"left==1"}))
     first = Step("first", (["pip", "install", "-r", str(uv.write("left==1"))],))
     second = Step("second", (["pip", "install", "-r", str(uv.write("left==2"))],))
-    found = install(InstallPlan((first, second), tuple), uv.run, uv.write)
+    found = InstallLadder(InstallPlan((first, second), tuple), uv.run, uv.write).run()
     assert found.level is Level.EVERYTHING
     assert found.declined == (("first", "left==1: no wheel of it"),)
 
@@ -94,7 +102,7 @@ def test_an_extra_of_another_package_is_not_the_projects_own() -> None:
 
 def test_a_runner_is_put_beside_what_is_declared() -> None:
     uv = Registry()
-    found = install(InstallPlan((), tuple, runner="pytest"), uv.run, uv.write)
+    found = InstallLadder(InstallPlan((), tuple, runner="pytest"), uv.run, uv.write).run()
     assert uv.installed == {"pytest"}
     assert (found.level, found.declined) == (Level.EVERYTHING, ())
 
@@ -106,7 +114,9 @@ def test_what_every_environment_had_is_put_beside_and_not_told_where_it_can_not_
     ):
         uv = Registry(bad)
         steps = (Step("all", (["pip", "install", "-r", str(uv.write("left"))],)),)
-        found = install(InstallPlan(steps, tuple, beside=("setuptools",)), uv.run, uv.write)
+        found = InstallLadder(
+            InstallPlan(steps, tuple, beside=("setuptools",)), uv.run, uv.write
+        ).run()
         assert (uv.installed, found.declined, found.level) == (there, (), Level.EVERYTHING)
 
 
@@ -115,7 +125,7 @@ def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
     uv = Registry(frozenset({"left"}), answer=message)
     sources = [Source("r", ("left", "right==1")), Source("s", ("far[x]>2; python_version > '3'",))]
     with pytest.raises(ToolFailedError) as caught:
-        install(InstallPlan((), lambda: sources), uv.run, uv.write)
+        InstallLadder(InstallPlan((), lambda: sources), uv.run, uv.write).run()
     # Whichever is asked for first: the one that only this index has may be another.
     reported = "uv could not reach its registry index.example, asked for left, right, far: "
     assert caught.value.problem.startswith(reported)
@@ -123,7 +133,7 @@ def test_a_registry_that_does_not_answer_is_no_reason_to_install_less() -> None:
 
 def test_for_a_runner_that_nobody_declared_it_is() -> None:
     uv = Registry(frozenset({"pytest"}), answer="error sending request")
-    found = install(InstallPlan((), tuple, runner="pytest"), uv.run, uv.write)
+    found = InstallLadder(InstallPlan((), tuple, runner="pytest"), uv.run, uv.write).run()
     assert [line for line, _ in found.declined] == ["pytest"]
 
 

@@ -430,7 +430,7 @@ def test_nothing_of_the_repository_but_requirements_reaches_uv(
 
 def test_the_tree_that_uv_tells(uv: UvClient) -> None:
     wanted = Wanted(("top<2", "twin ; python_version > '3'"), ("twin<1.1",))
-    tree = resolve(uv, "r.txt", wanted)
+    tree = resolve(uv, "r.txt", wanted).tree
     assert tree.listing() == ("bad 1.0 bad 1.0\ntop 1.5 top 1.5\ntwin 1.0 twin 1.0\n")
     (bad,) = tree.of("bad")
     assert {dependent.name for dependent, _ in tree.dependents(bad.key)} == {"top", "twin"}
