@@ -1,7 +1,6 @@
-"""What the registry has of a package, as ``npm view`` tells it: one call a package for all projects."""
+"""What the registry has of a package, as ``npm view`` tells it, each asked once."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +15,6 @@ from fallback_plugins.npm.clients.words import own_words
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.shared.ages import moment_in
-from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_plugins.shared.ladder import refused_for
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -26,11 +24,6 @@ from fallback_tier.outcome import Blocker
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
-
-#: What npm answered, by runner and package: each project of a repository asks about the same ones. A runner
-#: is held, so that its id stays its own.
-_answers: dict[tuple[int, str], "tuple[ClientRunner, float, tuple[Release, ...]]"] = {}
-_MAX_ANSWERS = 256
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
@@ -72,6 +65,7 @@ class NpmRegistry:
     """Asks the registry through npm, whichever client the project uses."""
 
     clients: ClientRunner
+    _releases: dict[str, tuple[Release, ...]] = field(default_factory=dict, init=False)
     _failed: dict[str, RecipeError] = field(default_factory=dict, init=False)
     _published: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
@@ -81,18 +75,13 @@ class NpmRegistry:
         """Every published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
         if package in self._failed:
             raise self._failed[package]
-        key = id(self.clients), package
-        _, since, found = _answers.get(key, (None, 0.0, None))
-        if found is None or time.monotonic() - since > MAX_AGE_S:
+        if package not in self._releases:
             try:
-                found = self._ask(package)
+                self._releases[package] = self._ask(package)
             except RecipeError as error:
                 self._failed[package] = error
                 raise
-            if len(_answers) >= _MAX_ANSWERS:
-                _answers.clear()
-            _answers[key] = self.clients, time.monotonic(), found
-        return found
+        return self._releases[package]
 
     def tags(self, package: str) -> Mapping[str, str]:
         """The version that each dist-tag names now. Raises RecipeError, ToolError."""

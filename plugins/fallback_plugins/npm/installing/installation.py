@@ -31,6 +31,8 @@ from fallback_plugins.npm.installing.steps import Step, steps
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, YARN_LOCK, in_folder
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.npm.surveying.projects import site_of
+from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.resolution import (
@@ -258,7 +260,10 @@ class Installation:
         return Installed(Level.METADATA, tuple(declined)), Earlier()
 
     def _earlier(self, recorded: Resolution | None) -> Earlier:
+        """What was resolved for this fix: of these manifests, or of the base commit's."""
         first, base = self, self.base
+        if recorded is None and self._start is not None:
+            return self._start
         if recorded is None and base is not self and base.inputs.declares:
             first, recorded = base, base.resolution
         if recorded is None:
@@ -306,6 +311,18 @@ class Installation:
         return self
 
     @cached_property
+    def _start(self) -> Earlier | None:
+        """What the recipe resolved these manifests to; None: nothing."""
+        site, base = site_of(self._repo, self.folder), self.context.repo
+        with suppress(RecipeError, RepositoryError):
+            files = site.files(self._repo)
+            lock = site.client_lock(files)
+            made = CommandResolution(files, lock, self.context.clients, base).nearest
+            if made is not None:
+                return Earlier(made.lock or "", made.lock_text, files.lock_text)
+        return None
+
+    @cached_property
     def wanted(self) -> Wanted:
         """All that decides what is installed except the resolution: texts, clients, node, the machine; of a
         patched tree also the base commit's texts, whose resolution it keeps."""
@@ -315,7 +332,8 @@ class Installation:
         base = None if self.base is self else self.base.wanted
         what = gating.content_key(*self.inputs.identity, base and base.what)
         by = gating.content_key(_FORMAT, clients, *here)
-        return Wanted("npm", what, by, self.context.resolutions, today(), base)
+        fresh = today() if self._start is None else gating.content_key(self._start.lock)
+        return Wanted("npm", what, by, self.context.resolutions, fresh, base)
 
 
 def _kept(step: Step, earlier: Earlier) -> str:

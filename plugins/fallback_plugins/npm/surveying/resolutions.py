@@ -5,7 +5,6 @@ resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from typing import Any
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
@@ -54,6 +53,7 @@ from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.outcome import Blocker
+from fallback_tier.repo import RepoContext
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers by
@@ -86,18 +86,6 @@ _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
 
-#: Seconds that a scratch lock serves in one process: a registry changes.
-MAX_AGE_S = 600.0
-
-
-#: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
-_made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
-
-
-#: What locks do not answer, by client and texts: a run with many advisories looks at the same ones.
-_in_step: dict[tuple[object, ...], tuple["Unanswered", ...]] = {}
-_MAX_IN_STEP = 32
-
 
 def is_refused(error: RecipeError) -> bool:
     """Return whether registries answered the client, and it can't install what the files require."""
@@ -119,11 +107,13 @@ def blank_lock(client: Client, files: Files) -> Files:
 @dataclass(frozen=True)
 class CommandResolution:
     """What a project's install command installs. ``lock``: which client's lock it has, or would get; None:
-    npm's."""
+    npm's. ``repo``: the base commit, whose copies share what was resolved: once per fix (ADR-0102)."""
 
     files: Files
     lock: str | None
     clients: ClientRunner
+    repo: RepoContext
+    #: No registry is asked: a lock in step, or a kept resolution, answers.
     offline: bool = False
 
     @cached_property
@@ -132,27 +122,44 @@ class CommandResolution:
         return client_for(self.lock, self.clients)
 
     @cached_property
+    def scopes(self) -> Scopes:
+        """Whose registries its .npmrc names. Raises ToolError."""
+        return Scopes.of(self.files, self.clients)
+
+    @cached_property
     def running(self) -> Client:
-        """The client, to ask registries. Raises RecipeError: a manifest requires a package of a scope whose
-        registry may not be asked, and no other has the same package; ToolError."""
-        scopes = Scopes.of(self.files, self.clients)
-        for _, _, key, spec in _required(self.files):
-            if (refusal := scopes.refusal(_package(key, spec))) is not None:
-                raise refusal
-        return client_for(self.lock, ScopedClients(self.clients, scopes))
+        """The client, to ask registries that it may ask: each package once. Raises ToolError."""
+        return client_for(self.lock, self.scopes.over(self.clients))
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:
         """What the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
-        files = self.files
-        texts = {**files.manifests, **(files.settings or {})}
-        key = (self.client.name, files.lock, files.lock_text, *sorted(texts.items()))
-        if key not in _in_step:
-            if len(_in_step) >= _MAX_IN_STEP:
-                _in_step.clear()
-            _in_step[key] = tuple(unanswered(self.client, files, self.client.tree(files)))
-        return _in_step[key]
+        key = "npm lock in step", self._inputs.digest
+        return self.repo.once(
+            key, lambda: tuple(unanswered(self.client, self.files, self.client.tree(self.files)))
+        )
+
+    @property
+    def _made(self) -> dict[str, Files]:
+        return self.repo.once("npm resolutions", dict[str, Files])
+
+    @property
+    def made(self) -> Files | None:
+        """The files with the lock that a client made of them for this fix; None: none did."""
+        return self._made.get(self._inputs.digest)
+
+    @property
+    def nearest(self) -> Files | None:
+        """The same, or with the lock of a patch of these files: an installation keeps what they admit."""
+        return self.made or self._made.get(f"near {self._inputs.digest}")
+
+    def remember(self, made: Files, patch_of: "CommandResolution | None" = None) -> None:
+        """Keep the lock that a client made of the files: whoever installs them, or what they are a patch
+        of, begins from that."""
+        self._made[self._inputs.digest] = made
+        if patch_of is not None:
+            self._made[f"near {patch_of._inputs.digest}"] = made
 
     @property
     def known(self) -> Files | None:
@@ -161,10 +168,7 @@ class CommandResolution:
             return self.files
         if self.files.lock is None and not self.requires:
             return self.files
-        kept = _made.get((id(self.clients), self._inputs.digest))
-        if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
-            return kept[2]
-        return self._kept() if self.offline else None
+        return self.made or (self._kept() if self.offline else None)
 
     @cached_property
     def locked(self) -> Files:
@@ -181,13 +185,19 @@ class CommandResolution:
         except (RecipeError, ToolError) as error:
             blockers = error.blockers if isinstance(error, RecipeError) else ()
             raise self._unknown(error.problem.rstrip("."), error.next_step, blockers) from error
-        _made[id(self.clients), self._inputs.digest] = (self.clients, time.monotonic(), made)
+        self.remember(made)
         self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
         return made
 
     def _by_client(self, start: Files) -> Files:
         """What the client makes of the files. Peers that conflict can be installed only by setting them
-        aside, as npm's own message advises, so that npm is asked what is installed then."""
+        aside, as npm's own message advises, so that npm is asked what is installed then.
+
+        Raises RecipeError: a manifest requires a package of a scope whose registry may not be asked, and no
+        other has the same package."""
+        for _, _, key, spec in _required(self.files):
+            if (refusal := self.scopes.refusal(_package(key, spec))) is not None:
+                raise refusal
         try:
             return self.running.resolve(start)
         except RecipeError as error:
@@ -209,7 +219,7 @@ class CommandResolution:
                 client=self.client.name, files=(self._path, *self._others), label=self._label
             ),
             ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
-            self.running.tree(files) if files.lock else DependencyTree(self._path, {}),
+            self.client.tree(files) if files.lock else DependencyTree(self._path, {}),
             client=self.client.name,
             made_on=None if by_lock else self.made_on,
             declarations=tuple(_declarations(files)),
