@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import PinnedClient
+from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing import installation
 from fallback_plugins.shared.resolution import Resolution
 from fallback_tier.cli import exit_codes
@@ -16,6 +19,7 @@ from fallback_tier.sandbox.clients import SubprocessClients
 from tests.e2e.command import osv, repository
 from tests.integration.gate_setup import needs_sandbox
 from tests.registry import Registry, Universe, serve
+from tests.unit.shared.real_clients import provisioned
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.registry("npm")]
 
@@ -40,11 +44,18 @@ class Watched:
 
 
 @pytest.fixture
+def own_clients(tmp_path: Path) -> None:
+    """yarn and pnpm in the user's cache, from the registry that the tests' session has."""
+    provisioned(tmp_path / "cache" / "fallback-tier" / "clients", YARN, PNPM["9"])
+
+
+@pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     needs_sandbox()
     universe = Universe().npm("left", "1.0.0").npm("left", "1.1.0")
     universe.npm("qs", "1.0.0").npm("qs", "1.1.0")
     universe.npm("body", "1.0.0", {"qs": "1.0.0"}).npm("body", "1.1.0", {"qs": "^1.1.0"})
+    universe.npm("pinning", "1.0.0", {"qs": "1.0.0"})
     universe.npm("express", "1.0.0", {"body": "1.0.0"}).npm("express", "1.0.1", {"body": "^1.0.0"})
     run = SubprocessClients.run
     with serve(universe) as registry:
@@ -71,11 +82,14 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         yield found
 
 
-def fixed(place: Path, package: str, count: int, dependencies: dict[str, str]) -> Path:
-    """A whole fix of so many projects without a lock: the patched repository's patch as a file."""
+def fixed(
+    place: Path, package: str, count: int, dependencies: dict[str, str], **facts: object
+) -> Path:
+    """A whole fix of so many projects without a lock; its patch as a file."""
     files = {
         ("" if count == 1 else f"p{number}/") + "package.json": json.dumps(
-            {"name": f"app{number}", "version": "1.0.0", "dependencies": dependencies}, indent=2
+            {"name": f"app{number}", "version": "1.0.0", **facts, "dependencies": dependencies},
+            indent=2,
         )
         for number in range(count)
     }
@@ -145,3 +159,17 @@ def test_the_recipe_and_the_gates_hold_the_same_resolutions(
     assert (base, patched) == (recipes[0], recipes[-1])
     assert base["node_modules/qs"]["version"] == "1.0.0"
     assert patched["node_modules/qs"]["version"] == "1.1.0"
+
+
+@pytest.mark.parametrize("client", [YARN, PNPM["9"]], ids=["yarn", "pnpm"])
+def test_what_yarn_or_pnpm_resolved_is_installed_by_it(
+    own_clients: None, watched: Watched, tmp_path: Path, client: PinnedClient
+) -> None:
+    """npm, which gates ran in their place, reads neither yarn's resolutions nor pnpm's overrides."""
+    manager = f"{client.name}@{client.version}"
+    patch = fixed(tmp_path, "qs", 1, {"pinning": "1.0.0"}, packageManager=manager).read_text()
+    assert '"pinning": "1.0.0"' in patch
+    assert "overrides" in patch or "resolutions" in patch
+    installs = [run for run in watched.runs if run[0] == "node" and "--frozen-lockfile" in run]
+    assert len(installs) == 2
+    assert watched.of_installs == 0

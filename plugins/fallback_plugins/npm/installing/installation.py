@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
@@ -29,7 +29,14 @@ from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
 from fallback_plugins.npm.installing.steps import Step, steps
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, YARN_LOCK, in_folder
+from fallback_plugins.npm.manifests.layout import (
+    ECOSYSTEM,
+    LOCKS,
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+)
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.npm.surveying.projects import site_of
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
@@ -78,7 +85,7 @@ class Earlier:
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 6
+_FORMAT = 7
 
 
 class Installation:
@@ -203,13 +210,11 @@ class Installation:
 
     def _make(self, entry: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         found, chosen = self._install(entry, recorded)
-        by_lock = chosen is None
+        by_lock, client = chosen is None, self._followed(recorded).client
         resolution = Resolution(
             ecosystem=ECOSYSTEM,
             command=InstallCommand(
-                client=self.inputs.client,
-                files=(self.manifest,),
-                label=f"{self.inputs.client} for {self.manifest}",
+                client=client, files=(self.manifest,), label=f"{client} for {self.manifest}"
             ),
             by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
             client=version_of("npm", self.context.clients),
@@ -233,7 +238,7 @@ class Installation:
 
         Raises ToolFailedError where no registry answers, or as ``resolution`` does; ToolMissingError.
         """
-        context, inputs = self.context, self.inputs
+        context, inputs = self.context, self._followed(recorded)
         try:
             check_places(inputs.files, inputs.patches)
         except RecipeError as error:  # a client would read what lies there
@@ -252,12 +257,23 @@ class Installation:
                 texts[step.lock] = kept
             why, lock = self._try(commands, step, texts, entry)
             if why is None:
-                by_lock = inputs.files.lock in step.texts
+                by_lock = self.inputs.files.lock in step.texts
                 missing = (*declined, *step.left_out)
                 found = Installed(step.level, missing, step=step.name, by_lock=by_lock)
-                return found, None if step.is_frozen else Earlier(step.lock, lock)
+                if not step.is_frozen:
+                    return found, Earlier(step.lock, lock)
+                return found, None if self.inputs.lock_name else self._earlier(recorded)
             declined.append((step.name, why))
         return Installed(Level.METADATA, tuple(declined)), Earlier()
+
+    def _followed(self, recorded: Resolution | None) -> Inputs:
+        """What it is installed from: with yarn's or pnpm's lock, if that client resolved it and it has
+        none."""
+        earlier = Earlier() if self.inputs.lock_name else self._earlier(recorded)
+        if PurePosixPath(earlier.path).name not in {YARN_LOCK, PNPM_LOCK}:
+            return self.inputs
+        files = replace(self.inputs.files, lock=earlier.path, lock_text=earlier.lock)
+        return replace(self.inputs, files=files)
 
     def _earlier(self, recorded: Resolution | None) -> Earlier:
         """What was resolved for this fix: of these manifests, or of the base commit's."""
