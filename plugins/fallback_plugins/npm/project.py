@@ -162,8 +162,8 @@ class NpmProject:
     @cached_property
     def command(self) -> CommandResolution:
         """What its install command installs. Raises as ``files`` does."""
-        offline, lock = self.repo.settings.offline, self.site.client_lock(self.files)
-        return CommandResolution(self.files, lock, self.clients, self.repo, offline)
+        lock = self.site.client_lock(self.files)
+        return CommandResolution(self.files, lock, self.clients, self.repo)
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.pnpm_force import (
     OVERRIDES,
     Force,
@@ -95,9 +94,6 @@ _OPTIONS = (
     "--config.package-manager-strict=false",
     "--config.manage-package-manager-versions=false",
 )
-
-#: No transport is allowed: git clones nothing.
-_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "CI": "1"}
 
 
 @dataclass(frozen=True)
@@ -196,16 +192,11 @@ class PnpmClient:
         check_paths(files)
         check_addresses(addresses_of(files.manifests))
         with scratch_project(texts) as scratch:
-            script = store.script(client)
             made_with = (*carried_options(reported), *_settings(lock))
             options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
-            result = run_client(
-                self.clients,
-                "node",
-                [str(script), "install", *options],
-                cwd=scratch,
-                timeout_s=PNPM_TIMEOUT_S,
-                env=_ENVIRONMENT,
+            words = ["install", *options]
+            result = store.run(
+                client, words, cwd=scratch, timeout_s=PNPM_TIMEOUT_S, env={"CI": "1"}
             )
             if not result.ok:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, files)

@@ -11,7 +11,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
 from fallback_plugins.npm.clients.yarn_draft import Draft, asked, asked_by, unseen_asks
@@ -58,14 +57,10 @@ _OPTIONS = (
     "--no-emoji",
 )
 
-#: No program that a .yarnrc names, no look for another yarn because of ``packageManager``, no git clone.
-_ENVIRONMENT = {
-    "YARN_IGNORE_PATH": "1",
-    "SKIP_YARN_COREPACK_CHECK": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-}
+#: No program that a .yarnrc names, no look for another yarn because of ``packageManager``.
+ENVIRONMENT = {"YARN_IGNORE_PATH": "1", "SKIP_YARN_COREPACK_CHECK": "1"}
 
-_CACHE, _MODULES, _HOOKS_FILE = ".cache", ".modules", ".hooks.cjs"
+_CACHE, _MODULES = ".cache", ".modules"
 
 
 @dataclass(frozen=True)
@@ -150,16 +145,12 @@ class YarnClient:
 
     def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:
         """The lock that yarn makes of a project, in a folder that is gone afterwards."""
-        script = (self.store or ClientStore(self.clients)).script(YARN)
-        with scratch_project({**texts, _HOOKS_FILE: HOOKS}) as scratch:
+        store = self.store or ClientStore(self.clients)
+        with scratch_project(texts) as scratch:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
-            result = run_client(
-                self.clients,
-                "node",
-                ["--require", f"./{_HOOKS_FILE}", str(script), "install", *_OPTIONS, *folders],
-                cwd=scratch,
-                timeout_s=YARN_TIMEOUT_S,
-                env=_ENVIRONMENT,
+            words = ["install", *_OPTIONS, *folders]
+            result = store.run(
+                YARN, words, cwd=scratch, timeout_s=YARN_TIMEOUT_S, env=ENVIRONMENT, hooks=HOOKS
             )
             if not result.ok:
                 raise unresolved(YARN, result, YARN_TIMEOUT_S, files)

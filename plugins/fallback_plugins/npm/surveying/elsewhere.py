@@ -105,7 +105,7 @@ class Elsewhere:
             {".npmrc": readable_text(self.repo, ".npmrc")} if self.repo.has(".npmrc") else None
         )
         files = Files(".", {MANIFEST: text}, settings=settings)
-        return CommandResolution(files, None, self.clients, self.repo, self.repo.settings.offline)
+        return CommandResolution(files, None, self.clients, self.repo)
 
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)

@@ -18,6 +18,7 @@ from typing import Any
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
+from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
@@ -77,9 +78,6 @@ _REFUSES = re.compile(
     r"|Couldn't find (?:any versions for|package)"
 )
 
-#: A setting of a repository's .npmrc: npm leaves peers to the users.
-_LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
-
 #: What a manifest must hold to force a version on other packages.
 _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
@@ -113,13 +111,16 @@ class CommandResolution:
     lock: str | None
     clients: ClientRunner
     repo: RepoContext
-    #: No registry is asked: a lock in step, or a kept resolution, answers.
-    offline: bool = False
 
     @cached_property
     def client(self) -> Client:
         """The client, to read its lock."""
         return client_for(self.lock, self.clients)
+
+    @property
+    def offline(self) -> bool:
+        """Whether no registry is asked, so that only a lock in step, or a kept resolution, answers."""
+        return self.repo.settings.offline
 
     @cached_property
     def scopes(self) -> Scopes:
@@ -541,8 +542,7 @@ def _installs_peers(client: Client, files: Files) -> bool:
         return made_with.get("autoInstallPeers") == "true"
     if client.name != "npm" or "packages" not in parse_lock(files.lock_text, files.lock or ""):
         return False
-    said = (text for path, text in (files.settings or {}).items() if path.endswith(".npmrc"))
-    return not any(_LEGACY_PEERS.search(text) for text in said)
+    return not peer_options(files)
 
 
 def _package(key: str, spec: str) -> str:
