@@ -6,7 +6,6 @@ off. What was installed is kept, and lies below the tree as a layer that nobody 
 tree runs inside.
 """
 
-import json
 import platform
 import re
 import sys
@@ -14,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.scopes import scoped
@@ -28,17 +27,15 @@ from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
 from fallback_plugins.npm.installing.steps import Step, steps
-from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.manifests.layout import (
     ECOSYSTEM,
-    LOCKS,
     MANIFEST,
     PNPM_LOCK,
     YARN_LOCK,
     in_folder,
 )
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
-from fallback_plugins.npm.surveying.projects import site_of
+from fallback_plugins.npm.surveying.projects import Site, site_of
 from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
@@ -49,9 +46,12 @@ from fallback_plugins.shared.resolution import (
     ResolvedPackage,
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_plugins.shared.versions import interpreters, today, version_of
-from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
+from fallback_tier.advisory import compare_versions, sort_key
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -253,7 +253,7 @@ class Installation:
             if step.where and step.where not in declined[-1][1]:
                 continue
             texts = dict(step.texts)
-            if not step.is_frozen and (kept := _kept(step, self._earlier(recorded))):
+            if not step.is_frozen and (kept := self._kept(step, self._earlier(recorded), clients)):
                 texts[step.lock] = kept
             why, lock = self._try(commands, step, texts, entry)
             if why is None:
@@ -265,6 +265,25 @@ class Installation:
                 return found, None if self.inputs.lock_name else self._earlier(recorded)
             declined.append((step.name, why))
         return Installed(Level.METADATA, tuple(declined)), Earlier()
+
+    def _kept(self, step: Step, earlier: Earlier, clients: ClientRunner) -> str:
+        """The lock that a step begins from: that of the base commit, with what the patch changes in it."""
+        lock = step.texts.get(step.lock, "")
+        if not earlier.lock or earlier.path != step.lock:
+            return lock
+        if lock in {"", earlier.before}:
+            return earlier.lock
+        with suppress(
+            RecipeError, RepositoryError, ToolError
+        ):  # of no form that a client of ours writes
+            files, client = self._site.files(self._repo), client_for(step.lock, clients)
+            before, after = (client.tree(files.with_lock(it)) for it in (earlier.before, lock))
+            moved = _moved(before, after)
+            made = client.resolve(files.with_lock(earlier.lock), moved)
+            held = {(it.name, it.version) for it in client.tree(made).nodes.values()}
+            if held.issuperset((name, version) for (name, _), version in moved.items()):
+                return made.lock_text
+        return lock
 
     def _followed(self, recorded: Resolution | None) -> Inputs:
         """What it is installed from: with yarn's or pnpm's lock, if that client resolved it and it has
@@ -327,13 +346,16 @@ class Installation:
         return self
 
     @cached_property
+    def _site(self) -> Site:
+        return site_of(self._repo, self.folder)
+
+    @cached_property
     def _start(self) -> Earlier | None:
         """What the recipe resolved these manifests to; None: nothing."""
-        site, base = site_of(self._repo, self.folder), self.context.repo
         with suppress(RecipeError, RepositoryError):
-            files = site.files(self._repo)
-            lock = site.client_lock(files)
-            made = CommandResolution(files, lock, self.context.clients, base).nearest
+            files = self._site.files(self._repo)
+            lock, clients = self._site.client_lock(files), self.context.clients
+            made = CommandResolution(files, lock, clients, self.context.repo).nearest
             if made is not None:
                 return Earlier(made.lock or "", made.lock_text, files.lock_text)
         return None
@@ -352,61 +374,18 @@ class Installation:
         return Wanted("npm", what, by, self.context.resolutions, fresh, base)
 
 
-def _kept(step: Step, earlier: Earlier) -> str:
-    """A step's lock with what a client chose before: what it added then is added, all else stays."""
-    lock = step.texts.get(step.lock, "")
-    if not earlier.lock or earlier.path != step.lock:
-        return lock
-    if lock in {"", earlier.before}:
-        return earlier.lock
-    texts = (lock, earlier.before, earlier.lock)
-    if PurePosixPath(step.lock).name == YARN_LOCK:
-        ours, before, then = map(_blocks, texts)
-        added = {what: it for what, it in then.items() if what not in {*ours, *before}}
-        return "\n\n".join([lock.rstrip("\n"), *(f"{it}{added[it]}" for it in added)]) + "\n"
-    try:
-        if PurePosixPath(step.lock).name in LOCKS:
-            found = [json.loads(it or "{}") for it in texts]
-            _add(*found)
-            return json.dumps(found[0])
-        return _pnpm_lock(*texts)
-    except (ValueError, AttributeError, RecursionError, RecipeError):
-        return lock  # of no form that its client writes
-
-
-def _pnpm_lock(*texts: str) -> str:
-    import yaml
-
-    for text in texts:
-        parse_yaml(text)  # raises RecipeError for what one line can blow up
-    found: list[Any] = [
-        yaml.safe_load(text) for text in texts
-    ]  # typed scalars: pnpm reads them back
-    _add(*found)
-    merged: str = yaml.safe_dump(found[0])
-    return merged
-
-
-def _add(ours: Any, before: Any, then: Any) -> None:
-    """Add what a document gained after ``before``, unless ours has another value for it."""
-    for key, value in then.items():
-        if key in ours:
-            if isinstance(value, dict) and isinstance(ours[key], dict):
-                had = before.get(key)
-                _add(ours[key], had if isinstance(had, dict) else {}, value)
-        elif key not in before:
-            ours[key] = value
-
-
-def _blocks(text: str) -> dict[str, str]:
-    """What a yarn.lock has, by descriptor as it is written (``left@^1.0.0``)."""
-    found = {}
-    for block in re.split(r"\n{2,}", text):
-        head, _, body = block.partition(":\n")
-        if body and not head.startswith(("#", " ")) and "\n" not in head:
-            quote = '"' if head.startswith('"') and head.count('"') == 2 else ""
-            for what in head.strip(quote or None).split(", "):
-                found[f"{quote}{what}{quote}"] = f":\n{body.rstrip()}"
+def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str], str]:
+    """What a patch changes in a lock: (package, version) → the next version that is new."""
+    found: dict[tuple[str, str], str] = {}
+    for name, nodes in before.by_name.items():
+        old, new = (
+            {it.version for it in one if is_orderable(ECOSYSTEM, it.version)}
+            for one in (nodes, after.of(name))
+        )
+        for gone in old - new:
+            higher = [it for it in new - old if compare_versions(ECOSYSTEM, it, gone) > 0]
+            if higher:
+                found[name, gone] = min(higher, key=partial(sort_key, ECOSYSTEM))
     return found
 
 
