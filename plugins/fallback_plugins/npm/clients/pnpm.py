@@ -281,7 +281,12 @@ class PnpmClient:
             options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
             words = ["install", *options]
             result = store.run(
-                client, words, cwd=scratch, timeout_s=PNPM_TIMEOUT_S, env={"CI": "1"}
+                client,
+                words,
+                clients=self.clients,
+                cwd=scratch,
+                timeout_s=PNPM_TIMEOUT_S,
+                env={"CI": "1"},
             )
             if not result.ok:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, files)

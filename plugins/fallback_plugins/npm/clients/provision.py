@@ -94,20 +94,21 @@ class ClientStore:
         client: PinnedClient,
         words: Sequence[str],
         *,
+        clients: ClientRunner,
         cwd: Path,
         timeout_s: float,
         env: Mapping[str, str],
         hooks: str = "",
     ) -> CommandResult:
-        """Run the client, which starts no program. ``hooks``: code that it loads first. Raises RecipeError:
-        it is not available."""
+        """Run the client, which starts no program, by ``clients``: a project's may know its scopes.
+        ``hooks``: code that it loads first. Raises RecipeError: it is not available."""
         script = self.script(client)
         with scratch_folder("hook") as folder:
             hook = folder / "no-programs.cjs"
             hook.write_text(_NO_PROGRAMS + hooks, encoding="utf-8")
             command = ["--require", str(hook), str(script), *words]
             both = {**NO_GIT, **env}
-            return run_client(self.clients, "node", command, cwd=cwd, timeout_s=timeout_s, env=both)
+            return run_client(clients, "node", command, cwd=cwd, timeout_s=timeout_s, env=both)
 
     @property
     def place(self) -> Path:

@@ -285,7 +285,13 @@ class YarnClient:
             folders = [f"--cache-folder={_CACHE}", f"--modules-folder={_MODULES}"]
             words = ["install", *_OPTIONS, *folders]
             result = store.run(
-                YARN, words, cwd=scratch, timeout_s=YARN_TIMEOUT_S, env=ENVIRONMENT, hooks=HOOKS
+                YARN,
+                words,
+                clients=self.clients,
+                cwd=scratch,
+                timeout_s=YARN_TIMEOUT_S,
+                env=ENVIRONMENT,
+                hooks=HOOKS,
             )
             if not result.ok:
                 raise unresolved(YARN, result, YARN_TIMEOUT_S, files)

@@ -129,7 +129,7 @@ class NotVulnerableGate(NotVulnerable):
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, what)
         if now.unknown:
             return gating.unread(self.name, now.unknown)
-        elsewhere = Elsewhere(repo, context.advisory, context.clients)
+        elsewhere = Elsewhere(repo, context.advisory, context.clients, context.repo)
         for _, problem in (*elsewhere.affected, *elsewhere.resolved([])):
             return gating.unread(self.name, problem.problem.rstrip("."))
         beside += now.clauses

@@ -143,7 +143,13 @@ class Commands:
     ) -> CommandResult:
         try:
             return self.store.run(
-                client, words, cwd=folder, timeout_s=self.timeout_s, env=env, hooks=hooks
+                client,
+                words,
+                clients=self.clients,
+                cwd=folder,
+                timeout_s=self.timeout_s,
+                env=env,
+                hooks=hooks,
             )
         except RecipeError as error:  # what the ladder then says of this step
             return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)
