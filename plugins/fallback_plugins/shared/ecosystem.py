@@ -55,10 +55,11 @@ MAX_KEPT = 8
 
 @dataclass
 class KeptResults:
-    """Hands each result out once more, to whoever asks for the same of the same commit."""
+    """Hands each result out once more, to whoever asks for the same of the same commit, with what clients
+    made of its files: gates install that."""
 
     clock: Callable[[], float] = time.monotonic
-    _results: dict[str, tuple[float, RecipeResult]] = field(default_factory=dict)
+    _results: dict[str, tuple[float, RecipeResult, RepoContext]] = field(default_factory=dict)
 
     def get(
         self,
@@ -70,14 +71,16 @@ class KeptResults:
         """The result that was made before, or ``make``'s. Raises as that does; what a model chose and can't
         be is told as its turn."""
         key = _key(selection, advisory, repo)
-        since, result = self._results.pop(key, (0.0, None))
-        if result is not None and self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
-            return result
+        if (kept := self._results.pop(key, None)) is not None:
+            since, result, made_for = kept
+            if self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
+                repo.share(made_for)
+                return result
         with reason_for_a_model(selection):
             result = make()
         while len(self._results) >= MAX_KEPT:
             self._results.pop(next(iter(self._results)))
-        self._results[key] = self.clock(), result
+        self._results[key] = self.clock(), result, repo
         return result
 
 
