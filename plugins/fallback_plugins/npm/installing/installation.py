@@ -273,9 +273,8 @@ class Installation:
             return lock
         if lock in {"", earlier.before}:
             return earlier.lock
-        with suppress(
-            RecipeError, RepositoryError, ToolError
-        ):  # of no form that a client of ours writes
+        # One of a form that no client of ours writes stays as it is.
+        with suppress(RecipeError, RepositoryError, ToolError):
             files, client = self._site.files(self._repo), client_for(step.lock, clients)
             before, after = (client.tree(files.with_lock(it)) for it in (earlier.before, lock))
             moved = _moved(before, after)
@@ -357,7 +356,8 @@ class Installation:
             lock, clients = self._site.client_lock(files), self.context.clients
             made = CommandResolution(files, lock, clients, self.context.repo).nearest
             if made is not None:
-                return Earlier(made.lock or "", made.lock_text, files.lock_text)
+                text = _CREDENTIALS.sub(r"\1", made.lock_text)
+                return Earlier(made.lock or "", text, files.lock_text)
         return None
 
     @cached_property
