@@ -131,10 +131,14 @@ class RepoContext(Frozen):
 
     def once(self, key: object, make: Callable[[], _Made]) -> _Made:
         """Return what ``make`` returned the first time for this key: something expensive to derive from the
-        files alone. Copies with the same files share it."""
+        files, or what a client made of them. Copies with the same files share it."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]  # type: ignore[no-any-return]
+
+    def share(self, other: "RepoContext") -> None:
+        """Take over what ``once`` returned for another context of the same files."""
+        self._made.update(other._made)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As pydantic's, without what was derived from the files if those are others."""

@@ -1,7 +1,6 @@
 """What the files alone tell about a fix: the steps that would be tried first. Nothing is resolved."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.manifests.declaring import blocked_by, no_fix
@@ -25,12 +24,15 @@ from fallback_tier.repo import RepoContext
 
 
 def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Outline:
-    """The first steps, project by project; what can't be read is in ``left``, or left out with a note."""
+    """The first steps, project by project, as an offline run knows them; what can't be read is in ``left``,
+    or left out with a note."""
     moves: list[Move] = []
     left: list[Left] = []
     kept: list[str] = []
     targets = Targets(advisory, None)
     names = advisory.packages(ECOSYSTEM)
+    quiet = repo.settings.model_copy(update={"offline": True})
+    repo = repo.model_copy(update={"settings": quiet})
     unread = left_out(names, repo)
     for site in (command for found in discover(repo) for command in found.each):
         project = NpmProject(site, repo, clients, unread=unread)
@@ -47,9 +49,7 @@ def outline(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Out
             if not found and project.files.root_manifest in project.files.manifests:
                 found = list(_first_steps_kept(project, advisory, targets, kept))
             if not found:
-                quiet = repo.settings.model_copy(update={"offline": True})
-                alone = repo.model_copy(update={"settings": quiet})
-                replace(project, repo=alone).hides_a_copy(advisory)
+                project.hides_a_copy(advisory)
             if found:
                 unread.check(files_of(site))
         except (RecipeError, RepositoryError) as error:
@@ -72,7 +72,7 @@ def _first_steps_kept(
     RecipeError with the reason UNKNOWN if none is kept."""
     if not project.is_readable(advisory):
         return
-    command = replace(project.command, offline=True)
+    command = project.command
     if command.locked is not project.files:
         notes.append(command.kept_note)
         tree = command.client.tree(command.locked)

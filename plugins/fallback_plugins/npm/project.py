@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.npm.client import Client, Files
-from fallback_plugins.npm.clients.by_lock import client_for, only_read, own_command
+from fallback_plugins.npm.clients.by_lock import only_read, own_command
 from fallback_plugins.npm.clients.registry import NpmRegistry
-from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import LockEntry, contradiction, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.manifests.layout import (
@@ -31,7 +30,7 @@ from fallback_plugins.npm.strategies.pins import pinned, raise_pins
 from fallback_plugins.npm.strategies.resolving import NpmPosition, Resolver, judge_of
 from fallback_plugins.npm.strategies.targets import Targets
 from fallback_plugins.npm.surveying.origins import local_copies
-from fallback_plugins.npm.surveying.projects import Site, usual_lock
+from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.npm.surveying.reading import files_of, left_out
 from fallback_plugins.npm.surveying.resolutions import (
     CommandResolution,
@@ -133,23 +132,13 @@ class NpmProject:
 
     @property
     def client(self) -> Client:
-        """The client that resolves it. Raises RecipeError where there is none."""
-        return client_for(self._lock, self.clients)
-
-    @property
-    def _lock(self) -> str:
-        ignored = next(iter(self.site.ignored), None)
-        return self.site.lock or ignored or usual_lock(self.files)
+        """The client, to read its lock. Raises RecipeError where there is none."""
+        return self.command.client
 
     @property
     def _client(self) -> Client:
         """The same, about to run: it asks for scopes where it may."""
-        return replace(self, clients=self._scoped).client
-
-    @cached_property
-    def scopes(self) -> Scopes:
-        """Whose registries its .npmrc names. Raises RepositoryError, ToolError."""
-        return Scopes.of(self.files, self.clients)
+        return self.command.running
 
     @cached_property
     def ages(self) -> Ages:
@@ -163,19 +152,18 @@ class NpmProject:
         offline = self.repo.settings.offline
         return None if offline else self._registry.published_at(package, version)
 
-    @cached_property
-    def _registry(self) -> NpmRegistry:
-        return NpmRegistry(self._scoped)
-
     @property
-    def _scoped(self) -> ClientRunner:
-        return self.scopes.over(self.clients)
+    def _registry(self) -> NpmRegistry:
+        """One for all projects that may ask the same registries."""
+        scopes = self.command.scopes
+        key = "npm registry", scopes.identity
+        return self.repo.once(key, lambda: NpmRegistry(scopes.over(self.clients)))
 
     @cached_property
     def command(self) -> CommandResolution:
-        """What its install command installs. Raises as ``files`` and ``client`` do."""
-        offline = self.repo.settings.offline
-        return CommandResolution(self.files, self._lock, self.clients, offline)
+        """What its install command installs. Raises as ``files`` does."""
+        lock = self.site.client_lock(self.files)
+        return CommandResolution(self.files, lock, self.clients, self.repo)
 
     def resolve(
         self, advisory: Advisory, patched: Mapping[str, str] = NO_TEXTS, /
@@ -420,7 +408,7 @@ class NpmProject:
 
     def _where_it_may_ask(self, strategy: Strategy[Files]) -> Strategy[Files]:
         def attempt(at: NpmPosition, packages: tuple[str, ...]) -> Reached[Files]:
-            for refusal in filter(None, map(self.scopes.refusal, packages)):
+            for refusal in filter(None, map(self.command.scopes.refusal, packages)):
                 raise refusal
             return strategy.attempt(at, packages)
 
@@ -438,6 +426,7 @@ class NpmProject:
         texts, old = (it.texts | workspace_text(it) for it in (at.files, self.files))
         if strategies.resolver.fresh and at.files.lock is not None:
             del texts[at.files.lock]  # a scratch lock: the project has none
+            self._remember(at.files)
         return ProjectFix(
             texts={path: text for path, text in texts.items() if old.get(path) != text},
             moves=moves,
@@ -450,6 +439,14 @@ class NpmProject:
                 *strategies.targets.notes,
             ),
         )
+
+    def _remember(self, made: Files) -> None:
+        """Keep what a patch of a project without a lock resolves to: gates install that."""
+        own = dict(self.files.settings or {})
+        settings = {path: text for path, text in (made.settings or {}).items() if path in own}
+        settings |= {path: own[path] for path in own if path.endswith(".npmrc")}
+        written = replace(self.files, manifests=made.manifests, settings=settings)
+        replace(self.command, files=written).remember(made, self.command)
 
     def _brought_up(self, resolve: Resolution[Files]) -> Iterator[str]:
         """What else the new lock does: it answers what the old one did not."""
@@ -479,7 +476,9 @@ class NpmProject:
         for path, text in pins.texts.items():
             files = files.with_manifest(path, text)
         try:
-            fix = self._fresh(replace(self.command, files=files).locked, advisory)
+            made = replace(self.command, files=files).locked
+            self._remember(made)
+            fix = self._fresh(made, advisory)
         except (RecipeError, ToolError) as error:
             # Its declarations are affected, and that is known; what else it brings in is not.
             note = f"What {self.path} installs besides is unknown: {error.problem}"
@@ -491,8 +490,8 @@ class NpmProject:
         )
 
     def _fresh(self, resolved: Files, advisory: Advisory) -> ProjectFix | None:
-        client = client_for(resolved.lock, self._scoped)
-        resolver = Resolver(client, fresh=True, blank=blank_lock(client, resolved).lock_text)
+        blank = blank_lock(self._client, resolved).lock_text
+        resolver = Resolver(self._client, fresh=True, blank=blank)
         return self._resolved(self._strategies(advisory, resolver), resolved)
 
     def _forced_without_lock(self, advisory: Advisory) -> ProjectFix | None:

@@ -8,13 +8,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import ClassVar, Protocol
 
 from fallback_plugins.shared.bumping import reason_for_a_model
-from fallback_plugins.shared.ladder import next_candidate
 from fallback_tier.advisory import Advisory
-from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.outcome import Move, NotApplicable, RecipeResult, RecipeSelection, Selected
@@ -55,10 +55,11 @@ MAX_KEPT = 8
 
 @dataclass
 class KeptResults:
-    """Hands each result out once more, to whoever asks for the same of the same commit."""
+    """Hands each result out once more, to whoever asks for the same of the same commit, with what clients
+    made of its files: gates install that."""
 
     clock: Callable[[], float] = time.monotonic
-    _results: dict[str, tuple[float, RecipeResult]] = field(default_factory=dict)
+    _results: dict[str, tuple[float, RecipeResult, RepoContext]] = field(default_factory=dict)
 
     def get(
         self,
@@ -70,14 +71,16 @@ class KeptResults:
         """The result that was made before, or ``make``'s. Raises as that does; what a model chose and can't
         be is told as its turn."""
         key = _key(selection, advisory, repo)
-        since, result = self._results.pop(key, (0.0, None))
-        if result is not None and self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
-            return result
+        if (kept := self._results.pop(key, None)) is not None:
+            since, result, made_for = kept
+            if self.clock() - since <= MAX_AGE_S and _still_fits(result, repo):
+                repo.share(made_for)
+                return result
         with reason_for_a_model(selection):
             result = make()
         while len(self._results) >= MAX_KEPT:
             self._results.pop(next(iter(self._results)))
-        self._results[key] = self.clock(), result
+        self._results[key] = self.clock(), result, repo
         return result
 
 
@@ -153,3 +156,38 @@ class RecipeEcosystem(ABC):
         """The prompt's text, a jinja2 template."""
         place = files(self._package).joinpath("skills", "leaf-llm-instruction.md")
         return place.read_text(encoding="utf-8")
+
+
+def next_candidate(
+    refused: Selected, moves: Sequence[Move], apply: Callable[[Selected], RecipeResult]
+) -> Selected | None:
+    """As ``ports.OffersCandidates`` says: the same ladder without the steps that led to a patch which gates
+    refused. ``apply``: the plugin's own.
+
+    What comes to the same by another step is no other candidate: that is left out too.
+    """
+    other, led_to = refused, tuple(moves)
+    changes_refused = cache(
+        lambda: apply(refused).changes
+    )  # a resolution: only where it is asked for
+    while True:
+        left_out = tuple(dict.fromkeys((*other.left_out, *(move.step for move in led_to))))
+        if left_out == other.left_out:
+            return None
+        other = other.model_copy(update={"left_out": left_out})
+        try:
+            result = apply(other)
+            led_to = result.moves
+            # The same files may come about by moves with other names, where several packages move.
+            if _same(led_to, moves) or result.changes == changes_refused():
+                continue
+        except (RecipeError, RepositoryError, ToolError):
+            return None
+        return None if result.left else other
+
+
+def _same(moves: Sequence[Move], others: Sequence[Move]) -> bool:
+    def changes(some: Sequence[Move]) -> set[tuple[object, ...]]:
+        return {(one.package, one.manifest, one.before, one.after, one.raised) for one in some}
+
+    return changes(moves) == changes(others)

@@ -32,6 +32,19 @@ def test_what_was_planned_is_not_resolved_again(tmp_path: Path) -> None:
         assert len(here.clients.calls) == 2 * asked
 
 
+def test_what_clients_made_is_handed_out_with_the_result(tmp_path: Path) -> None:
+    kept = KeptResults()
+    with world(UNIVERSE, tmp_path) as here:
+        planned = here.repo(FILES)
+        make = Counting(here, planned)
+        result = kept.get(SELECTED, LEAF, planned, make)
+    planned.once("a lock", lambda: "made by a client")
+    fixed = RepoContext.model_validate(planned.model_dump())
+    assert fixed.once("another", dict) == {}
+    assert kept.get(SELECTED, LEAF, fixed, make) is result
+    assert fixed.once("a lock", str) == "made by a client"
+
+
 class Counting:
     """Makes results, and counts them."""
 

@@ -110,7 +110,7 @@ class NpmRunner:
 def peer_options(files: Files) -> list[str]:
     """The one setting of the repository's .npmrc that changes what fits together."""
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
-    lines = {line.replace(" ", "") for text in texts for line in text.splitlines()}
+    lines = {"".join(line.split()) for text in texts for line in text.splitlines()}
     return ["--legacy-peer-deps"] if "legacy-peer-deps=true" in lines else []
 
 

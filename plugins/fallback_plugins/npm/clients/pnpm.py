@@ -1,19 +1,12 @@
 """pnpm as a client: its own ``--lockfile-only`` resolution, in the version that wrote the lock's format."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.clients.hosts import run_client
-from fallback_plugins.npm.clients.pnpm_force import (
-    OVERRIDES,
-    Force,
-    addresses_of,
-    forces_of,
-    strings_at,
-)
 from fallback_plugins.npm.clients.pnpm_settings import (
     carried_manifest,
     carried_options,
@@ -30,7 +23,7 @@ from fallback_plugins.npm.locks.pnpm_lock import (
     without,
 )
 from fallback_plugins.npm.manifests.layout import MANIFEST
-from fallback_plugins.npm.manifests.manifest import parse_manifest, referred
+from fallback_plugins.npm.manifests.manifest import SECTIONS, entries, parse_manifest, referred
 from fallback_plugins.npm.manifests.pnpm_workspace import (
     FILE,
     referred_entry,
@@ -38,9 +31,10 @@ from fallback_plugins.npm.manifests.pnpm_workspace import (
     settings_path,
     with_entry,
 )
+from fallback_plugins.npm.manifests.specs import admits, is_tag
 from fallback_plugins.npm.refusals import unsupported
 from fallback_plugins.shared.jsontext import set_value
-from fallback_plugins.shared.tree import DependencyTree
+from fallback_plugins.shared.tree import DependencyTree, Node
 from fallback_tier.execution import ClientRunner
 
 #: The last pnpm of each lock format (its major number). pnpm 6 and older do not run on today's Node.
@@ -73,7 +67,8 @@ PNPM_TIMEOUT_S = 600.0
 
 _PATCHED = ("pnpm", "patchedDependencies")
 
-#: pnpm heeds yarn's key, too.
+#: Keys of its overrides; it heeds yarn's, too.
+_OVERRIDES = ("pnpm", "overrides")
 _RESOLUTIONS = ("resolutions",)
 
 #: What ends an override's key: ``parent@1>package@^2``; ``>`` also begins a range.
@@ -98,8 +93,94 @@ _OPTIONS = (
     "--config.manage-package-manager-versions=false",
 )
 
-#: No transport is allowed: git clones nothing.
-_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "CI": "1"}
+
+@dataclass(frozen=True)
+class _Force:
+    """A wish, as pnpm can be made to grant it: one dependent (a manifest by its path, or a locked package)
+    gets one package in one version.
+
+    ``name`` is what the dependent calls it; another one than ``package`` is an alias.
+    """
+
+    dependent: str
+    dependent_version: str
+    name: str
+    package: str
+    version: str
+    is_manifest: bool
+
+    @property
+    def _spec(self) -> str:
+        alias = "" if self.name == self.package else f"npm:{self.package}@"
+        return alias + self.version
+
+    def upon(self, manifests: dict[str, str], root: str) -> None:
+        """Write it into the scratch manifests: a project's own range, or an override in the root."""
+        path = self.dependent if self.is_manifest else root
+        manifest = dict(parse_manifest(path, manifests[path]))
+        if self.is_manifest:
+            for section in SECTIONS:
+                if self.name in _strings_at(manifest, section):
+                    manifest[section] = {**manifest[section], self.name: self._spec}
+        else:
+            section, inner = _OVERRIDES
+            own = manifest.get(section)
+            key = f"{self.dependent}@{self.dependent_version}>{self.name}"
+            overrides = {**_strings_at(manifest, *_OVERRIDES), key: self._spec}
+            manifest[section] = {**(own if isinstance(own, dict) else {}), inner: overrides}
+        manifests[path] = json.dumps(manifest)
+
+    def holds_in(self, tree: DependencyTree) -> bool:
+        """Has the dependent, where it is still there, that version and no other?"""
+        return all(
+            tree.nodes[ask.to].version == self.version
+            for node in self._dependents(tree)
+            for ask in node.asks
+            if ask.name == self.name and ask.to is not None
+        )
+
+    def _dependents(self, tree: DependencyTree) -> Iterator[Node]:
+        if self.is_manifest:
+            yield from (root for root in tree.roots if root.key == self.dependent)
+        else:
+            yield from (n for n in tree.of(self.dependent) if n.version == self.dependent_version)
+
+
+def forces_of(
+    files: Files, tree: DependencyTree, wanted_versions: WantedVersions
+) -> tuple[_Force, ...]:
+    """One for each dependent of a wished package. A manifest whose range doesn't admit the version gets
+    none; other dependents' ranges are not in the lock, so that only pnpm can tell."""
+    found: dict[_Force, None] = {}
+    for (package, held), version in wanted_versions.items():
+        for node in tree.of(package):
+            dependents = tree.dependents(node.key) if node.version == held else ()
+            for dependent, ask in dependents:
+                is_root = tree.is_root(dependent)
+                is_open = is_tag(ask.spec) or admits(ask.spec, version)
+                if is_root and not (dependent.key in files.manifests and is_open):
+                    continue
+                who = (dependent.key, "") if is_root else (dependent.name, dependent.version)
+                found[_Force(*who, ask.name, package, version, is_manifest=is_root)] = None
+    return tuple(found)
+
+
+def _addresses_of(manifests: Mapping[str, str]) -> Iterator[str]:
+    """URLs that manifests ask for: pnpm fetches them even where they are locked."""
+    places = (*((section,) for section in SECTIONS), _OVERRIDES, ("resolutions",))
+    for path, text in manifests.items():
+        manifest = parse_manifest(path, text)
+        for place in places:
+            specs = _strings_at(manifest, *place).values()
+            yield from (spec for spec in specs if spec.startswith(("http:", "https:")))
+
+
+def _strings_at(manifest: Mapping[str, Any], *keys: str) -> dict[str, str]:
+    """The object at a place of a manifest, its plain entries."""
+    value: Any = manifest
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return dict(entries(value))
 
 
 @dataclass(frozen=True)
@@ -136,14 +217,14 @@ class PnpmClient:
         path = files.root_manifest
         root, workspace = parse_manifest(path, files.manifests[path]), settings(files)
         sections: Sequence[tuple[str, tuple[str, ...], Mapping[str, Any]]] = (
-            (settings_path(files), OVERRIDES[1:], workspace),
-            ("", OVERRIDES, root),
+            (settings_path(files), _OVERRIDES[1:], workspace),
+            ("", _OVERRIDES, root),
             ("", _RESOLUTIONS, root),
         )
         return tuple(
             _place(files, root, OverridePlace((*keys, key), package, spec, place))
             for place, keys, held in sections
-            for key, spec in strings_at(held, *keys).items()
+            for key, spec in _strings_at(held, *keys).items()
             if _target(key) == package
         )
 
@@ -167,10 +248,10 @@ class PnpmClient:
             text = with_entry(files.text(workspace), "overrides", key, version)
             return files.with_manifest(workspace, text)
         return files.with_manifest(
-            path, set_value(files.manifests[path], (*OVERRIDES, key), version)
+            path, set_value(files.manifests[path], (*_OVERRIDES, key), version)
         )
 
-    def _granting(self, files: Files, forces: Sequence[Force]) -> Files:
+    def _granting(self, files: Files, forces: Sequence[_Force]) -> Files:
         if forces:
             manifests = dict(files.manifests)
             for force in forces:
@@ -195,22 +276,22 @@ class PnpmClient:
         check_carried(reported)
         texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(reported)}
         texts[MANIFEST] = carried_manifest(reported, texts[MANIFEST])
-        patched = strings_at(parse_manifest(MANIFEST, texts[MANIFEST]), *_PATCHED)
+        patched = _strings_at(parse_manifest(MANIFEST, texts[MANIFEST]), *_PATCHED)
         # A lock holds a patch's digest only, and the digest is put back below.
         texts = {path: package for package, path in patched.items()} | texts
         check_paths(files)
-        check_addresses(addresses_of(files.manifests))
+        check_addresses(_addresses_of(files.manifests))
         with scratch_project(texts) as scratch:
-            script = store.script(client)
             made_with = (*carried_options(reported), *_settings(lock))
             options = [*_OPTIONS, *made_with, f"--store-dir={store.place / 'pnpm-store'}"]
-            result = run_client(
-                self.clients,
-                "node",
-                [str(script), "install", *options],
+            words = ["install", *options]
+            result = store.run(
+                client,
+                words,
+                clients=self.clients,
                 cwd=scratch,
                 timeout_s=PNPM_TIMEOUT_S,
-                env=_ENVIRONMENT,
+                env={"CI": "1"},
             )
             if not result.ok:
                 raise unresolved(client, result, PNPM_TIMEOUT_S, files)

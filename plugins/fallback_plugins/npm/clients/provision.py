@@ -10,13 +10,16 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.words import blockers_in, own_words
 from fallback_plugins.shared.ladder import client_refused
+from fallback_plugins.shared.scratch import scratch_folder
 from fallback_tier.errors import RecipeError, ToolMissingError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import users_folder
@@ -29,6 +32,19 @@ _MAX_WORDS = 300
 
 #: Files that node may run.
 _CODE = frozenset({".js", ".cjs", ".mjs", ".node"})
+
+#: No transport is allowed: git clones nothing.
+NO_GIT = {"GIT_ALLOW_PROTOCOL": "none"}
+
+#: Loaded before a client: whatever would start a program throws.
+_NO_PROGRAMS = """const children = require('node:child_process');
+const refuse = () => { throw new Error('an installation starts no program here'); };
+for (const name of ['spawn', 'spawnSync', 'exec', 'execSync', 'execFile', 'execFileSync', 'fork']) {
+  children[name] = refuse;
+}
+children.ChildProcess.prototype.spawn = refuse;
+require('node:module').syncBuiltinESMExports();
+"""
 
 _OPTIONS = ("--ignore-scripts", "--no-bin-links", "--no-audit", "--no-fund", "--loglevel=error")
 
@@ -72,6 +88,27 @@ class ClientStore:
             self._fetch(client, place)
         _check(client, place)
         return script
+
+    def run(
+        self,
+        client: PinnedClient,
+        words: Sequence[str],
+        *,
+        clients: ClientRunner,
+        cwd: Path,
+        timeout_s: float,
+        env: Mapping[str, str],
+        hooks: str = "",
+    ) -> CommandResult:
+        """Run the client, which starts no program, by ``clients``: a project's may know its scopes.
+        ``hooks``: code that it loads first. Raises RecipeError: it is not available."""
+        script = self.script(client)
+        with scratch_folder("hook") as folder:
+            hook = folder / "no-programs.cjs"
+            hook.write_text(_NO_PROGRAMS + hooks, encoding="utf-8")
+            command = ["--require", str(hook), str(script), *words]
+            both = {**NO_GIT, **env}
+            return run_client(clients, "node", command, cwd=cwd, timeout_s=timeout_s, env=both)
 
     @property
     def place(self) -> Path:

@@ -1,7 +1,6 @@
-"""A registry's answers about packages, by ``npm view``: one call per question for all projects."""
+"""A registry's answers about packages, by ``npm view``, each question asked once."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +15,6 @@ from fallback_plugins.npm.clients.words import own_words
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.specs import is_package_name
 from fallback_plugins.shared.ages import moment_in
-from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_plugins.shared.ladder import refused_for
 from fallback_tier.advisory import sort_key
 from fallback_tier.advisory.versions import is_orderable
@@ -28,11 +26,6 @@ _T = TypeVar("_T")
 
 #: Seconds for one question. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
-
-#: What npm answered, by runner and question: each project of a repository asks about the same packages. A
-#: runner is held, so that its id stays its own.
-_answers: dict[tuple[int, tuple[str, ...]], tuple[ClientRunner, float, Any]] = {}
-_MAX_ANSWERS = 256
 
 #: Two that every version has come first: where the first version has one field only, npm prints nothing
 #: but that field, of every version.
@@ -74,6 +67,7 @@ class NpmRegistry:
     """Asks the registry through npm, whichever client the project uses."""
 
     clients: ClientRunner
+    _answers: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
     _failed: dict[tuple[str, ...], RecipeError] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
 
@@ -122,20 +116,15 @@ class NpmRegistry:
 
     def _kept(self, read: Callable[[Any], _T], package: str, *words: str) -> _T:
         """Return the answer of ``npm view`` as ``read`` converts it. Raises RecipeError, ToolError."""
-        key = id(self.clients), words
         if words in self._failed:
             raise self._failed[words]
-        _, since, found = _answers.get(key, (None, 0.0, None))
-        if found is None or time.monotonic() - since > MAX_AGE_S:
+        if words not in self._answers:
             try:
-                found = read(self._view(package, *words))
+                self._answers[words] = read(self._view(package, *words))
             except RecipeError as error:
                 self._failed[words] = error
                 raise
-            if len(_answers) >= _MAX_ANSWERS:
-                _answers.clear()
-            _answers[key] = self.clients, time.monotonic(), found
-        return cast(_T, found)
+        return cast(_T, self._answers[words])
 
     def _view(self, package: str, *words: str) -> Any:
         """Return the answer of ``npm view``. Raises RecipeError, ToolError."""

@@ -62,6 +62,11 @@ class Scopes:
                 return cls(granted, refused, path)
         return cls()
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells them apart from another project's."""
+        return tuple(self.granted.items()), tuple(self.refused.items())
+
     def over(self, clients: ClientRunner) -> ClientRunner:
         """The clients as a project may use them; without scopes they are the same for all."""
         return ScopedClients(clients, self) if self.granted or self.refused else clients

@@ -63,17 +63,15 @@ class ResolvesGate(ResolvingGate, NpmGate):
         project = Installation(context, gating.patched(context), folder)
         if not project.inputs.declares:
             return gating.skipped(self.name, f"{project.manifest} declares no dependencies")
-        found = project.install()
+        found, client = project.install(), project.resolution.command.client
 
         def lacks() -> bool:
             base = Installation(context, context.repo, folder)
             return found.lacks_beside(base.install())
 
-        if (
-            verdict := gating.of_installed(self.name, project.inputs.client, found, lacks)
-        ) is not None:
+        if (verdict := gating.of_installed(self.name, client, found, lacks)) is not None:
             return verdict
-        what = f"{project.inputs.client} installs {project.manifest}"
+        what = f"{client} installs {project.manifest}"
         base = project.base.install()
         if found.declined:
             what += f" {found.in_words}"
@@ -131,7 +129,7 @@ class NotVulnerableGate(NotVulnerable):
             return gating.failed(self.name, FailureKind.RESOLUTION_FAILED, what)
         if now.unknown:
             return gating.unread(self.name, now.unknown)
-        elsewhere = Elsewhere(repo, context.advisory, context.clients)
+        elsewhere = Elsewhere(repo, context.advisory, context.clients, context.repo)
         for _, problem in (*elsewhere.affected, *elsewhere.resolved([])):
             return gating.unread(self.name, problem.problem.rstrip("."))
         beside += now.clauses

@@ -5,15 +5,14 @@ those clients that node runs for us can start no program at all: a lock of their
 repository to be packed, and nothing else would stop those.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.npm_run import peer_options
-from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
-from fallback_plugins.npm.clients.yarn import HOOKS, YARN
+from fallback_plugins.npm.clients.provision import NO_GIT, ClientStore, PinnedClient
+from fallback_plugins.npm.clients.yarn import ENVIRONMENT, HOOKS, YARN
 from fallback_plugins.npm.installing.inputs import Inputs
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -79,19 +78,6 @@ _BERRY_ENVIRONMENT = {
     "YARN_ENABLE_PROGRESS_BARS": "false",
 }
 
-#: No transport is allowed: git clones nothing.
-_NO_GIT = {"GIT_ALLOW_PROTOCOL": "none"}
-
-#: Loaded before a client: whatever would start a program throws.
-_NO_PROGRAMS = """const children = require('node:child_process');
-const refuse = () => { throw new Error('an installation starts no program here'); };
-for (const name of ['spawn', 'spawnSync', 'exec', 'execSync', 'execFile', 'execFileSync', 'fork']) {
-  children[name] = refuse;
-}
-children.ChildProcess.prototype.spawn = refuse;
-require('node:module').syncBuiltinESMExports();
-"""
-
 
 @dataclass(frozen=True)
 class Commands:
@@ -107,7 +93,7 @@ class Commands:
         options = [*_NPM, *peer_options(inputs.files), f"--cache={self.cache / 'npm'}"]
         command = [*words, *dict.fromkeys(options)]
         return run_client(
-            self.clients, "npm", command, cwd=folder, timeout_s=self.timeout_s, env=_NO_GIT
+            self.clients, "npm", command, cwd=folder, timeout_s=self.timeout_s, env=NO_GIT
         )
 
     def yarn(
@@ -116,9 +102,8 @@ class Commands:
         """yarn classic, in our version. ``only_resolves``: it writes the lock, and installs nothing."""
         cache = self.cache / "yarn"
         places = [f"--cache-folder={cache}", f"--mutex=file:{cache}.mutex"]
-        env = {"YARN_IGNORE_PATH": "1", "SKIP_YARN_COREPACK_CHECK": "1"}
         hooks = HOOKS if only_resolves else ""
-        return self._node(YARN, folder, ["install", *_YARN, *places, *words], env, hooks)
+        return self._node(YARN, folder, ["install", *_YARN, *places, *words], ENVIRONMENT, hooks)
 
     def berry(
         self, client: PinnedClient, folder: Path, compression: str, *, frozen: bool
@@ -157,18 +142,14 @@ class Commands:
         hooks: str = "",
     ) -> CommandResult:
         try:
-            script = self.store.script(client)
-        except RecipeError as error:  # what the ladder then says of this step
-            return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.cache, prefix="hook-") as place:
-            hook = Path(place) / "no-programs.cjs"
-            hook.write_text(_NO_PROGRAMS + hooks, encoding="utf-8")
-            return run_client(
-                self.clients,
-                "node",
-                ["--require", str(hook), str(script), *words],
+            return self.store.run(
+                client,
+                words,
+                clients=self.clients,
                 cwd=folder,
                 timeout_s=self.timeout_s,
-                env={**_NO_GIT, **env},
+                env=env,
+                hooks=hooks,
             )
+        except RecipeError as error:  # what the ladder then says of this step
+            return CommandResult(argv=("npm",), exit_code=1, output=error.problem, duration_ms=0)

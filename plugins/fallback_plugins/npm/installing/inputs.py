@@ -25,7 +25,7 @@ from fallback_plugins.npm.manifests.manifest import (
     parse_manifest,
     texts_of,
 )
-from fallback_plugins.npm.surveying.projects import Site, discover, matching
+from fallback_plugins.npm.surveying.projects import Site, matching, site_of
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -54,7 +54,7 @@ class Inputs:
     @classmethod
     def of(cls, repo: RepoContext, folder: str) -> "Inputs":
         """The project to which a folder belongs. Raises RepositoryError."""
-        site = _site(repo, folder)
+        site = site_of(repo, folder)
         read = replace(site, lock=None) if site.lock and site.lock.endswith(".lockb") else site
         files = read.files(repo)
         manifests = dict(files.manifests)
@@ -155,12 +155,6 @@ def write(texts: Mapping[str, str], place: Path) -> None:
     for path, text in texts.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_bytes(text.encode())
-
-
-def _site(repo: RepoContext, folder: str) -> Site:
-    manifest = in_folder(folder, MANIFEST)
-    found = next((site for site in discover(repo) if manifest in site.manifests), None)
-    return found or Site(folder, (manifest,))
 
 
 def _bootstrapped(repo: RepoContext, site: Site) -> tuple[str, ...]:

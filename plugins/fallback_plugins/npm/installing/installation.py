@@ -6,18 +6,17 @@ off. What was installed is kept, and lies below the tree as a layer that nobody 
 tree runs inside.
 """
 
-import json
 import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from fallback_plugins.npm.clients.by_lock import client_for
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.provision import ClientStore
 from fallback_plugins.npm.clients.scopes import scoped
@@ -28,9 +27,16 @@ from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
 from fallback_plugins.npm.installing.steps import Step, steps
-from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
-from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, YARN_LOCK, in_folder
+from fallback_plugins.npm.manifests.layout import (
+    ECOSYSTEM,
+    MANIFEST,
+    PNPM_LOCK,
+    YARN_LOCK,
+    in_folder,
+)
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
+from fallback_plugins.npm.surveying.projects import Site, site_of
+from fallback_plugins.npm.surveying.resolutions import CommandResolution
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_plugins.shared.resolution import (
@@ -40,9 +46,12 @@ from fallback_plugins.shared.resolution import (
     ResolvedPackage,
 )
 from fallback_plugins.shared.store import InstalledStore, Wanted
+from fallback_plugins.shared.tree import DependencyTree
 from fallback_plugins.shared.versions import interpreters, today, version_of
-from fallback_tier.errors import RecipeError, RepositoryError
-from fallback_tier.execution import CommandResult
+from fallback_tier.advisory import compare_versions, sort_key
+from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -76,7 +85,7 @@ class Earlier:
 _PLACEHOLDER = "no test specified"
 
 #: Changed with how a project is installed: what an older version installed is not taken.
-_FORMAT = 6
+_FORMAT = 7
 
 
 class Installation:
@@ -201,13 +210,11 @@ class Installation:
 
     def _make(self, entry: Path, recorded: Resolution | None) -> tuple[Installed, Resolution]:
         found, chosen = self._install(entry, recorded)
-        by_lock = chosen is None
+        by_lock, client = chosen is None, self._followed(recorded).client
         resolution = Resolution(
             ecosystem=ECOSYSTEM,
             command=InstallCommand(
-                client=self.inputs.client,
-                files=(self.manifest,),
-                label=f"{self.inputs.client} for {self.manifest}",
+                client=client, files=(self.manifest,), label=f"{client} for {self.manifest}"
             ),
             by=ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
             client=version_of("npm", self.context.clients),
@@ -231,7 +238,7 @@ class Installation:
 
         Raises ToolFailedError where no registry answers, or as ``resolution`` does; ToolMissingError.
         """
-        context, inputs = self.context, self.inputs
+        context, inputs = self.context, self._followed(recorded)
         try:
             check_places(inputs.files, inputs.patches)
         except RecipeError as error:  # a client would read what lies there
@@ -246,19 +253,51 @@ class Installation:
             if step.where and step.where not in declined[-1][1]:
                 continue
             texts = dict(step.texts)
-            if not step.is_frozen and (kept := _kept(step, self._earlier(recorded))):
+            if not step.is_frozen and (kept := self._kept(step, self._earlier(recorded), clients)):
                 texts[step.lock] = kept
             why, lock = self._try(commands, step, texts, entry)
             if why is None:
-                by_lock = inputs.files.lock in step.texts
+                by_lock = self.inputs.files.lock in step.texts
                 missing = (*declined, *step.left_out)
                 found = Installed(step.level, missing, step=step.name, by_lock=by_lock)
-                return found, None if step.is_frozen else Earlier(step.lock, lock)
+                if not step.is_frozen:
+                    return found, Earlier(step.lock, lock)
+                return found, None if self.inputs.lock_name else self._earlier(recorded)
             declined.append((step.name, why))
         return Installed(Level.METADATA, tuple(declined)), Earlier()
 
+    def _kept(self, step: Step, earlier: Earlier, clients: ClientRunner) -> str:
+        """The lock that a step begins from: that of the base commit, with what the patch changes in it."""
+        lock = step.texts.get(step.lock, "")
+        if not earlier.lock or earlier.path != step.lock:
+            return lock
+        if lock in {"", earlier.before}:
+            return earlier.lock
+        # One of a form that no client of ours writes stays as it is.
+        with suppress(RecipeError, RepositoryError, ToolError):
+            files, client = self._site.files(self._repo), client_for(step.lock, clients)
+            before, after = (client.tree(files.with_lock(it)) for it in (earlier.before, lock))
+            moved = _moved(before, after)
+            made = client.resolve(files.with_lock(earlier.lock), moved)
+            held = {(it.name, it.version) for it in client.tree(made).nodes.values()}
+            if held.issuperset((name, version) for (name, _), version in moved.items()):
+                return made.lock_text
+        return lock
+
+    def _followed(self, recorded: Resolution | None) -> Inputs:
+        """What it is installed from: with yarn's or pnpm's lock, if that client resolved it and it has
+        none."""
+        earlier = Earlier() if self.inputs.lock_name else self._earlier(recorded)
+        if PurePosixPath(earlier.path).name not in {YARN_LOCK, PNPM_LOCK}:
+            return self.inputs
+        files = replace(self.inputs.files, lock=earlier.path, lock_text=earlier.lock)
+        return replace(self.inputs, files=files)
+
     def _earlier(self, recorded: Resolution | None) -> Earlier:
+        """What was resolved for this fix: of these manifests, or of the base commit's."""
         first, base = self, self.base
+        if recorded is None and self._start is not None:
+            return self._start
         if recorded is None and base is not self and base.inputs.declares:
             first, recorded = base, base.resolution
         if recorded is None:
@@ -306,6 +345,22 @@ class Installation:
         return self
 
     @cached_property
+    def _site(self) -> Site:
+        return site_of(self._repo, self.folder)
+
+    @cached_property
+    def _start(self) -> Earlier | None:
+        """What the recipe resolved these manifests to; None: nothing."""
+        with suppress(RecipeError, RepositoryError):
+            files = self._site.files(self._repo)
+            lock, clients = self._site.client_lock(files), self.context.clients
+            made = CommandResolution(files, lock, clients, self.context.repo).nearest
+            if made is not None:
+                text = _CREDENTIALS.sub(r"\1", made.lock_text)
+                return Earlier(made.lock or "", text, files.lock_text)
+        return None
+
+    @cached_property
     def wanted(self) -> Wanted:
         """All that decides what is installed except the resolution: texts, clients, node, the machine; of a
         patched tree also the base commit's texts, whose resolution it keeps."""
@@ -315,64 +370,22 @@ class Installation:
         base = None if self.base is self else self.base.wanted
         what = gating.content_key(*self.inputs.identity, base and base.what)
         by = gating.content_key(_FORMAT, clients, *here)
-        return Wanted("npm", what, by, self.context.resolutions, today(), base)
+        fresh = today() if self._start is None else gating.content_key(self._start.lock)
+        return Wanted("npm", what, by, self.context.resolutions, fresh, base)
 
 
-def _kept(step: Step, earlier: Earlier) -> str:
-    """A step's lock with what a client chose before: what it added then is added, all else stays."""
-    lock = step.texts.get(step.lock, "")
-    if not earlier.lock or earlier.path != step.lock:
-        return lock
-    if lock in {"", earlier.before}:
-        return earlier.lock
-    texts = (lock, earlier.before, earlier.lock)
-    if PurePosixPath(step.lock).name == YARN_LOCK:
-        ours, before, then = map(_blocks, texts)
-        added = {what: it for what, it in then.items() if what not in {*ours, *before}}
-        return "\n\n".join([lock.rstrip("\n"), *(f"{it}{added[it]}" for it in added)]) + "\n"
-    try:
-        if PurePosixPath(step.lock).name in LOCKS:
-            found = [json.loads(it or "{}") for it in texts]
-            _add(*found)
-            return json.dumps(found[0])
-        return _pnpm_lock(*texts)
-    except (ValueError, AttributeError, RecursionError, RecipeError):
-        return lock  # of no form that its client writes
-
-
-def _pnpm_lock(*texts: str) -> str:
-    import yaml
-
-    for text in texts:
-        parse_yaml(text)  # raises RecipeError for what one line can blow up
-    found: list[Any] = [
-        yaml.safe_load(text) for text in texts
-    ]  # typed scalars: pnpm reads them back
-    _add(*found)
-    merged: str = yaml.safe_dump(found[0])
-    return merged
-
-
-def _add(ours: Any, before: Any, then: Any) -> None:
-    """Add what a document gained after ``before``, unless ours has another value for it."""
-    for key, value in then.items():
-        if key in ours:
-            if isinstance(value, dict) and isinstance(ours[key], dict):
-                had = before.get(key)
-                _add(ours[key], had if isinstance(had, dict) else {}, value)
-        elif key not in before:
-            ours[key] = value
-
-
-def _blocks(text: str) -> dict[str, str]:
-    """Return a yarn.lock's blocks by descriptor as it is written (``left@^1.0.0``)."""
-    found = {}
-    for block in re.split(r"\n{2,}", text):
-        head, _, body = block.partition(":\n")
-        if body and not head.startswith(("#", " ")) and "\n" not in head:
-            quote = '"' if head.startswith('"') and head.count('"') == 2 else ""
-            for what in head.strip(quote or None).split(", "):
-                found[f"{quote}{what}{quote}"] = f":\n{body.rstrip()}"
+def _moved(before: DependencyTree, after: DependencyTree) -> dict[tuple[str, str], str]:
+    """What a patch changes in a lock: (package, version) → the next version that is new."""
+    found: dict[tuple[str, str], str] = {}
+    for name, nodes in before.by_name.items():
+        old, new = (
+            {it.version for it in one if is_orderable(ECOSYSTEM, it.version)}
+            for one in (nodes, after.of(name))
+        )
+        for gone in old - new:
+            higher = [it for it in new - old if compare_versions(ECOSYSTEM, it, gone) > 0]
+            if higher:
+                found[name, gone] = min(higher, key=partial(sort_key, ECOSYSTEM))
     return found
 
 

@@ -54,6 +54,8 @@ class Elsewhere:
     repo: RepoContext
     advisory: Advisory
     clients: ClientRunner
+    #: The base commit, whose fix may have resolved the same commands already; None: this is it.
+    base: RepoContext | None = None
 
     @property
     def affected(self) -> Iterator[tuple[str, RecipeError]]:
@@ -122,7 +124,7 @@ class Elsewhere:
             {".npmrc": readable_text(self.repo, ".npmrc")} if self.repo.has(".npmrc") else None
         )
         files = Files(".", {MANIFEST: text}, settings=settings)
-        return CommandResolution(files, None, self.clients, self.repo.settings.offline)
+        return CommandResolution(files, None, self.clients, self.base or self.repo)
 
     def _named(self) -> Iterator[tuple[str, RecipeError]]:
         packages = self.advisory.packages(ECOSYSTEM)

@@ -84,6 +84,10 @@ class Site:
         without = (replace(self, lock=None, others=(), ignored=(it,)) for it in self.ignored)
         return (*without, *(replace(self, lock=it, others=()) for it in locks)) or (self,)
 
+    def client_lock(self, files: Files) -> str:
+        """The lock that names its client: its own, one that is ignored, or the one that it would get."""
+        return self.lock or next(iter(self.ignored), "") or usual_lock(files)
+
     def names_any(self, repo: RepoContext, packages: Sequence[str]) -> bool:
         """Does the lock or a manifest name one of the packages at all? Cheap; never says no wrongly."""
         paths = (*self.manifests, *self.settings, *filter(None, (self.lock, *self.others)))
@@ -157,6 +161,13 @@ def locked_members(sites: Iterable[Site]) -> frozenset[str]:
         for path in site.manifests
         if path != in_folder(site.folder, MANIFEST)
     )
+
+
+def site_of(repo: RepoContext, folder: str) -> Site:
+    """The project to which a folder belongs; one of its own if it is none's."""
+    manifest = in_folder(folder, MANIFEST)
+    found = next((site for site in discover(repo) if manifest in site.manifests), None)
+    return found or Site(folder, (manifest,))
 
 
 def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:

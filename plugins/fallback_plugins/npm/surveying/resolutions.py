@@ -5,7 +5,6 @@ resolves into a scratch lock (ADR-0101). What no resolution covers is unknown.
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,8 @@ from typing import Any
 from fallback_audit.vocabulary import BlockerKind
 from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
-from fallback_plugins.npm.clients.scopes import ScopedClients, Scopes
+from fallback_plugins.npm.clients.npm_run import peer_options
+from fallback_plugins.npm.clients.scopes import Scopes
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
@@ -42,7 +42,6 @@ from fallback_plugins.npm.manifests.manifest import (
 from fallback_plugins.npm.manifests.pnpm_workspace import catalogs, settings
 from fallback_plugins.npm.manifests.specs import excludes, foreign, is_tag, split_alias
 from fallback_plugins.npm.refusals import unsupported
-from fallback_plugins.shared.ecosystem import MAX_AGE_S
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.resolution import (
     Declaration,
@@ -55,6 +54,7 @@ from fallback_plugins.shared.tree import MAX_PATHS_NAMED, DependencyTree, Node
 from fallback_tier.errors import RecipeError, ToolError
 from fallback_tier.execution import ClientRunner, KnowsHosts
 from fallback_tier.outcome import Blocker
+from fallback_tier.repo import RepoContext
 
 #: Sections whose entries a lock always answers. The other two are answered as well if the lock says that it
 #: was made for them: npm leaves an optional package out of a lock that another platform made, and peers by
@@ -78,23 +78,11 @@ _REFUSES = re.compile(
     r"|Couldn't find (?:any versions for|package)"
 )
 
-#: A setting of a repository's .npmrc: npm leaves peers to the users.
-_LEGACY_PEERS = re.compile(r"^\s*legacy-peer-deps\s*=\s*true", re.MULTILINE)
-
 #: What a manifest must hold to force a version on other packages.
 _FORCES = re.compile(r'"(?:overrides|resolutions)"')
 
 #: What yarn and pnpm begin a fresh lock from.
 _BLANK = {"yarn": (YARN_LOCK, ""), "pnpm": (PNPM_LOCK, "lockfileVersion: '9.0'\n")}
-
-
-#: Scratch locks of this process, by runner and inputs. A runner is held, so that its id stays its own.
-_made: dict[tuple[int, str], tuple[ClientRunner, float, Files]] = {}
-
-
-#: What locks do not answer, by client and texts: a run with many advisories looks at the same ones.
-_in_step: dict[tuple[object, ...], tuple["Unanswered", ...]] = {}
-_MAX_IN_STEP = 32
 
 
 def is_refused(error: RecipeError) -> bool:
@@ -117,40 +105,62 @@ def blank_lock(client: Client, files: Files) -> Files:
 @dataclass(frozen=True)
 class CommandResolution:
     """What a project's install command installs. ``lock``: which client's lock it has, or would get; None:
-    npm's."""
+    npm's. ``repo``: the base commit, whose copies share what was resolved: once per fix (ADR-0102)."""
 
     files: Files
     lock: str | None
     clients: ClientRunner
-    offline: bool = False
+    repo: RepoContext
 
     @cached_property
     def client(self) -> Client:
         """The client, to read its lock."""
         return client_for(self.lock, self.clients)
 
+    @property
+    def offline(self) -> bool:
+        """Whether no registry is asked, so that only a lock in step, or a kept resolution, answers."""
+        return self.repo.settings.offline
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Whose registries its .npmrc names. Raises ToolError."""
+        return Scopes.of(self.files, self.clients)
+
     @cached_property
     def running(self) -> Client:
-        """The client, to ask registries. Raises RecipeError: a manifest requires a package of a scope whose
-        registry may not be asked, and no other has the same package; ToolError."""
-        scopes = Scopes.of(self.files, self.clients)
-        for _, _, key, spec in _required(self.files):
-            if (refusal := scopes.refusal(_package(key, spec))) is not None:
-                raise refusal
-        return client_for(self.lock, ScopedClients(self.clients, scopes))
+        """The client, to ask registries that it may ask: each package once. Raises ToolError."""
+        return client_for(self.lock, self.scopes.over(self.clients))
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:
         """What the manifests require and the lock does not answer; empty if it is in step. Raises
         RecipeError for a lock, or a manifest, that can't be read."""
-        files = self.files
-        texts = {**files.manifests, **(files.settings or {})}
-        key = (self.client.name, files.lock, files.lock_text, *sorted(texts.items()))
-        if key not in _in_step:
-            if len(_in_step) >= _MAX_IN_STEP:
-                _in_step.clear()
-            _in_step[key] = tuple(unanswered(self.client, files, self.client.tree(files)))
-        return _in_step[key]
+        key = "npm lock in step", self._inputs.digest
+        return self.repo.once(
+            key, lambda: tuple(unanswered(self.client, self.files, self.client.tree(self.files)))
+        )
+
+    @property
+    def _made(self) -> dict[str, Files]:
+        return self.repo.once("npm resolutions", dict[str, Files])
+
+    @property
+    def made(self) -> Files | None:
+        """The files with the lock that a client made of them for this fix; None: none did."""
+        return self._made.get(self._inputs.digest)
+
+    @property
+    def nearest(self) -> Files | None:
+        """The same, or with the lock of a patch of these files: an installation keeps what they admit."""
+        return self.made or self._made.get(f"near {self._inputs.digest}")
+
+    def remember(self, made: Files, patch_of: "CommandResolution | None" = None) -> None:
+        """Keep the lock that a client made of the files: whoever installs them, or what they are a patch
+        of, begins from that."""
+        self._made[self._inputs.digest] = made
+        if patch_of is not None:
+            self._made[f"near {patch_of._inputs.digest}"] = made
 
     @property
     def known(self) -> Files | None:
@@ -159,10 +169,7 @@ class CommandResolution:
             return self.files
         if self.files.lock is None and not self.requires:
             return self.files
-        kept = _made.get((id(self.clients), self._inputs.digest))
-        if kept is not None and time.monotonic() - kept[1] <= MAX_AGE_S:
-            return kept[2]
-        return self._kept() if self.offline else None
+        return self.made or (self._kept() if self.offline else None)
 
     @cached_property
     def locked(self) -> Files:
@@ -179,13 +186,19 @@ class CommandResolution:
         except (RecipeError, ToolError) as error:
             blockers = error.blockers if isinstance(error, RecipeError) else ()
             raise self._unknown(error.problem.rstrip("."), error.next_step, blockers) from error
-        _made[id(self.clients), self._inputs.digest] = (self.clients, time.monotonic(), made)
+        self.remember(made)
         self._cached.keep(json.dumps({"lock": made.lock, "text": made.lock_text}))
         return made
 
     def _by_client(self, start: Files) -> Files:
         """What the client makes of the files. Peers that conflict can be installed only by setting them
-        aside, as npm's own message advises, so that npm is asked what is installed then."""
+        aside, as npm's own message advises, so that npm is asked what is installed then.
+
+        Raises RecipeError: a manifest requires a package of a scope whose registry may not be asked, and no
+        other has the same package."""
+        for _, _, key, spec in _required(self.files):
+            if (refusal := self.scopes.refusal(_package(key, spec))) is not None:
+                raise refusal
         try:
             return self.running.resolve(start)
         except RecipeError as error:
@@ -207,7 +220,7 @@ class CommandResolution:
                 client=self.client.name, files=(self._path, *self._others), label=self._label
             ),
             ResolvedBy.LOCK if by_lock else ResolvedBy.CLIENT,
-            self.running.tree(files) if files.lock else DependencyTree(self._path, {}),
+            self.client.tree(files) if files.lock else DependencyTree(self._path, {}),
             client=self.client.name,
             made_on=None if by_lock else self.made_on,
             declarations=tuple(_declarations(files)),
@@ -529,8 +542,7 @@ def _installs_peers(client: Client, files: Files) -> bool:
         return made_with.get("autoInstallPeers") == "true"
     if client.name != "npm" or "packages" not in parse_lock(files.lock_text, files.lock or ""):
         return False
-    said = (text for path, text in (files.settings or {}).items() if path.endswith(".npmrc"))
-    return not any(_LEGACY_PEERS.search(text) for text in said)
+    return not peer_options(files)
 
 
 def _package(key: str, spec: str) -> str:

@@ -5,7 +5,6 @@ file with what it includes. Each is resolved by itself, on texts in memory, by s
 its ecosystem lists them; ``combined`` puts the projects of a repository together.
 """
 
-from fallback_plugins.shared.ladder.candidates import next_candidate as next_candidate
 from fallback_plugins.shared.ladder.declines import PROJECT as PROJECT
 from fallback_plugins.shared.ladder.declines import Tried as Tried
 from fallback_plugins.shared.ladder.declines import blocked as blocked

@@ -9,8 +9,7 @@ import pytest
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
-from fallback_plugins.npm.clients.pnpm import PnpmClient
-from fallback_plugins.npm.clients.pnpm_force import forces_of
+from fallback_plugins.npm.clients.pnpm import PnpmClient, forces_of
 from fallback_plugins.npm.clients.pnpm_settings import (
     carried_manifest,
     carried_options,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.clients.yarn_draft import Draft, unseen_asks
+from fallback_plugins.npm.clients.yarn import Draft, unseen_asks
 from fallback_plugins.npm.locks.yarn_lock import YarnLock, parse_yarn_lock
 from fallback_tier.errors import RecipeError
 

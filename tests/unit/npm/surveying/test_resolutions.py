@@ -636,7 +636,6 @@ def test_offline_a_kept_resolution_answers(tmp_path: Path, monkeypatch: pytest.M
         assert selection.reason is RefusalReason.NOT_AFFECTED
         assert f"npm resolved it on {datetime.now(UTC):%Y-%m-%d}" in selection.sentence
         assert here.verbs() == []
-        monkeypatch.setattr(resolutions, "_made", {})  # as in another process
         held, ours = resolutions._versions()
         for npm, reason in {
             held: RefusalReason.NOT_AFFECTED,
