@@ -598,7 +598,7 @@ CLEAN: Mapping[str, Files] = {
         "requirements.txt": "left==2.0.0\n",
         "Dockerfile": "RUN pip install right==1.0.0\n",
         "Makefile": "x:\n\tpip install right==1.0.0 && rm -r docs && cp -r a b\n",
-        ".github/workflows/a.yml": "- run: pip install -r $FILE right\n",
+        ".github/workflows/a.yml": "- run: pip install -r $FILE right left-${{ env.V }}-py3.whl[x]\n",
         "words.txt": "left\nright\n",
         "words/test.txt": "left is a word\n",
     },

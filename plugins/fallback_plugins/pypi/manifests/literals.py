@@ -336,7 +336,7 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     rest = text[start:end]
     for one, other in found:
         rest = rest[: one - start] + " " * (other - one) + rest[other - start :]
-    rest = _EXPANDED.sub(_blank, rest)
+    rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
         rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
     words, written = [it[0] for it in _TOKEN.finditer(rest)], [text[slice(*it)] for it in found]
