@@ -510,7 +510,7 @@ NAMED: Mapping[str, tuple[Files, str]] = {
         "a.ipynb names left==$V",
     ),
     "a program that names it": (
-        tool("a.py", "v = '1.0.0'\nsystem(f'pip install left=={v}')\n"),
+        tool("a.py", "v = get()\nsystem(f'pip install left=={v}')\n"),
         "a.py names left=={v",
     ),
     "one line of a build's requirements": (
@@ -589,6 +589,7 @@ CLEAN: Mapping[str, Files] = {
         "a.py": "run(['pip', 'install', 'right'])\nX = 'left==1.0.0'\nupdate(left='1.0.0')\n"
         "print('pip install holds')\nraise ImportError('pip install left==1.0.0')\n",
         "a.ipynb": notebook("import left  # left==1.0.0\n", "!pip install right\n"),
+        "b.py": "V = '2.0.0'\nsystem(f'pip install left=={V}')\nN = ['left==1.0.0', 'pip']\n",
         "words.ipynb": notebook("pip install left==1.0.0\n", kind="markdown"),
         "docs/b.ipynb": notebook("!pip install left==1.0.0\n"),
         "bin/start": "exec right\n",

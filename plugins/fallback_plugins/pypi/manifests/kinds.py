@@ -48,17 +48,18 @@ _COMMANDS = re.compile(
     r"|procfile|vagrantfile|jenkinsfile|earthfile",
     re.IGNORECASE,
 )
+#: … and those of CI among them.
+_CI = re.compile(
+    r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
+    r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
+    re.IGNORECASE,
+)
+
 #: Those that no fix changes, by their paths: notebooks, and scripts without an ending.
 _ONLY_READ = re.compile(
     r"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|\.?binder/postbuild|(?:bin|scripts?)/"
     r"(?:setup|install|bootstrap|update|provision|init|dev|build|test|lint|check|ci|deploy|release|start|run)"
     r"[\w-]*)",
-    re.IGNORECASE,
-)
-#: … and those of CI among them.
-_CI = re.compile(
-    r"(?:.*/)?(?:\.[^/.][^/]*/.*|\.[^/]*|(?:azure-pipelines|bitbucket-pipelines|appveyor|buildspec|cloudbuild"
-    r"|wercker|codemagic|codecov|action|jenkinsfile)[^/]*)",
     re.IGNORECASE,
 )
 

@@ -5,17 +5,15 @@ arguments only pins are raised; what it installs is all that it names. Offsets a
 that an edit keeps every other byte.
 """
 
-import ast
-import json
 import posixpath
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
+from fallback_plugins.pypi.manifests.programs import started_commands
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_at
 
 #: Comments, and the ends of continued lines.
@@ -27,7 +25,7 @@ _GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
 _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
 #: A command that installs what its arguments name, up to the end of the command; one that runs a package's
 #: program; and one that adds packages to the project's own (``uv run --with``).
-_OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?)*"
+_OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+)?){{0,20}}"
 _COMMAND = re.compile(
     rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?:pip|tool))"
     rf"{_OPTIONS}{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
@@ -49,7 +47,7 @@ _SECTION = re.compile(r"^\[(?P<name>[^\]\r\n]*)\]", re.MULTILINE)
 _DEPS = re.compile(
     r"^deps[ \t]*=(?P<arguments>[^\r\n]*(?:\r?\n(?:[ \t]+[^\r\n]*|[ \t]*(?=\r?\n)))*)", re.MULTILINE
 )
-_FACTOR = re.compile(r"^[ \t]*[\w{},!. -]+:[ \t][^\r\n]*", re.MULTILINE)
+_FACTOR = re.compile(r"^[ \t]*(?=\S)[\w{},!. -]+:[ \t][^\r\n]*", re.MULTILINE)
 #: Environments of tox and nox that are made to be old.
 _OLDEST = re.compile(r"old|min|low|legacy|compat|earl|past|lts|prev", re.IGNORECASE)
 _TEST_TOOLS = frozenset({"tox.ini", "noxfile.py"})
@@ -62,36 +60,9 @@ _CONDA_PIP = re.compile(
 
 #: pre-commit: what is installed next to a hook; items of node hooks have ``@`` before a version.
 _ADDITIONAL = re.compile(
-    r"^[ -]*additional_dependencies:(?P<arguments>[ ]*\[[^\]]*\]"
-    r"|[ \t]*(?:\r?\n[ ]*-[ ][^\r\n:]*(?=\r?\n|\Z))*)",
-    re.MULTILINE,
+    r"(?<![\w-])additional_dependencies:[ ]*(?:&\w+)?(?P<arguments>[ ]*\[[^\]]{0,20000}\]"
+    r"|(?:[ \t]*\r?\n[ \t]*(?:-[ ](?:[^\r\n:]|:(?![ \r\n]))*)?(?=\r?\n|\Z))*)"
 )
-
-#: What a Python program must hold to install packages, and the calls that do: of a process with a command
-#: among its texts (others only print one), of a method for it, or with an argument for requirements.
-_INSTALLS = re.compile(r"pip3?\b|pip_|uv\b|requirements *=|packages_to_install")
-_PROCESS = re.compile(
-    r"(?:.*[._])?(?:run|call|check|popen|system|get(?:status)?output|main|shell|sh|bash|exec|spawn|execute"
-    r"|sudo|local|cmd|command|subprocess)(?:_\w+|[vlpe]+)?(?:\(.*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-_INSTALLING_CALL = re.compile(
-    r"(?:.*[._])?(?:pip_install(?:_packages)?|(?:micropip|piplite)\.install)"
-)
-_REQUIREMENTS_ARGUMENT = frozenset(
-    {
-        "requirements",
-        "pip_requirements",
-        "extra_pip_requirements",
-        "pip_packages",
-        "packages_to_install",
-    }
-)
-#: What stands for a computed part of a text.
-_COMPUTED = "{}"
-#: A notebook's commands of a shell: ``!pip install``, ``%pip install``, a cell for a shell.
-_MAGIC = re.compile(r"^[ \t]*(?:!|%(?=(?:pip|uv|sx|system)\b))[ \t]*", re.MULTILINE)
-_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
 
 #: A requirement among other words; not a path, an address or an option's value.
 _OPERATOR = r"(?:===|==|~=|!=|<=|>=|<|>)"
@@ -121,7 +92,9 @@ _PRINTS = re.compile(
     re.IGNORECASE,
 )
 #: What a shell or CI puts other words in the place of.
-_EXPANDED = re.compile(r"\$?\{\{[^}\r\n]*\}\}|\$\([^()\r\n]*\)|`[^`\r\n]*`")
+_EXPANDED = re.compile(r"\$?\{\{[^{}\r\n]{0,500}\}\}|\$\([^()\r\n]{0,500}\)|`[^`\r\n]{0,500}`")
+#: How far before a command it is looked for what only prints it (characters).
+_MAX_BEFORE = 500
 
 #: An option that says where packages come from.
 _SOURCE = re.compile(
@@ -205,80 +178,6 @@ def has_literals(path: str, text: str) -> bool:
     if next(_spans(path, text), None) is not None:
         return True
     return kind is Kind.COMMANDS and bool(install_commands(path, text))
-
-
-def started_commands(path: str, text: str) -> str:
-    """Return the install commands that a notebook or a Python program starts, one a line, as far as they
-    are written out. Of what can't be parsed each line may be one: its text."""
-    if not _INSTALLS.search(text):
-        return ""
-    read = _of_notebook if path.endswith(".ipynb") else _of_program
-    with suppress(
-        *(SyntaxError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError)
-    ):
-        return "\n".join(read(text))
-    return text
-
-
-def _of_notebook(text: str) -> Iterator[str]:
-    for cell in json.loads(text)["cells"]:
-        source = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
-        if _SHELL_CELL.match(source):
-            yield source
-        else:
-            yield from (source[it.end() :].partition("\n")[0] for it in _MAGIC.finditer(source))
-
-
-def _of_program(text: str) -> Iterator[str]:
-    return filter(None, map(_of_node, ast.walk(ast.parse(text))))
-
-
-def _of_node(node: ast.AST) -> str:
-    """The command that one call, or one entry of a table, has its packages installed by; empty: none."""
-    if isinstance(node, ast.Dict):
-        named = (value for key, value in zip(node.keys, node.values, strict=True) if _is_pip(key))
-        return _installing(words for value in named for words in _texts(value))
-    if not isinstance(node, ast.Call):
-        return ""
-    function = ast.unparse(node.func)
-    if _INSTALLING_CALL.fullmatch(function):
-        return _installing(words for it in node.args for words in _texts(it))
-    required = [it.value for it in node.keywords if it.arg in _REQUIREMENTS_ARGUMENT]
-    if required:
-        return _installing(words for it in required for words in _texts(it))
-    if not _PROCESS.fullmatch(function):
-        return ""
-    words = (it.replace("\n", " ; ") for argument in node.args for it in _texts(argument))
-    command = " ".join(words)
-    return command if _may_install(command) else ""
-
-
-def _is_pip(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and key.value == "pip"
-
-
-def _texts(node: ast.expr) -> Iterator[str]:
-    """The texts of a list, or one text, with ``{…}`` for what is computed."""
-    items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
-    return (text for item in items if (text := _text(item)).replace(_COMPUTED, ""))
-
-
-def _text(node: ast.expr) -> str:
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr():
-            return "".join(map(_text, node.values))
-        case ast.BinOp(op=ast.Add()):
-            return _text(node.left) + _text(node.right)
-        case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
-            return f"{{{name}}}"
-    return _COMPUTED
-
-
-def _installing(requirements: Iterator[str]) -> str:
-    quoted = " ".join(f"'{it}'" for it in requirements if "'" not in it)
-    return f"pip install {quoted}" if quoted else ""
 
 
 def script_metadata(text: str) -> str:
@@ -383,7 +282,8 @@ def _in_script(text: str) -> Iterator[tuple[int, int]]:
 
 def _areas(name: str, text: str) -> Iterator[_Area]:
     for match in _COMMAND.finditer(text):
-        if _PRINTS.search(text[text.rfind("\n", 0, match.start()) + 1 : match.start()]):
+        start = match.start()
+        if _PRINTS.search(text[max(text.rfind("\n", 0, start) + 1, start - _MAX_BEFORE) : start]):
             continue
         span = match.span("arguments")
         runs = match["runner"] or match["verb"] == "run"

@@ -22,8 +22,8 @@ from fallback_plugins.pypi.manifests.literals import (
     has_literals,
     literals,
     script_metadata,
-    started_commands,
 )
+from fallback_plugins.pypi.manifests.programs import started_commands
 from fallback_plugins.pypi.manifests.pyproject import (
     foreign_sources,
     is_excluded,
@@ -254,7 +254,8 @@ def _is_searched(path: str) -> bool:
     kind, parts = kind_of(path), PurePosixPath(path).parts
     if kind is not None:
         return kind in {Kind.PYPROJECT, Kind.SETUP_PY} and not is_aside(path)
-    if is_aside(path) or is_installed(path) or _FOR_PEOPLE.fullmatch(parts[-1]):
+    is_prose = _FOR_PEOPLE.fullmatch(parts[-1]) and kind_in_set(path) is Kind.REQUIREMENTS
+    if is_aside(path) or is_installed(path) or is_prose:
         return False
     if parts[-1] in _of_other_ecosystems():
         return False
