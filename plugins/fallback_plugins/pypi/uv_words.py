@@ -68,7 +68,7 @@ _DEPENDS = re.compile(r" (?:depends? on|requires?) ")
 _SECOND = re.compile(r" and (?=\S+(?:$| and |, ))")
 #: The members, groups and extras that a project consists of.
 _OWN = re.compile(r"your (?:project|workspace) requires ([^,]*)")
-_MEMBER = re.compile(r"(?<!your )[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
+_MEMBER = re.compile(r"(?<!your )(?<!\S)[\w.-]+(?:\[[^\]]*\]|:\S+)?(?![^ ])")
 #: What a message calls the project itself, whose own declaration is no parent's.
 _PROJECT_ITSELF = frozenset({"project", "workspace", "you"})
 _PYTHON = re.compile(
@@ -77,8 +77,8 @@ _PYTHON = re.compile(
 )
 _NO_VERSION = re.compile(r"there (?:is|are) no versions? of (?P<label>[^\s,]+)")
 _ONLY = re.compile(r"only (?P<label>[^\s,]+) (?:is|are) available")
-_NO_PACKAGE = re.compile(r"(?P<name>[\w.-]+) was not found in the package registry")
-_NO_WHEEL = re.compile(r"(?P<label>\S+) has no (?:usable )?wheels")
+_NO_PACKAGE = re.compile(r"(?<!\S)(?P<name>[\w.-]+) was not found in the package registry")
+_NO_WHEEL = re.compile(r"(?<!\S)(?P<label>\S+) has no (?:usable )?wheels")
 _TOO_NEW = re.compile(
     r"`(?P<name>[^`]+)` was filtered by `(?P<rule>[^`]+)` to only include packages uploaded before"
     r" (?P<date>\S+)\.(?: The requested version, v(?P<version>[^,\s]+), was published at (?P<day>\S+)\.)?"

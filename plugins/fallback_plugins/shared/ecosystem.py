@@ -45,7 +45,7 @@ class Recipe(Protocol):
         ...
 
 
-#: Seconds that a result, a scratch lock, or a registry's answer serves in one process. A registry changes;
+#: Seconds that a result serves in one process. A registry changes;
 #: a fix of what was planned starts at once.
 MAX_AGE_S = 600.0
 

@@ -137,7 +137,13 @@ def resolve(
         reason, step = more[0].reason, more[0].next_step
         raise UnknownPartError(RefusalReason.RESOLVER_FAILED, reason, next_step=step)
     command = InstallCommand(client="uv", files=(source,), label=f"uv for {source}")
-    bare = Resolution.of_tree(ECOSYSTEM, command, ResolvedBy.CLIENT, _named_tree(source, text))
+    bare = Resolution.of_tree(
+        ECOSYSTEM,
+        command,
+        ResolvedBy.CLIENT,
+        _named_tree(source, text),
+        unresolved=tuple(unknown),
+    )
     return _with_origins(bare, {_key(table): table for table in package_tables("uv.lock", text)})
 
 

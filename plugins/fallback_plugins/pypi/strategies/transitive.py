@@ -76,7 +76,8 @@ class Search:
         """The tree of these manifests. Raises RecipeError, ToolError."""
         lines, options = wanted(texts, self.reading), (*self.command.options, *self.ages)
         found = resolve(self.command.client, self.command.path, lines, *options, known=self.known)
-        SharedResolutions.of(self.command.repo).add(texts, found)
+        if not self.reading.folders:  # whose texts a patch may have changed
+            SharedResolutions.of(self.command.repo).add(texts, found)
         return found.tree
 
     @property

@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.manifests.groups import table_of
-from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
+from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import literals, without
 from fallback_plugins.pypi.manifests.poetry_tables import POETRY_TABLES, Keys
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -158,11 +158,14 @@ def _missing(files: Sources) -> Iterator[UnreadSource]:
     for target, by in files.missing.items():
         if not is_aside(by):
             which = "A command" if by == target else by
-            error = _error(
-                f"{which} takes requirements from {target!r}, which is not a UTF-8 text file that git"
-                " tracks, or by its name has commands.",
+            why, step = (
+                "which is not a UTF-8 text file that git tracks",
                 "Commit that file as UTF-8 text, or write its lines into the file that includes it.",
             )
+            if kind_in_set(target) is not Kind.REQUIREMENTS:
+                why = "which has the name of a file with commands, and is not read as requirements"
+                step = "Give that file a name that ends with .txt."
+            error = _error(f"{which} takes requirements from {target!r}, {why}.", step)
             yield UnreadSource(target, error, names_it=False)
 
 
