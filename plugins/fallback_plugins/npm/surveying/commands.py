@@ -79,7 +79,7 @@ _KEY = re.compile(
 )
 
 #: Lines that no shell runs, and where one command of a line ends.
-_PROSE = re.compile(r"\s*(?:#|//|-?\s*\"?(?:name|description)\"?\s*:)")
+_PROSE = re.compile(r"\s*(?:#|//|(?:-\s*)?\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 
@@ -131,16 +131,18 @@ _IGNORES = {
 }
 _SETTINGS = {
     (".npmrc", "npm"): re.compile(
-        r"^\s*(?:package-lock|shrinkwrap)\s*=\s*[\"']?false", re.MULTILINE
+        r"^[ \t]*(?:package-lock|shrinkwrap)\s*=\s*[\"']?false", re.MULTILINE
     ),
-    (".npmrc", "pnpm"): re.compile(r"^\s*lockfile\s*=\s*[\"']?false", re.MULTILINE),
+    (".npmrc", "pnpm"): re.compile(r"^[ \t]*lockfile\s*=\s*[\"']?false", re.MULTILINE),
     ("pnpm-workspace.yaml", "pnpm"): re.compile(r"^lockfile\s*:\s*[\"']?false", re.MULTILINE),
     (".yarnrc", "yarn"): re.compile(
-        r"^\s*\"?--(?:install\.)?no-lockfile\"?\s+[\"']?true", re.MULTILINE
+        r"^[ \t]*\"?--(?:install\.)?no-lockfile\"?\s+[\"']?true", re.MULTILINE
     ),
 }
 _GLOBAL = re.compile(r"\s(?:-g|--global|global)\b")
 
+#: Most paths that a file's commands copy or remove, of each kind: each command keeps those before it.
+_MAX_PATHS = 300
 #: What an image gets, and what of it (or of a checkout) is removed before an install.
 _IMAGE = re.compile(r"(?:.*/)?(?:(?:Docker|Container)file[^/]*|[^/]+\.dockerfile)")
 _STAGE = re.compile(
@@ -355,17 +357,19 @@ def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
     for path, group in groupby(lines, key=lambda it: it[0]):
         if PurePosixPath(path).name == MANIFEST:
             continue
-        removed: list[str] = []
+        removed: dict[str, None] = {}
         stages: dict[str, list[str]] = {}
         copied: list[str] = []
         for _, line in group:
             if stage := _STAGE.match(line):
                 copied = [*stages.get(stage["base"].lower(), ())]
                 stages[(stage["name"] or "").lower()] = copied
-            copied += _got(line)
+            copied += [it for it in _got(line) if it not in copied and len(copied) < _MAX_PATHS]
             for segment in _ENDS.split(line):
                 for match in _REMOVES.finditer(segment):
-                    removed += _WORD.findall(match["words"])
+                    removed |= dict.fromkeys(
+                        _WORD.findall(match["words"])[: _MAX_PATHS - len(removed)]
+                    )
                 for one in _commands(path, segment):
                     if one.updates or (one.installs and one.text.split()[1:2] != ["ci"]):
                         got = tuple(copied) if _IMAGE.fullmatch(path) else None

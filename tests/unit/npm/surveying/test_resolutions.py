@@ -396,6 +396,47 @@ def test_what_a_command_installs_is_not_called_unaffected(
     assert [it.path for it in found.unread] == ([path] if is_affected else [])
 
 
+_LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "repeated"),
+    [
+        ("vercel.json", '"', '\\"'),
+        ("a.sh", "a@$v\nv", " "),
+        ("a.sh", "yarn", "://left"),
+        ("a.sh", "", "://leaf/1/"),
+        ("a.sh", "npm ", "yarn "),
+        ("a.sh", "", "rm a;yarn\n"),
+        ("a.js", "npm ", "sh"),
+        ("a.js", "npm ", "$sh(`"),
+        ("a.js", "npm sh(1)", "a =  "),
+        ("a.yml", "", " "),
+        ("a.yml", "", "${{"),
+        ("Dockerfile", "", "--mount="),
+        ("Dockerfile", "", "\\\n"),
+        ("Dockerfile", "", "COPY a b\n"),
+        (".pre-commit-config.yaml", "", "-"),
+        ("b/.npmrc", "", "\n"),
+    ],
+)
+def test_a_long_line_takes_linear_time(
+    tmp_path: Path, path: str, start: str, repeated: str
+) -> None:
+    """More than linear time would be minutes."""
+    text = start + repeated * (_LONG // len(repeated)) + " leaf"
+    files = {"package.json": manifest(dependencies={"other": "1"}), _NAMES["yarn"]: _SAFE["yarn"]}
+    files |= {"b/package.json": files["package.json"], f"b/{_NAMES['npm']}": _SAFE["npm"]}
+    found = told(tmp_path, {**files, path: text})
+    assert found.reason in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
+
+
+def test_many_variables_take_linear_time(tmp_path: Path) -> None:
+    text = "".join(f"npm i a@$v{it}\n" for it in range(_LONG // 15))
+    found = told(tmp_path, {"package.json": manifest(), "a.sh": text})
+    assert found.reason is RefusalReason.NOT_AFFECTED
+
+
 _NO_LOCK = [
     ("npm", ".npmrc", "package-lock = false\n"),
     ("npm", "Dockerfile", "FROM node\nRUN npm install --no-package-lock\n"),
