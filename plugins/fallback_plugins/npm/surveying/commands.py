@@ -44,7 +44,7 @@ _RUNS_PROCESS = re.compile(
     r"(?:exec|spawn|fork|run|shell|sh|cmd|system|popen|check_|getoutput|getstatusoutput)|call$|$",
     re.IGNORECASE,
 )
-_ARGUMENTS = re.compile(r"(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|`[^`]{0,2000}`|[^;){}\"'`]){0,500}")
+_ARGUMENTS = re.compile(r"(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|`[^`]{0,2000}`|[^;){}]){0,500}")
 #: A command that a program gives a name, and what a template puts into a text.
 _NAMED = re.compile(
     r"\w\s{1,20}=\s{1,20}(?:\"(?=[bnpy])([^\"\n]{0,500})\"|'(?=[bnpy])([^'\n]{0,500})'|`(?=[bnpy])([^`]{0,2000})`)"

@@ -374,6 +374,7 @@ def _notebook(source: str) -> str:
         ("a.py", 'check_call(\n    ["npm", "install", "leaf@1.1.0"],\n)\n', True),
         ("a.py", '# os.system("npm i leaf@1.1.0")\nos.system("npm ci")\n', False),
         ("a.py", 'raise RuntimeError("npm install leaf@1.1.0 first")\n', False),
+        ("a.js", "spawn('npm', // don't\n  ['install', 'leaf@1.1.0'])\n", True),
         ("a.js", "execSync(`cd ${d} && npm i leaf@1.1.0`)\n", True),
         ("a.js", 'execSync("(cd x); npm i leaf@1.1.0")\n', True),
         ("a.js", 'const cmd = "npm install leaf@1.1.0";\nexecSync(cmd);\n', True),
