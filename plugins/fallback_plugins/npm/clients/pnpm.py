@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
@@ -277,8 +279,7 @@ class PnpmClient:
         texts |= {"pnpm-lock.yaml": files.lock_text, **carried_text(reported)}
         texts[MANIFEST] = carried_manifest(reported, texts[MANIFEST])
         patched = _strings_at(parse_manifest(MANIFEST, texts[MANIFEST]), *_PATCHED)
-        # A lock holds a patch's digest only, and the digest is put back below.
-        texts = {path: package for package, path in patched.items()} | texts
+        texts = _patches(patched) | texts
         check_paths(files)
         check_addresses(_addresses_of(files.manifests))
         with scratch_project(texts) as scratch:
@@ -328,6 +329,20 @@ def _settings(lock: PnpmLock) -> list[str]:
         for name, option in names.items()
         if isinstance(reported, dict) and reported.get(name) in ("true", "false")
     ]
+
+
+def _patches(patched: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of a patch, by its path, for each package of ``patchedDependencies``: any will do,
+    as a lock holds only its digest, which ``_with_patches`` restores. Raises RecipeError for a file that is
+    not a patch: pnpm could read its settings from it."""
+    for package, path in patched.items():
+        place = PurePosixPath(path)
+        if place.suffix not in {".patch", ".diff"} or place.is_absolute() or ".." in place.parts:
+            raise unsupported(
+                f"patchedDependencies names {path!r} for {package!r}, which is not a patch in the project.",
+                "Name a file in the project's folder that ends in .patch or .diff.",
+            )
+    return {path: sha256(package.encode()).hexdigest() for package, path in patched.items()}
 
 
 def _with_patches(lock: PnpmLock, made: str) -> str:

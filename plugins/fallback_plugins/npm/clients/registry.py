@@ -111,7 +111,7 @@ class NpmRegistry:
     def _about(self, package: str, key: str) -> Mapping[str, str]:
         """Return one map of the package's document. Raises RecipeError, ToolError."""
         # The name keeps npm from leaving out the keys if the registry has only one of them.
-        answer = self._kept(dict, package, package, "name", "time", "dist-tags")
+        answer = self._kept(_document, package, package, "name", "time", "dist-tags")
         return _texts(answer, key)
 
     def _kept(self, read: Callable[[Any], _T], package: str, *words: str) -> _T:
@@ -143,6 +143,10 @@ class NpmRegistry:
             summary = _summary(answer) or own_words(result.output)
             raise unreadable(f"npm could not list the versions of {package}", summary, package)
         return answer
+
+
+def _document(answer: Any) -> dict[str, Any]:
+    return answer if isinstance(answer, dict) else {}
 
 
 def _releases(answer: Any) -> tuple[Release, ...]:

@@ -64,7 +64,7 @@ class Scopes:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells them apart from another project's."""
+        """Return what distinguishes these scopes from another project's."""
         return tuple(self.granted.items()), tuple(self.refused.items())
 
     def over(self, clients: ClientRunner) -> ClientRunner:

@@ -25,11 +25,13 @@ _NOISE = (
 )
 _ERROR = re.compile(r"(?:npm error|error:?|ERR_PNPM_\S+|\s*ERROR)(?:\s+|$)")
 
-_NAME = r"(?P<name>(?:@[^@\s/\"']+/)?[^@\s/\"']+)"
+#: Repeats are bounded, as an output can hold one long word: npm's names have at most 214 characters.
+_NAME = r"(?P<name>(?:@[^@\s/\"']{1,214}/)?[^@\s/\"']{1,214})"
 _REQUIREMENT = re.compile(
-    rf"{_NAME}@\"(?P<spec>[^\"]*)\" from (?P<parent>the root project|\S+@\S+)"
+    rf"(?<!\S){_NAME}@\"(?P<spec>[^\"]{{0,1000}})\" from"
+    r" (?P<parent>the root project|\S{1,1000}@\S{1,1000})"
 )
-_FOUND = re.compile(r"Found: \S+@(?P<version>\S+)")
+_FOUND = re.compile(r"Found: \S{1,1000}@(?P<version>\S{1,1000})")
 _NO_MATCH = re.compile(
     rf"No matching version found for {_NAME}@(?P<spec>.*?)"
     r"(?: with a date before (?P<date>.*?)| while fetching it from \S+)?\.?$"
@@ -39,10 +41,11 @@ _NO_MATCH = re.compile(
 _NO_PACKAGE = re.compile(
     rf"requested resource '{_NAME}@(?P<spec>[^']*)' could not be found"
     r"|Couldn't find package \"(?P<yarn>@?[^\"@]+)(?:@(?P<range>[^\"]*))?\""
-    r"|(?P<pnpm>\S+) is not in the npm registry"
+    r"|(?<!\S)(?P<pnpm>\S{1,1000}) is not in the npm registry"
 )
 _ENGINE = re.compile(
-    r"(?:of node/npm: |incompatible with \"|error )(?P<label>\S+@[^\s\":]+)[\s\S]*?"
+    r"(?:of node/npm: |incompatible with \"|error )(?P<label>@?[^\s@\":]{1,214}@[^\s@\":]{1,256})"
+    r"(?=[\s\":])[\s\S]{0,2000}?"
     r"(?:Required: \{\"(?P<engine>\w+)\":\"|Expected version:? \"?)(?P<spec>[^\"\n]+)"
 )
 _NOT_FETCHED = re.compile(
@@ -153,7 +156,9 @@ def _missing(output: str, files: Files, package: str) -> Iterator[Blocker]:
 
 
 def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
-    asked = re.search(r"https?://[^/\s]+/(?:\S*/)?(@[\w.~-]+)(?:%2[fF]|/)", output)
+    asked = re.search(
+        r"https?://[^/\s]{1,253}/(?:\S{0,500}/)?(@[\w.~-]{1,214})(?:%2[fF]|/)", output
+    )
     setting = _setting(package) if package or not asked else f"{asked[1]}:registry"
     if found := registry_blocker(output, setting, package):
         yield found

@@ -114,7 +114,7 @@ class Draft:
         return next((b for b in self._of(name) if b.version == version and b.resolved), None)
 
     def forget(self, packages: Iterable[str]) -> None:
-        """Let yarn look these packages up anew, wherever a range of versions is asked for."""
+        """Remove the answers for these packages if a range was asked for, so that yarn looks them up."""
         names = set(packages)
         for pattern, block in list(self._answers.items()):
             if block.name in names and admits(plain_range(pattern), block.version):
@@ -161,10 +161,10 @@ def asked_by(block: Block) -> Iterator[str]:
 
 
 def unseen_asks(lock: YarnLock, manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """Patterns that nobody known asks for, and that yarn would therefore drop.
+    """Return the patterns that no known manifest or package requires, which yarn would therefore drop.
 
-    Members, linked folders that we don't have ask for them, or nobody does: that is not ours to tidy up.
-    What hangs only on the former range of a declaration that was raised is left out.
+    Members or linked folders that are not available may require them; if not, a fix does not tidy up.
+    Patterns that only the former range of a raised declaration required are left out.
     """
     asks = [pattern for manifest in manifests for pattern in asked(manifest)]
     reached: set[str] = set()
@@ -298,7 +298,7 @@ class YarnClient:
             return parse_yarn_lock((scratch / _LOCK).read_bytes().decode())
 
 
-#: Where the members stand that ask for what unseen ones must ask for.
+#: Folder of the members that require what unseen members may require.
 _MEMBERS = ".members"
 
 
@@ -306,8 +306,8 @@ def yarn_project(files: Files, lock: YarnLock) -> tuple[Mapping[str, str], tuple
     """Return the texts of a scratch project by relative path, and what the known manifests ask for. Raises
     RecipeError: a manifest can't be parsed, or it wants yarn 2 or later.
 
-    Where nobody known asks for a part of the lock, members that do stand in, or yarn would drop it. Where
-    the lock has a package from a folder, a manifest made of its block stands there.
+    If no known manifest requires a part of the lock, added members require it, or yarn would drop it. A
+    folder from which the lock has a package gets a manifest that is made of the block of that package.
     """
     manifests = {path: parse_manifest(path, text) for path, text in files.manifests.items()}
     root = manifests[files.root_manifest]

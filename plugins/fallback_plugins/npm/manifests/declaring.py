@@ -124,7 +124,7 @@ def blocked_by(
     """The typed refusal of a dependent whose range excludes the target, with the file that declares it."""
     label = PROJECT if tree.is_root(parent) else parent.label
     where = declared_in(tree, parent)
-    return blocked(node.name, target, parent=label, spec=spec or "(unsaid)", where=where)
+    return blocked(node.name, target, parent=label, spec=spec or "(no range stated)", where=where)
 
 
 def no_fix(node: Node) -> RecipeError:

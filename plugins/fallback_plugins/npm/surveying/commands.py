@@ -2,9 +2,11 @@
 they read locks.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -20,39 +22,64 @@ _FILES = re.compile(
     r"(?:.*/)?(?:(?:Docker|Container|Make|Jenkins|Vagrant|Earth|Proc)file[^/]*|\.?justfile"
     r"|[^/]+\.(?:dockerfile|sh|bash|zsh|ps1|bat|cmd|mk|nix|toml|ya?ml|jsonc)"
     r"|package\.json|\.?devcontainer\.json|(?:vercel|now|deno|bower|lerna|nx|turbo|project)\.json"
-    r"|\.?binder/postBuild|(?:bin|scripts?)/(?:setup|install|bootstrap|update|provision|init|dev|build|test"
+    r"|\.husky/[^/.]+|\.?binder/postBuild|(?:bin|scripts?)/(?:setup|install|bootstrap|update|provision|init|dev|build|test"
     r"|lint|check|ci|deploy|release|start|run)[\w-]*)",
     re.IGNORECASE,
 )
 #: Locks among these, each of which has a reader or is made from a manifest.
-_LOCKS = re.compile(r"(?:.*/)?[^/]*(?:\block\b|-lock\b|\.lock\b)[^/]*", re.IGNORECASE)
+_LOCKS = re.compile(
+    r"(?!\.github/)(?:.*/)?(?:[^/]*\.)?(?:pnpm-|conda-)?lock(?:\.[^/]+)?\.(?:toml|ya?ml|jsonc?)",
+    re.IGNORECASE,
+)
 
 #: Programs and pages: of the first, calls that run a process; of both, what is loaded by address.
-_PROGRAMS = re.compile(r".*\.(?:[cm]?[jt]sx?|vue|svelte)", re.IGNORECASE)
+_PROGRAMS = re.compile(r".*\.(?:[cm]?[jt]sx?|vue|svelte|pyw?|ipynb)", re.IGNORECASE)
 _PAGES = re.compile(
     r".*\.(?:html?|ejs|hbs|pug|njk|jinja2?|twig|erb|php|astro|vue|svelte)", re.IGNORECASE
 )
-_PROCESS = re.compile(
-    r"(?:\b\w*(?:exec|spawn|fork|run|shell|sh|cmd)\w*\s*[(`]|\$\s*`)(?P<words>[^;){}]{0,500})",
+#: Calls in a program, those that run a process, and their arguments: texts, and what no call ends.
+_CALL = re.compile(r"\b(\w{1,80})\s{0,20}[(`]|\$\s{0,20}`")
+_RUNS_PROCESS = re.compile(
+    r"(?!\w*(?:error|exception|warning)$)\w*"
+    r"(?:exec|spawn|fork|run|shell|sh|cmd|system|popen|check_|getoutput|getstatusoutput)|call$|$",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"\bhttps?:[\w:/.@%+~-]+|\bnpm:[\w@/.~^-]+")
+_ARGUMENTS = re.compile(r"(?:\"[^\"\n]{0,500}\"|'[^'\n]{0,500}'|`[^`]{0,2000}`|[^;){}]){0,500}")
+#: A command that a program gives a name, and what a template puts into a text.
+_NAMED = re.compile(
+    r"\w\s{1,20}=\s{1,20}(?:\"(?=[bnpy])([^\"\n]{0,500})\"|'(?=[bnpy])([^'\n]{0,500})'|`(?=[bnpy])([^`]{0,2000})`)"
+)
+_TEMPLATE = re.compile(r"\$\{[^{}\n]*\}")
+#: Commands of a shell in a notebook: lines, and whole cells.
+_SHELL_LINE = re.compile(r"^[ \t]*(?:!|%(?:sx|system)[ \t])(.*)", re.MULTILINE)
+_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
+
+#: An address, also one without a scheme, which begins a line or follows a quote.
+_ADDRESS = re.compile(
+    r"(?:\bhttps?:|(?:^\s*|(?<=[\"'`=(,]))(?=//[\w-]{1,63}\.[\w.-]{1,200}/))[\w:/.@%+~,?&=*!-]+"
+    r"|\bnpm:[\w@/.~^-]+"
+)
 #: pre-commit installs what a hook of node lists: releases by name and version.
 _HOOKS = ".pre-commit-config.yaml"
-_RELEASE = re.compile(r"[-\[,]\s*[\"']?((?:@[\w.-]+/)?[\w.-]+@\d[\w.+-]*)")
+_RELEASE = re.compile(
+    r"[-\[,]\s{0,200}[\"']?(?<![\w.-])((?:@[\w.-]{1,214}/)?[\w.-]{1,214}@\d[\w.+-]*)"
+)
 #: A minified line is no source.
 _MAX_LINE = 5_000
 
 #: What CI puts other words in the place of.
-_EXPRESSION = re.compile(r"\$\{\{[^}\n]*\}\}")
-_REMARK = re.compile(r"\s*(?://|/?\*|#|<!--)")
+_EXPRESSION = re.compile(r"\$\{\{[^{}\n]*\}\}")
+_REMARK = re.compile(r"\s*(?://(?![\w-]{1,63}\.[\w.-]{1,200}/)|/?\*|#|<!--)")
+#: Lines that a tool drops before it joins those that end in a backslash.
+_COMMENT = re.compile(r"^[ \t]*#.*\n?", re.MULTILINE)
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 #: Keys of JSON: each value is a line of its own. Prose is dropped.
 _KEY = re.compile(
-    r"\"(?:name|description)\"\s*:\s*\"(?:[^\"\\\n]|\\.)*\"|\"(?:[^\"\\\n]|\\.)*\"\s*:\s*"
+    r"\"(?:name|description)\"\s*:\s*\"(?:[^\"\\\n]|\\.)*\"|\"(?:[^\"\\\n]|\\.){0,214}\"\s*:\s*"
 )
 
 #: Lines that no shell runs, and where one command of a line ends.
-_PROSE = re.compile(r"\s*(?:#|//|-?\s*\"?(?:name|description)\"?\s*:)")
+_PROSE = re.compile(r"\s*(?:#|//|(?:-\s*)?\"?(?:name|description)\"?\s*:)")
 _ENDS = re.compile(r"&&|\|\||[;|()&<>]|\s#")
 _WORD = re.compile(r"[^\s\"'`,\[\]\\]+")
 
@@ -95,37 +122,42 @@ _IGNORES = {
         r"|\b(?:package-lock|shrinkwrap)[=\s]+[\"']?false",
         re.IGNORECASE,
     ),
-    "yarn": re.compile(r"\byarn\b.*--no-lockfile\b"),
+    "yarn": re.compile(r"\byarn\b.{0,500}--no-lockfile\b"),
     "pnpm": re.compile(
-        r"\bpnpm\b.*(?:--no-lockfile\b|[-\s]lockfile[=\s]false)"
+        r"\bpnpm\b.{0,500}(?:--no-lockfile\b|[-\s]lockfile[=\s]false)"
         r"|npm_config_lockfile[=:\s]+[\"']?false",
         re.IGNORECASE,
     ),
 }
 _SETTINGS = {
     (".npmrc", "npm"): re.compile(
-        r"^\s*(?:package-lock|shrinkwrap)\s*=\s*[\"']?false", re.MULTILINE
+        r"^[ \t]*(?:package-lock|shrinkwrap)\s*=\s*[\"']?false", re.MULTILINE
     ),
-    (".npmrc", "pnpm"): re.compile(r"^\s*lockfile\s*=\s*[\"']?false", re.MULTILINE),
+    (".npmrc", "pnpm"): re.compile(r"^[ \t]*lockfile\s*=\s*[\"']?false", re.MULTILINE),
     ("pnpm-workspace.yaml", "pnpm"): re.compile(r"^lockfile\s*:\s*[\"']?false", re.MULTILINE),
     (".yarnrc", "yarn"): re.compile(
-        r"^\s*\"?--(?:install\.)?no-lockfile\"?\s+[\"']?true", re.MULTILINE
+        r"^[ \t]*\"?--(?:install\.)?no-lockfile\"?\s+[\"']?true", re.MULTILINE
     ),
 }
 _GLOBAL = re.compile(r"\s(?:-g|--global|global)\b")
 
+#: Most paths that a file's commands copy or remove, of each kind: each command keeps those before it.
+_MAX_PATHS = 300
 #: What an image gets, and what of it (or of a checkout) is removed before an install.
 _IMAGE = re.compile(r"(?:.*/)?(?:(?:Docker|Container)file[^/]*|[^/]+\.dockerfile)")
 _STAGE = re.compile(
     r"\s*FROM\s+(?:--\S+\s+)*(?P<base>\S+)(?:\s+AS\s+(?P<name>\S+))?", re.IGNORECASE
 )
 _COPIES = re.compile(r"\s*(?:COPY|ADD)\s+(?P<words>.*)", re.IGNORECASE)
-_MOUNTED = re.compile(r"--mount=\S*type=bind\S*")
+_MOUNTED = re.compile(r"--mount=\S{0,500}type=bind\S*")
 _MOUNT_OF = re.compile(r"(?:source|src)=([^,\s]+)")
 _REMOVES = re.compile(r"\b(?:rm|del|unlink|rimraf)\b(?P<words>.*)")
 
-#: A version that is a variable, and the one text that a file gives it.
+#: A version that is a variable, and what gives a variable its version.
 _VARIABLE = re.compile(r"(?<=@)\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+_GIVEN = re.compile(
+    r"\b(\w{1,100})(?=(?:[ \t]{0,20}(?:[:?]?=|:)|[ \t])[ \t]{0,20}[\"']?v?(\d[\w.+-]{0,99}))"
+)
 
 
 @dataclass(frozen=True)
@@ -259,31 +291,63 @@ def _is_about(path: str, folder: str) -> bool:
 def _lines(repo: RepoContext, path: str) -> Iterator[str]:
     """The lines of a file that may be commands, or load a package by its address."""
     if _FILES.fullmatch(path) and not _LOCKS.fullmatch(path):
-        text = _with_values(readable_text(repo, path)).replace("\\\n", " ")
-        text = _EXPRESSION.sub("$_", text)
+        text = _COMMENT.sub("", readable_text(repo, path))
+        text = _EXPRESSION.sub("$_", _CONTINUED.sub(" ", _with_values(text)))
         if path.endswith((".json", ".jsonc")) and not path.endswith("bower.json"):
             text = _KEY.sub("\n", text)
+        lines = [it for it in text.splitlines() if not _PROSE.match(it)]
         if PurePosixPath(path).name == _HOOKS:
-            yield from (f"npm install {it}" for it in _RELEASE.findall(text))
-        yield from (it.rstrip(" }],") for it in text.splitlines() if not _PROSE.match(it))
+            yield from (f"npm install {it}" for it in _RELEASE.findall("\n".join(lines)))
+        yield from (it.rstrip(" }],") for it in lines)
     elif _PROGRAMS.fullmatch(path) or _PAGES.fullmatch(path):
         text = readable_text(repo, path)
-        is_program = _PROGRAMS.fullmatch(path) is not None
-        for line in text.splitlines() if "npm" in text or "://" in text else ():
-            if len(line) <= _MAX_LINE and not _REMARK.match(line):
-                yield from _ADDRESS.findall(line)
-        if is_program and any(it in text for it in _CLIENTS):
-            yield from (" ".join(it["words"].split()) for it in _PROCESS.finditer(text))
+        text = _code_of_cells(text) if path.endswith(".ipynb") else text
+        lines = [it for it in text.splitlines() if not _REMARK.match(it)]
+        for line in lines if "npm" in text or "//" in text else ():
+            if len(line) <= _MAX_LINE:
+                yield from map(str.strip, _ADDRESS.findall(line))
+        if _PROGRAMS.fullmatch(path) and any(it in text for it in _CLIENTS):
+            yield from _started(_TEMPLATE.sub("$_", "\n".join(lines)))
+
+
+def _code_of_cells(text: str) -> str:
+    """Return a notebook's code, each line of a shell's cell after ``!``; its text if it can't be read."""
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        cells = json.loads(text)["cells"]
+        sources = ["".join(it["source"]) for it in cells if it["cell_type"] == "code"]
+        shown = (it.replace("\n", "\n!") if _SHELL_CELL.match(it) else it for it in sources)
+        return "\n".join(shown)
+    return text
+
+
+def _started(text: str) -> Iterator[str]:
+    """Yield the commands of a program: arguments of calls that run a process, what a notebook's shell runs,
+    and, if there is any such call, texts with a name that begin as a command."""
+    end = 0
+    for call in _CALL.finditer(text):
+        if call.start() < end or not _RUNS_PROCESS.match(call[1] or ""):
+            continue
+        if arguments := _ARGUMENTS.match(text, call.end() - call[0].endswith("`")):
+            end = arguments.end()
+            yield " ".join(arguments[0].split())
+    yield from _SHELL_LINE.findall(text)
+    for named in _NAMED.finditer(text) if end else ():
+        words = (named[1] or named[2] or named[3] or "").split()
+        if len(words) > 1 and words[0] in _CLIENTS:
+            yield " ".join(words)
 
 
 def _with_values(text: str) -> str:
     """The text with the versions that are variables of one value in it."""
+    if not _VARIABLE.search(text):
+        return text
+    given: dict[str, set[str]] = {}
+    for name, version in _GIVEN.findall(text):
+        given.setdefault(name, set()).add(version)
 
     def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2] or match[3]
-        given = re.compile(rf"\b{name}[ \t]*(?:[:?]?=|:|[ \t])[ \t]*[\"']?v?(\d[\w.+-]*)")
-        versions = set(given.findall(text))
-        return versions.pop() if len(versions) == 1 else match[0]
+        versions = given.get(match[1] or match[2] or match[3], set())
+        return next(iter(versions)) if len(versions) == 1 else match[0]
 
     return _VARIABLE.sub(value, text)
 
@@ -293,20 +357,22 @@ def _unlocked(lines: Iterable[tuple[str, str]]) -> Iterator[_Unlocked]:
     for path, group in groupby(lines, key=lambda it: it[0]):
         if PurePosixPath(path).name == MANIFEST:
             continue
-        removed: list[str] = []
+        removed: dict[str, None] = {}
         stages: dict[str, list[str]] = {}
         copied: list[str] = []
         for _, line in group:
             if stage := _STAGE.match(line):
                 copied = [*stages.get(stage["base"].lower(), ())]
                 stages[(stage["name"] or "").lower()] = copied
-            copied += _got(line)
-            got = tuple(copied) if _IMAGE.fullmatch(path) else None
+            copied += [it for it in _got(line) if it not in copied and len(copied) < _MAX_PATHS]
             for segment in _ENDS.split(line):
                 for match in _REMOVES.finditer(segment):
-                    removed += _WORD.findall(match["words"])
+                    removed |= dict.fromkeys(
+                        _WORD.findall(match["words"])[: _MAX_PATHS - len(removed)]
+                    )
                 for one in _commands(path, segment):
                     if one.updates or (one.installs and one.text.split()[1:2] != ["ci"]):
+                        got = tuple(copied) if _IMAGE.fullmatch(path) else None
                         yield _Unlocked(path, one.client, one.updates, tuple(removed), got)
 
 

@@ -33,7 +33,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.repo import RepoContext
 
 #: A line that installs packages or runs one by name, whatever else is in it.
-_INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)\s")
+_INSTALLS = re.compile(r"\b(?:npm|npx|yarn|pnpm|pnpx|bun|bunx)(?:\s|[\"'],?\s)")
 
 #: Manifests that pnpm reads beside package.json. Another tool's package.yaml lists its dependencies.
 _ONLY_PNPM = {
@@ -42,6 +42,16 @@ _ONLY_PNPM = {
         r"^(?:d|devD|optionalD)ependencies\s*:\s*\n\s+[\w@\"']", re.MULTILINE
     ),
 }
+
+#: An address in a line, what of it comes before the ending of its file, and packages of a scope in it.
+_ADDRESS = re.compile(r"//[^\s\"'`<>]+")
+_FILE = re.compile(r"(.*)\.(?:[cm]?js|css)\b")
+_SCOPED = re.compile(r"(?<![\w.-])@[\w.-]{1,214}/[\w.-]{1,214}")
+#: A version in a file's name.
+_OF_FILE = (
+    r"v?(\d{1,20}(?:\.\d{1,20}){0,3}(?:-(?:alpha|beta|rc|next|pre)[\w.]{0,30}?)?)"
+    r"(?:[.-](?:min|slim|umd|esm|cjs|full|bundle|prod|all|core)){0,4}\.(?:[cm]?js|css)\b"
+)
 
 #: Causes that may be the same for each package.
 _OF_REGISTRIES = frozenset({BlockerKind.REGISTRY, BlockerKind.CLIENT})
@@ -131,7 +141,8 @@ class Elsewhere:
         for path, line in Commands.of(self.repo).lines if packages else ():
             for package in (it for it in packages if it in line):
                 is_command = _INSTALLS.search(line) is not None
-                for spec in _specs(path, line, package, is_command=is_command):
+                specs = _specs(path, line, package, is_command=is_command)
+                for spec in dict.fromkeys(specs):
                     if "$" in spec or self._admits_affected_alone(package, spec):
                         which = "may be" if "$" in spec else "is"
                         how = "installs" if is_command else "names"
@@ -195,10 +206,9 @@ def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[
     name, version = re.escape(package), r"([^\s\"'`;&|)\\\]]+)"
     if is_command:
         yield from re.findall(rf"(?<![\w@/.-]){name}@{version}", line)
-        return
     exact = r"v?(\d[\w.+-]*)"
-    yield from re.findall(rf"://\S*/{name}@{exact}", line)
-    yield from re.findall(rf"://\S*/{name}/{exact}/\S*\.(?:[cm]?js|css)\b", line)
+    for address in _ADDRESS.findall(line):
+        yield from _loaded(address if "/" in package else _SCOPED.sub("", address), name)
     yield from re.findall(rf"\bnpm:{name}(?:@|\"\s*=\s*\"){version}", line)
     if path.endswith((".yml", ".yaml")):
         yield from re.findall(
@@ -206,6 +216,16 @@ def _specs(path: str, line: str, package: str, *, is_command: bool) -> Iterator[
         )
     elif path.endswith("bower.json"):
         yield from re.findall(rf"\"{name}\"\s*:\s*\"(?:{name}#)?([^\"/#]+)\"", line)
+
+
+def _loaded(address: str, name: str) -> Iterator[str]:
+    """Yield the versions of a package (``name``: as an expression) that an address loads."""
+    exact, last = r"v?(\d[\w.+-]*)", name.rpartition("/")[2]
+    yield from re.findall(rf"[/:,=*!]{name}@{exact}", address)
+    yield from re.findall(rf"/{name}/-/{last}-(\d[\w.+-]{{0,100}})\.tgz\b", address)
+    yield from re.findall(rf"/{name}[.-]{_OF_FILE}", address)
+    if file := _FILE.match(address):
+        yield from re.findall(rf"/{name}(?:\.js)?[/-]{exact}/", file[1])
 
 
 def _not_resolved(command: ClientCommand) -> str:

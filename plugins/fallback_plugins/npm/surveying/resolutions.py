@@ -124,7 +124,7 @@ class CommandResolution:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """Whose registries its .npmrc names. Raises ToolError."""
+        """Return the scopes whose registries its .npmrc names. Raises ToolError."""
         return Scopes.of(self.files, self.clients)
 
     @cached_property

@@ -8,6 +8,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.npm_client import NpmClient
+from fallback_plugins.npm.clients.registry import NpmRegistry
 from fallback_tier.errors import RecipeError
 from tests.registry import Universe
 from tests.unit.npm.world import World, at, bad, manifest, project, world
@@ -134,3 +135,10 @@ def test_an_override_is_added_beside_those_that_are_there(
     assert [(place.keys, place.spec) for place in places] == [
         (("overrides", "mid", "leaf"), "1.2.0")
     ]
+
+
+@pytest.mark.parametrize("output", ['"1.0.0"', "[]", '["1.0.0"]', "1", "null", ""])
+def test_an_answer_that_is_not_a_document_has_no_tags_and_dates(output: str) -> None:
+    registry = NpmRegistry(FakeClients(lambda *_: (0, output)))
+    assert registry.tags("leaf") == {}
+    assert registry.published_at("leaf", "1.0.0") is None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.pnpm import PNPM, PnpmClient
 from fallback_plugins.npm.clients.provision import ClientStore
@@ -181,6 +182,31 @@ def test_a_patched_package_stays_as_it_is_locked(pnpm: tuple[PnpmClient, Files])
     unlocked = before.with_lock(files.lock_text)
     with pytest.raises(RecipeError, match=r"lacks the patch of below@1\.0\.0"):
         client.resolve(unlocked)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".npmrc",
+        "pnpm-workspace.yaml",
+        ".pnpmfile.cjs",
+        ".patch",
+        "/x/a.patch",
+        "../a.patch",
+        "b/../a.diff",
+    ],
+)
+def test_a_file_that_is_no_patch_is_refused_by_its_name(
+    pnpm: tuple[PnpmClient, Files], path: str
+) -> None:
+    """pnpm would read its settings from it."""
+    client, files = pnpm
+    patched = {"registry=http://127.0.0.1:9/\n": path}
+    text = json.dumps({**MANIFESTS["package.json"], "pnpm": {"patchedDependencies": patched}})
+    with pytest.raises(RecipeError) as refused:
+        client.resolve(files.with_manifest("package.json", text))
+    assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
+    assert f"names {path!r} for 'registry=" in refused.value.problem
 
 
 def test_overrides_of_the_workspace_are_raised_where_they_are_each_in_its_own_line(

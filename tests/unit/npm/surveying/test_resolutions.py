@@ -305,6 +305,13 @@ def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
     )
 
 
+def _notebook(source: str) -> str:
+    """A notebook of one cell, which printed a command."""
+    shown = {"output_type": "stream", "text": ["npm install leaf@1.1.0\n"]}
+    cell = {"cell_type": "code", "source": source.splitlines(keepends=True), "outputs": [shown]}
+    return json.dumps({"cells": [cell, {"cell_type": "markdown", "source": [source]}]})
+
+
 @pytest.mark.parametrize(
     ("path", "text", "is_affected"),
     [
@@ -338,6 +345,45 @@ def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
         ("web/package.json5", "{ dependencies: { leaf: '1.1.0' } }\n", True),
         ("web/package.yaml", "dependencies:\n  leaf: 1.1.0\n", True),
         ("web/package.yaml", "dependencies:\n- base\n- leaf == 1.1.0\n", False),
+        ("scripts/update-lock.sh", "npm install leaf@1.1.0\n", True),
+        (".github/workflows/npm-lock.yml", "    - run: npm install leaf@1.1.0\n", True),
+        (".github/workflows/a.lock.yml", "    - run: npm install leaf@1.1.0\n", True),
+        ("conda-lock.yml", "- url: https://cdn.test/leaf@1.1.0/x\n", False),
+        ("env.lock.yaml", "- url: https://cdn.test/leaf@1.1.0/x\n", False),
+        ("a.html", '<script src="https://c.test/libs/leaf.js/1.1.0/leaf.min.js"></script>\n', True),
+        ("a.html", '<script src="//c.test/npm/leaf@1.1.0/leaf.js"></script>\n', True),
+        ("a.html", "<script src=\n//c.test/npm/leaf@1.1.0/leaf.js></script>\n", True),
+        ("a.html", '<script src="https://c.test/combine/npm/a@1,npm/leaf@1.1.0">\n', True),
+        ("a.html", '<script src="https://c.test/x?deps=a@1,leaf@1.1.0"></script>\n', True),
+        ("a.html", '<script src="https://code.test/leaf-1.1.0.min.js"></script>\n', True),
+        ("a.html", '<script src="https://code.test/leaf-1.2.0.min.js"></script>\n', False),
+        ("a.html", '<script src="https://code.test/my-leaf-1.1.0.min.js"></script>\n', False),
+        ("a.ts", "// see //c.test/leaf@1.1.0/x.js\n//x = '//c.test/leaf@1.1.0/x.js'\n", False),
+        ("a.html", '<script src="https://c.test/@s/leaf@1.1.0/leaf.js"></script>\n', False),
+        ("a.html", '<script src="https://c.test/leaf-1.1.0/leaf.css"></script>\n', True),
+        ("web.py", "JS = ['https://c.test/leaf@1.1.0/x.js']\n", True),
+        ("Dockerfile", "RUN curl -O https://c.test/leaf@1.1.0/leaf.js && npm ci\n", True),
+        ("Dockerfile", "RUN npm i -g https://c.test/leaf/-/leaf-1.1.0.tgz\n", True),
+        ("Dockerfile", 'RUN ["npm", "install", "-g", "leaf@1.1.0"]\n', True),
+        (".husky/pre-commit", "npx leaf@1.1.0\n", True),
+        ("a.ipynb", _notebook("x = 1\n!npm install leaf@1.1.0\n"), True),
+        ("a.ipynb", _notebook("%%bash\ncd x\nnpm install 'leaf@1.1.0'\n"), True),
+        ("a.ipynb", _notebook("# !npm install leaf@1.1.0\nprint('npm i leaf@1.1.0')\n"), False),
+        ("a.ipynb", "!npm install leaf@1.1.0\n", True),
+        ("a.py", 'subprocess.run("npm install -g leaf@1.1.0", shell=True)\n', True),
+        ("a.py", 'check_call(\n    ["npm", "install", "leaf@1.1.0"],\n)\n', True),
+        ("a.py", '# os.system("npm i leaf@1.1.0")\nos.system("npm ci")\n', False),
+        ("a.py", 'raise RuntimeError("npm install leaf@1.1.0 first")\n', False),
+        ("a.js", "spawn('npm', // don't\n  ['install', 'leaf@1.1.0'])\n", True),
+        ("a.js", "execSync(`cd ${d} && npm i leaf@1.1.0`)\n", True),
+        ("a.js", 'execSync("(cd x); npm i leaf@1.1.0")\n', True),
+        ("a.js", 'const cmd = "npm install leaf@1.1.0";\nexecSync(cmd);\n', True),
+        ("a.js", 'const cmd = "npm install leaf@1.1.0";\nshow.it = cmd\n', False),
+        ("Dockerfile", "RUN npm i -g \\\n  # the tool\n  # or so\n  leaf@1.1.0\n", True),
+        ("Dockerfile", "RUN npm i -g \\\r\n  # the tool\r\n  leaf@1.1.0\r\n", True),
+        ("Dockerfile", "# the tool \\\nRUN npm i -g leaf@1.1.0\n", True),
+        (".pre-commit-config.yaml", "    # - leaf@1.1.0\n    - b@1.0.0\n", False),
+        (".pre-commit-config.yaml", "  additional_dependencies: [\n    leaf@1.1.0,\n  ]\n", True),
         ("tests/fixtures/run.sh", "npm install leaf@1.1.0\n", False),
         ("README.md", "npm install leaf@1.1.0\n", False),
     ],
@@ -349,6 +395,47 @@ def test_what_a_command_installs_is_not_called_unaffected(
     expected = RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED
     assert found.reason is expected
     assert [it.path for it in found.unread] == ([path] if is_affected else [])
+
+
+_LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "repeated"),
+    [
+        ("vercel.json", '"', '\\"'),
+        ("a.sh", "a@$v\nv", " "),
+        ("a.sh", "yarn", "://left"),
+        ("a.sh", "", "://leaf/1/"),
+        ("a.sh", "npm ", "yarn "),
+        ("a.sh", "", "rm a;yarn\n"),
+        ("a.js", "npm ", "sh"),
+        ("a.js", "npm ", "$sh(`"),
+        ("a.js", "npm sh(1)", "a =  "),
+        ("a.yml", "", " "),
+        ("a.yml", "", "${{"),
+        ("Dockerfile", "", "--mount="),
+        ("Dockerfile", "", "\\\n"),
+        ("Dockerfile", "", "COPY a b\n"),
+        (".pre-commit-config.yaml", "", "-"),
+        ("b/.npmrc", "", "\n"),
+    ],
+)
+def test_a_long_line_takes_linear_time(
+    tmp_path: Path, path: str, start: str, repeated: str
+) -> None:
+    """More than linear time would be minutes."""
+    text = start + repeated * (_LONG // len(repeated)) + " leaf"
+    files = {"package.json": manifest(dependencies={"other": "1"}), _NAMES["yarn"]: _SAFE["yarn"]}
+    files |= {"b/package.json": files["package.json"], f"b/{_NAMES['npm']}": _SAFE["npm"]}
+    found = told(tmp_path, {**files, path: text})
+    assert found.reason in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}
+
+
+def test_many_variables_take_linear_time(tmp_path: Path) -> None:
+    text = "".join(f"npm i a@$v{it}\n" for it in range(_LONG // 15))
+    found = told(tmp_path, {"package.json": manifest(), "a.sh": text})
+    assert found.reason is RefusalReason.NOT_AFFECTED
 
 
 _NO_LOCK = [
@@ -475,6 +562,14 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("netlify.toml", '[build]\ncommand = "npx other@2"\n', True),
         (".pre-commit-config.yaml", "    additional_dependencies:\n    - other@2.0.0\n", True),
         ("Earthfile", "RUN npm i -g other@2\n", True),
+        ("scripts/update-lock.sh", "npm i other@2\n", True),
+        (".husky/pre-push", "npx other@2\n", True),
+        ("a.ipynb", _notebook("!npm install other@2\n"), True),
+        ("a.py", 'os.system("npm i other@2")\n', True),
+        ("a.js", "exec(`cd ${d} && npm i other@2`)\n", True),
+        ("a.js", "const cmd = `npm i ${flags} other@2`\nexec(cmd)\n", True),
+        ("Dockerfile", "RUN npm i -g \\\n  # the tool\n  other@2\n", True),
+        (".pre-commit-config.yaml", "    # - other@2.0.0\n    - alone@1.0.0\n", False),
         ("package.json", '{\n  "description": "Run `npm i leaf@1.0.0 other@2` first."\n}\n', False),
     ],
 )
