@@ -238,7 +238,8 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
         rest = " ".join(it[0][1:-1] for it in re.finditer(_QUOTED, rest))
-    words, written = [it[0] for it in _TOKEN.finditer(rest)], [text[slice(*it)] for it in found]
+    words = [_unbracketed(it[0]) for it in _TOKEN.finditer(rest)]
+    written = [text[slice(*it)] for it in found]
     for before, word in zip(["", *words], words, strict=False):
         release = _RELEASE.fullmatch(word)
         if release is not None:
@@ -248,6 +249,12 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
             written.append(word)
     names = ((canonicalize_name(re.split(r"[^\w.-]", it, maxsplit=1)[0]), it) for it in written)
     return [(name, it) for name, it in names if name != it or name not in _ALWAYS_THERE]
+
+
+def _unbracketed(word: str) -> str:
+    """The word without a list's brackets around it; those of extras stay."""
+    word = word.lstrip("[{")
+    return word.rstrip("]}") if "[" not in word else word
 
 
 def _run(text: str, span: tuple[int, int], *, has_tool: bool) -> Iterator[tuple[int, int]]:
