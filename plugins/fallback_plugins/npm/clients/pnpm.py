@@ -133,7 +133,7 @@ class _Force:
         manifests[path] = json.dumps(manifest)
 
     def holds_in(self, tree: DependencyTree) -> bool:
-        """Has the dependent, where it is still there, that version and no other?"""
+        """Has the dependent, if it is still there, that version and no other?"""
         return all(
             tree.nodes[ask.to].version == self.version
             for node in self._dependents(tree)

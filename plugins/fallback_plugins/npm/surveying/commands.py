@@ -2,7 +2,6 @@
 they read locks.
 """
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from pathlib import PurePosixPath
 
 from fallback_plugins.npm.manifests.layout import MANIFEST, readable_text
 from fallback_plugins.npm.manifests.specs import foreign, is_package_name
+from fallback_plugins.shared.commands import SCRIPTS, SHELL_CELL, code_cells
 from fallback_plugins.shared.identity import is_aside
 from fallback_tier.repo import RepoContext
 
@@ -22,8 +22,7 @@ _FILES = re.compile(
     r"(?:.*/)?(?:(?:Docker|Container|Make|Jenkins|Vagrant|Earth|Proc)file[^/]*|\.?justfile"
     r"|[^/]+\.(?:dockerfile|sh|bash|zsh|ps1|bat|cmd|mk|nix|toml|ya?ml|jsonc)"
     r"|package\.json|\.?devcontainer\.json|(?:vercel|now|deno|bower|lerna|nx|turbo|project)\.json"
-    r"|\.husky/[^/.]+|\.?binder/postBuild|(?:bin|scripts?)/(?:setup|install|bootstrap|update|provision|init|dev|build|test"
-    r"|lint|check|ci|deploy|release|start|run)[\w-]*)",
+    rf"|\.husky/[^/.]+|{SCRIPTS})",
     re.IGNORECASE,
 )
 #: Locks among these, each of which has a reader or is made from a manifest.
@@ -50,9 +49,8 @@ _NAMED = re.compile(
     r"\w\s{1,20}=\s{1,20}(?:\"(?=[bnpy])([^\"\n]{0,500})\"|'(?=[bnpy])([^'\n]{0,500})'|`(?=[bnpy])([^`]{0,2000})`)"
 )
 _TEMPLATE = re.compile(r"\$\{[^{}\n]*\}")
-#: Commands of a shell in a notebook: lines, and whole cells.
+#: A line of a shell in a notebook.
 _SHELL_LINE = re.compile(r"^[ \t]*(?:!|%(?:sx|system)[ \t])(.*)", re.MULTILINE)
-_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
 
 #: An address, also one without a scheme, which begins a line or follows a quote.
 _ADDRESS = re.compile(
@@ -313,10 +311,9 @@ def _lines(repo: RepoContext, path: str) -> Iterator[str]:
 def _code_of_cells(text: str) -> str:
     """Return a notebook's code, each line of a shell's cell after ``!``; its text if it can't be read."""
     with suppress(ValueError, LookupError, TypeError, RecursionError):
-        cells = json.loads(text)["cells"]
-        sources = ["".join(it["source"]) for it in cells if it["cell_type"] == "code"]
-        shown = (it.replace("\n", "\n!") if _SHELL_CELL.match(it) else it for it in sources)
-        return "\n".join(shown)
+        return "\n".join(
+            it.replace("\n", "\n!") if SHELL_CELL.match(it) else it for it in code_cells(text)
+        )
     return text
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
 
+from fallback_plugins.shared.commands import SCRIPTS
 from fallback_tier.limits import MAX_TRACKED_FILES
 
 #: OSV's name of the ecosystem.
@@ -57,9 +58,7 @@ _CI = re.compile(
 
 #: Those that no fix changes, by their paths: notebooks, and scripts without an ending.
 _ONLY_READ = re.compile(
-    r"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|\.?binder/postbuild|(?:bin|scripts?)/"
-    r"(?:setup|install|bootstrap|update|provision|init|dev|build|test|lint|check|ci|deploy|release|start|run)"
-    r"[\w-]*)",
+    rf"(?:.*/)?(?:\.?devcontainer\.json|[^/]*\.(?:ipynb|nix)|{SCRIPTS})",
     re.IGNORECASE,
 )
 

@@ -5,10 +5,12 @@ name that has one value.
 """
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
+
+from fallback_plugins.shared.commands import SHELL_CELL, code_cells
 
 #: What a program must hold to install packages.
 _INSTALLS = re.compile(r"pip3?\b|pip_|piplite|uv\b|requirements *=|packages_to_install")
@@ -29,17 +31,19 @@ _REQUIREMENTS = frozenset(
 _COMMANDS = frozenset({"args", "cmd", "command", "commands"})
 _VERBS = frozenset({"install", "download", "wheel"})
 
+#: Texts whose commands are kept: a survey and a resolution ask for those of the same programs.
+_TEXTS = 32
+
 #: Longest name of a function that is looked at (characters).
 _MAX_NAME = 100
 
 #: What stands for a computed part of a text.
 _COMPUTED = "{}"
 
-#: A notebook's commands of a shell: ``!pip install``, ``%pip install``, a cell for a shell.
+#: A notebook's commands of a shell: ``!pip install``, ``%pip install``.
 _MAGIC = re.compile(
     r"^(?P<indent>[ \t]*)(?:!|%(?=(?:pip|uv|sx|system)\b))[ \t]*(?P<command>.*)", re.MULTILINE
 )
-_SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 
 #: What a text that can't be read raises.
@@ -48,6 +52,7 @@ _UNREADABLE = (
 )
 
 
+@lru_cache(maxsize=_TEXTS)
 def started_commands(path: str, text: str) -> str:
     """Return the install commands that a notebook (by ``path``) or a Python program starts, one a line. Of
     what can't be parsed each line may be one: its text."""
@@ -60,9 +65,8 @@ def started_commands(path: str, text: str) -> str:
 
 
 def _of_notebook(text: str) -> Iterator[str]:
-    for cell in json.loads(text)["cells"]:
-        source = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
-        if _SHELL_CELL.match(source):
+    for source in code_cells(text):
+        if SHELL_CELL.match(source):
             yield source
             continue
         source = _CONTINUED.sub(" ", source)
