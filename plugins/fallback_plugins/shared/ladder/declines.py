@@ -142,6 +142,9 @@ _STATUS = re.compile(
 _ADDRESS = re.compile(r"https?://(?!yarnpkg\.com/)[^\s()\"'`,]+")
 _HOST = re.compile(r"(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+(?::\d+)?)")
 
+#: ``fallback_tier.hosts.NamedHost.sentence``. A word is tried at its beginning only: linear time.
+_NAMED_BY = re.compile(r"(?<!\S)(\S+) is named by (\S+) and")
+
 #: The option that lets a client ask a host which only a repository names.
 _ALLOWING = "--allow-host"
 
@@ -244,9 +247,9 @@ def client_refused(
     """Return the refusal of a client that could not do what ``head`` says: with what blocks, or, if its
     output names no known cause, with the first part of its ``words``. ``hosts``: those that it may not ask.
     ``file``: the project's."""
-    named = dict(re.findall(r"(\S+) is named by (\S+) and", words))
     found = [*blockers]
     if hosts:
+        named = dict(_NAMED_BY.findall(words))
         kind = BlockerKind.REGISTRY
         found = [
             Blocker(kind=kind, host=it, setting=f"{_ALLOWING} {it}", file=named.get(it, ""))
