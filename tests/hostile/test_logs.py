@@ -18,6 +18,8 @@ from types import FrameType
 
 import pytest
 
+from fallback_plugins.npm.client import Files
+from fallback_plugins.npm.clients.words import blockers_in, own_words
 from fallback_plugins.npm.gates.running import read_jest
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
@@ -78,6 +80,34 @@ REFUSING: dict[str, Log] = {
     "a long dependency": ("a depends on ", "a-", "it"),
     "extras of dependencies": ("", "a depends on a[", "it"),
     "extras": ("", "a[", " has no usable wheels\n"),
+    "hosts": ("", "x", " is named by it and not by you\n"),
+    "names of hosts": ("x is named by ", "x", "\n"),
+    "addresses": ("", "http://", "\n"),
+}
+#: npm, yarn and pnpm quote what manifests and registries say.
+REFUSING_NPM: dict[str, Log] = {
+    "a long requirement": ("npm error Could not resolve dependency:\n", 'a@"', '" from x\n'),
+    "long requirements": ("Could not resolve dependency:\n", 'a@"' + "a" * 999 + '" from ', "\n"),
+    "parents": ('Could not resolve dependency:\na@"1" from ', "a@", "\n"),
+    "what was found": ('Could not resolve dependency:\na@"1" from a@1\nFound: ', "a@", "\n"),
+    "requirements": ("Could not resolve dependency:\n", 'a@"1" from a@1 ', "\n"),
+    "releases": ("No matching version found for ", "a@", "\n"),
+    "dates": ("No matching version found for a@1", " with a date before 1", "\nx"),
+    "yarn's releases": ("", "Couldn't find any versions for \"a", "\n"),
+    "yarn's packages": ("", "Couldn't find package \"a", "\n"),
+    "packages": ("", "requested resource '", "\n"),
+    "pnpm's packages": ("", "x", " is not in the npm registry\n"),
+    "engines": ("engine ", "error a@1: ", "\n"),
+    "an engine": ("engine error ", "a@", ": \n"),
+    "folders of git": ("", "git ls-remote -x ", "\n"),
+    "options of git": ("git ls-remote ", "-x ", "\n"),
+    "places": ("EALLOWGIT ", "placeDep a ", "\n"),
+    "placed names": ("EALLOWGIT placeDep a ", "a@", " OK for: \n"),
+    "answers": ("", "Error: http://", "\n"),
+    "registries": ("npm error code E404 ", "http://a", "\n"),
+    "dead hosts": ("", "ENOTFOUND a", "\n"),
+    "certificates": ("", "UNABLE_TO_", "\n"),
+    "errors": ("", "npm error x\n", "\n"),
 }
 
 #: One name stands around all the others.
@@ -165,6 +195,15 @@ def proof_fault(log: str) -> str | None:
     return fault(CommandResult(argv=("check",), exit_code=1, output=log, duration_ms=1))
 
 
+def blamed_by_uv(log: str) -> object:
+    blocker_of(UvRefusedError("", log), "it")
+    return UvRefusedError("", log, ("it",))
+
+
+def blamed_by_npm(log: str) -> object:
+    return own_words(log), blockers_in(log, Files(".", {"package.json": "{}"}))
+
+
 READERS: dict[str, Reader] = {
     "npm's summaries": summary,
     "pytest's summary": pytest_summary,
@@ -176,7 +215,8 @@ READERS: dict[str, Reader] = {
     "what has no wheel": unbuilt,
     "a pin without a wheel": resolutions._ABSENT.search,
     "uv's reason": reason,
-    "whom uv blames": lambda log: blocker_of(UvRefusedError("", log), "it"),
+    "whom uv blames": blamed_by_uv,
+    "whom npm blames": blamed_by_npm,
     "of_tests": lambda log: of_tests(log, ["a", "x"]),
 }
 
@@ -250,7 +290,12 @@ def test_reading_what_has_no_wheel(log: Log) -> None:
     reason(text)
     unbuilt(text)
     resolutions._ABSENT.search(text)
-    blocker_of(UvRefusedError("", text), "it")
+    blamed_by_uv(text)
+
+
+@pytest.mark.parametrize("log", REFUSING_NPM.values(), ids=REFUSING_NPM)
+def test_reading_what_npm_refuses(log: Log) -> None:
+    blamed_by_npm(filled(*log, most=IN_CI))
 
 
 def _ended(number: int, frame: FrameType | None) -> None:
@@ -260,7 +305,14 @@ def _ended(number: int, frame: FrameType | None) -> None:
 def main() -> int:
     signal.signal(signal.SIGALRM, _ended)
     took: list[tuple[float, str]] = []
-    for name, log in {**COUNTING, **DISTILLING, **REFUSING, **NAMING, **OTHERS}.items():
+    for name, log in {
+        **COUNTING,
+        **DISTILLING,
+        **REFUSING,
+        **REFUSING_NPM,
+        **NAMING,
+        **OTHERS,
+    }.items():
         text = filled(*log)
         for reader, read in READERS.items():
             begun = time.process_time()
