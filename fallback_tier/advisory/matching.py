@@ -101,8 +101,9 @@ class PackageMatcher:
     def _listed_alike(self) -> dict[str | None, list[str]]:
         """Records list hundreds of versions; parsing the few that could be equal is enough."""
         found: dict[str | None, list[str]] = {}
+        shared = served(self._ecosystem).shared_by_equals
         for version in self._listed:
-            found.setdefault(served(self._ecosystem).shared_by_equals(version), []).append(version)
+            found.setdefault(shared(version), []).append(version)
         return found
 
     def _lists(self, version: str, key: SortKey) -> bool:

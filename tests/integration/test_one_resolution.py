@@ -129,6 +129,35 @@ def test_gates_install_what_the_recipe_resolved_whatever_is_published_since(tmp_
         assert [one.by_name["alone"][0].version for one in installed] == ["1.0", "1.0"]
 
 
+def test_what_was_installed_before_the_recipe_serves_all_gates_and_the_next_fix(
+    tmp_path: Path,
+) -> None:
+    """A proof is checked at the base commit before anything is resolved."""
+    files, change = ({"requirements.txt": f"left=={it}\nalone\n"} for it in ("1.0.0", "1.1.0"))
+    with fix(tmp_path, releases(), files, change) as (made, clients):
+        for _ in range(2):
+            made.context = replace(made.context, resolutions={})
+            made.environment().base.install()
+            made.context = replace(made.context, resolutions={})
+            made.recipe()
+            assert made.verdicts()["not_vulnerable"].status is GateStatus.PASSED
+            assert clients.commands["pip install"] == 2
+
+
+def test_what_was_installed_before_the_recipe_is_not_taken_if_it_differs(tmp_path: Path) -> None:
+    universe = releases()
+    files, change = ({"requirements.txt": f"left=={it}\nalone\n"} for it in ("1.0.0", "1.1.0"))
+    with fix(tmp_path, universe, files, change) as (made, clients):
+        assert made.environment().base.installed("alone") == ("1.0",)
+        universe.pypi("alone", "1.1")
+        fresh = SubprocessClients({**clients.environ, "UV_CACHE_DIR": str(tmp_path / "fresh")})
+        made.context = replace(made.context, clients=fresh, resolutions={})
+        made.ecosystem = PyPIEcosystem(fresh)
+        made.recipe()
+        found = made.environment()
+        assert [it.installed("alone") for it in (found.base, found)] == [("1.1",), ("1.1",)]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

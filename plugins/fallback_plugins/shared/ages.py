@@ -231,7 +231,9 @@ class Ages:
 
 def unchecked(repo: RepoContext, ecosystem: str, moves: Iterable[Move]) -> Iterator[str]:
     """Yield a sentence for each rule on releases that were chosen without asking a registry."""
-    projects = (Ages.of(repo, ecosystem, move.manifest, lambda *_: None) for move in moves)
+    # One of each folder's files: its rules are the same for all of them.
+    files = {posixpath.dirname(move.manifest): move.manifest for move in moves}
+    projects = (Ages.of(repo, ecosystem, file, lambda *_: None) for file in files.values())
     for label in dict.fromkeys(rule.label for ages in projects for rule in ages.rules):
         yield f"{label} is not checked: no registry was asked when the releases were published."
 

@@ -14,7 +14,7 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,7 +54,8 @@ class Wanted:
     this one keeps.
 
     ``fresh``: another fix's resolution is taken if this is as it was then: the day, and what failed builds
-    depend on. It is not part of any key.
+    depend on. ``admits``: whether such a resolution is what the recipe of this fix resolved, as far as that
+    is known by now. Neither is part of any key.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Wanted:
     of_fix: MutableMapping[str, str]
     fresh: str
     base: "Wanted | None" = None
+    admits: Callable[[Resolution], bool] = field(default=lambda _resolution: True, compare=False)
 
     @property
     def asked(self) -> str:
@@ -182,8 +184,9 @@ class InstalledStore:
     def _newest(self, wanted: Wanted) -> Resolution | None:
         with suppress(OSError, ValueError, TypeError, KeyError):
             kept = json.loads(whole.kept(self._newest_file(wanted)) or b"")
-            if kept["fresh"] in {"", self._fresh(wanted)}:
-                return Resolution.model_validate(kept["resolution"])
+            found = Resolution.model_validate(kept["resolution"])
+            if kept["fresh"] in {"", self._fresh(wanted)} and wanted.admits(found):
+                return found
         return None
 
     def _fresh(self, wanted: Wanted) -> str | None:

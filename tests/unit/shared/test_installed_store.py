@@ -338,6 +338,23 @@ def test_a_patched_tree_is_made_anew_beside_another_base(place: Path) -> None:
     assert [install("1", "2", {}), install("1", "3", {}), install("4", "5", {})] == ["2", "2", "5"]
 
 
+def test_what_another_fix_resolved_is_not_taken_if_this_ones_recipe_resolved_other_releases(
+    place: Path,
+) -> None:
+    store = InstalledStore(place)
+
+    def install(version: str, *admitted: str) -> str:
+        this = replace(
+            wanted("day", {}), admits=lambda found: found.packages[0].version in admitted
+        )
+        store.installed(this, lambda _, __: (IN_PART, resolved(version)))
+        return store.resolved(this).packages[0].version
+
+    assert [install("1"), install("2", "1"), install("3", "2"), install("4", "3")] == [
+        *("1", "1", "3", "3")
+    ]
+
+
 def test_kept_resolutions_are_bounded_and_a_running_fix_keeps_its_own(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

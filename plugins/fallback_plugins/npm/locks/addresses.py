@@ -22,6 +22,9 @@ _AT_REGISTRY = re.compile(
     r"(?:.*?/)??(?P<name>(?:@[^/]+/)?[^/@]+)/-/(?:@[^/]+/)?(?P<file>[^/]+)\.(?:tgz|tar\.gz)"
 )
 
+#: What an address is decoded for, or cut at.
+_NOT_PLAIN = re.compile(r"[%?#]")
+
 #: The name of any tarball that states a version.
 _ARCHIVE = re.compile(r"(?P<stem>.+?)-v?(?P<version>\d+\.\d+\.\d+.*)\.(?:tgz|tar\.gz|tar)")
 
@@ -56,6 +59,17 @@ class Origin:
             return self.name == package
         scopeless = package.rpartition("/")[2]
         return self.stem in {scopeless, package.removeprefix("@").replace("/", "-")}
+
+
+def is_registrys(address: str, name: str, version: str = "") -> bool:
+    """Return whether an address is that of a package at a registry, of one release of it if ``version`` is
+    given, in its plain form, as nearly all are: reading each with ``origin_of`` would be half of a plan."""
+    above, sign, file = address.rpartition("/-/")
+    if not sign or not above.endswith(f"/{name}") or _NOT_PLAIN.search(address):
+        return False
+    if version and file != f"{name.rpartition('/')[2]}-{version}.tgz":
+        return False
+    return "://" in above and "@" not in above[: -len(name) - 1].rpartition("/")[2]
 
 
 def origin_of(address: str) -> Origin:

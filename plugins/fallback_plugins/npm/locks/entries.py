@@ -5,18 +5,18 @@ A lock states a version, and beside it the archive that a client fetches: nothin
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from fallback_plugins.npm.locks.addresses import origin_of
+from fallback_plugins.npm.locks.addresses import is_registrys, origin_of
 from fallback_plugins.npm.locks.lockfile import (
     MODULES,
     address_of,
     entries_of,
-    identity,
     objects,
     parse_lock,
+    stated_identity,
+    tail_of,
 )
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_berry import is_berry
@@ -30,8 +30,7 @@ from fallback_tier.errors import RecipeError
 _REPAIR = "Remove the entry, let the project's own client resolve it again, and commit the lock."
 
 
-@dataclass(frozen=True)
-class LockEntry:
+class LockEntry(NamedTuple):
     """One package of a lock, as the text has it.
 
     ``key``: the lock's own. ``is_named``: the name is stated, not only taken from the key. ``is_half``:
@@ -54,6 +53,8 @@ class LockEntry:
     def contradicts(self, packages: Collection[str]) -> bool:
         """Return whether its archive is another package or version than the entry states, and it may be one
         of these packages."""
+        if self.version and is_registrys(self.address, self.name, self.version):
+            return False
         origin = origin_of(self.address)
         if not self.version:
             return bool(self.address) and (
@@ -74,6 +75,7 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
     """Return the refusal of a lock that contradicts itself on one of these packages: it names the entry.
     Raises RecipeError: the lock can't be read."""
     known: dict[str, LockEntry] = {}
+    packages = frozenset(packages)  # a bundle of advisories names hundreds
     for entry in lock_entries(lock, text):
         said = f"{lock} lists {entry.name} {entry.version or 'without a version'} ({entry.key!r})"
         if entry.contradicts(packages):
@@ -81,7 +83,7 @@ def contradiction(lock: str, text: str, packages: Collection[str]) -> RecipeErro
             return _unknown(lock, f"{said}, and its archive is that of {label} ({entry.address})")
         # A lock of version 2 has each entry twice, for newer and for older clients.
         other = known.setdefault(entry.key, entry)
-        if {entry.name, other.name}.isdisjoint(packages):
+        if entry.name not in packages and other.name not in packages:
             continue
         if entry.name != other.name or _differ(entry.version, other.version):
             return _unknown(lock, f"{said}, and {other.name} {other.version} at the same place")
@@ -103,7 +105,7 @@ def unlisted_bundles(lock: str, text: str) -> Iterator[LockEntry]:
         for entry in entries:
             if entry.bundles:
                 below = (it for it in entries if it.key.startswith(f"{entry.key}/"))
-                yield replace(entry, inside=frozenset((it.name, it.version) for it in below))
+                yield entry._replace(inside=frozenset((it.name, it.version) for it in below))
 
 
 def lock_entries(lock: str, text: str) -> Iterator[LockEntry]:
@@ -133,20 +135,18 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
         address = address_of(entry)
         if MODULES not in key or entry.get("link") or address.startswith("file:"):
             continue
-        name, version = identity(key, entry)
-        stated = entry.get("name")
-        is_named = (isinstance(stated, str) and bool(stated)) or _is_alias(entry)
+        name, version = stated_identity(entry)
         yield LockEntry(
             key,
-            name if is_named else key.rpartition(MODULES)[2].strip("/"),
+            name or tail_of(key),
             version or "",
             address,
-            is_named,
+            is_named=bool(name),
             is_npms=True,
             is_half=has_both and keys[key] == 1,
             digest=str(entry.get("integrity", "")),
             bundles=frozenset(
-                one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys
+                [one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys]
             ),
         )
 
@@ -156,10 +156,6 @@ def _bundled(entry: Mapping[str, Any]) -> Iterator[str]:
     listed = entry.get("dependencies") if bundled is True else bundled
     if isinstance(listed, list | dict):
         yield from (one for one in listed if isinstance(one, str))
-
-
-def _is_alias(entry: Mapping[str, Any]) -> bool:
-    return str(entry.get("version", "")).startswith("npm:")
 
 
 def _pnpms(text: str) -> Iterator[LockEntry]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_audit.vocabulary import BlockerKind
-from fallback_plugins.npm.locks.addresses import origin_of
+from fallback_plugins.npm.locks.addresses import is_registrys, origin_of
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, PEER_SECTION, parse_manifest
 from fallback_plugins.npm.manifests.manifest import entries as strings
 from fallback_plugins.npm.manifests.specs import split_alias
@@ -109,39 +109,43 @@ def identity(path: str, entry: Mapping[str, Any]) -> tuple[str, str | None]:
 
     An alias states its name, or has the archive of another package than its path names.
     """
-    name, version = path.rpartition(MODULES)[2].strip("/"), entry.get("version")
-    if isinstance(version, str) and version.startswith(_ALIAS):
-        real, number = split_alias(version)
-        return real.removeprefix(_ALIAS).removesuffix("@"), number
-    stated = entry.get("name")
-    if isinstance(stated, str) and stated:
-        name = stated
-    elif MODULES in path and not entry.get("link"):
+    name, version = stated_identity(entry)
+    if name:
+        return name, version
+    name = tail_of(path)
+    if MODULES in path and not entry.get("link"):
         address = address_of(entry)
-        if not _is_plainly(name, address):
+        if not is_registrys(address, name):
             name = origin_of(address).name or name
-    if not isinstance(version, str) or version.startswith("file:"):
-        return name, None
     return name, version
 
 
-def _is_plainly(name: str, address: str) -> bool:
-    """Return whether an address is that of a package by its plain form, as nearly all are: reading each
-    would be half of a plan."""
-    above, sign, _ = address.rpartition("/-/")
-    before = above.removesuffix(f"/{name}")
-    is_scoped = "@" in before.rpartition("/")[2]
-    return (
-        bool(sign) and before != above and not is_scoped and not any(it in address for it in "%?#")
-    )
+def stated_identity(entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the name that an entry itself states, as an alias does (empty: none), and its version; None
+    for a folder of the repository."""
+    name, version = entry.get("name"), entry.get("version")
+    name = name if isinstance(name, str) else ""
+    if not isinstance(version, str) or version.startswith("file:"):
+        return name, None
+    if version.startswith(_ALIAS):
+        real, number = split_alias(version)
+        return real.removeprefix(_ALIAS).removesuffix("@"), number
+    return name, version
+
+
+def tail_of(path: str) -> str:
+    """Return the last name of npm's path of an entry."""
+    return path.rpartition(MODULES)[2].strip("/")
 
 
 def address_of(entry: Mapping[str, Any]) -> str:
     """Return where an entry's package comes from; empty if it does not say. A lock of version 1 has what is
     not of a registry in the version's place."""
-    found = (entry.get(key) for key in ("resolved", "version"))
-    addresses = (one for one in found if isinstance(one, str) and ("/" in one or ":" in one))
-    return next((one for one in addresses if not one.startswith(_ALIAS)), "")
+    for key in ("resolved", "version"):
+        one = entry.get(key)
+        if isinstance(one, str) and ("/" in one or ":" in one) and not one.startswith(_ALIAS):
+            return one
+    return ""
 
 
 def _nested(parent: _Entry, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -213,7 +217,7 @@ def _packages(lock: _Entry, manifest: _Entry) -> dict[str, dict[str, Any]]:
     for key, entry in entries.items():
         name, version = identity(key, entry)
         kept = {field: entry[field] for field in _KEPT_IN_3 if field in entry}
-        alias = {"name": name} if name != _tail(key) else {}
+        alias = {"name": name} if name != tail_of(key) else {}
         stated = {} if version is None else {"version": version}
         asks = _typed_asks(entries, key, entry)
         packages[key] = {**alias, **stated, **kept, **_bundling(entry), **asks}
@@ -341,11 +345,7 @@ def _name(key: str, entry: _Entry) -> str:
     if not key:
         return _text(entry.get("name")) or "the project"
     # An alias or a workspace member carries its real name; else the path ends with it.
-    return _text(entry.get("name")) or (_tail(key) if MODULES in key else key)
-
-
-def _tail(key: str) -> str:
-    return key.rpartition(MODULES)[2]
+    return _text(entry.get("name")) or (tail_of(key) if MODULES in key else key)
 
 
 def _text(value: Any) -> str:

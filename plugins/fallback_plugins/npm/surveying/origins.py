@@ -23,11 +23,11 @@ from fallback_plugins.npm.manifests.manifest import parse_manifest
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: A place on this machine, in a manifest or a lock: after a prefix, or as a path that npm knows by itself.
-_LOCAL = re.compile(
-    r"(?:file|link|portal):(?P<prefixed>[^\s\"',)}#]+)"
-    r"|[\"'](?P<plain>\.{1,2}/[^\"'\s]*|[^\"':\s]+\.(?:tgz|tar\.gz|tar))[\"']"
-)
+#: A place on this machine, in a manifest or a lock: after a prefix, or as a path that a client knows by
+#: itself. npm's own locks are parsed for the latter: they have thousands of quoted words.
+_PREFIXES = ("file:", "link:", "portal:")
+_PREFIXED = re.compile(r"(?:file|link|portal):([^\s\"',)}#]+)")
+_PLAIN = re.compile(r"[\"'](\.{1,2}/[^\"'\s]*|[^\"':\s]+\.(?:tgz|tar\.gz|tar))[\"']")
 
 _ARCHIVES = (".tgz", ".tar.gz", ".tar")
 
@@ -201,11 +201,13 @@ def _local_paths(repo: RepoContext, source: str) -> Iterator[str]:
         text = repo.read_text(source)
     except RepositoryError:
         return  # said of the file itself
-    named = [match["prefixed"] or match["plain"] for match in _LOCAL.finditer(text)]
-    if PurePosixPath(source).name in LOCKS and '"link"' in text:
-        with suppress(RecipeError):
-            entries = (entry for _, entry in entries_of(parse_lock(text, source)))
-            named += [address_of(entry) for entry in entries if entry.get("link")]
+    named = _PREFIXED.findall(text) if any(it in text for it in _PREFIXES) else []
+    if PurePosixPath(source).name in LOCKS:
+        with suppress(RecipeError):  # said of the lock itself
+            addresses = (address_of(entry) for _, entry in entries_of(parse_lock(text, source)))
+            named += [it for it in addresses if it and ":" not in it]
+    else:
+        named += _PLAIN.findall(text)
     folder = PurePosixPath(source).parent
     for path in dict.fromkeys(named):
         yield normpath(folder / unquote(path.replace("\\/", "/")))

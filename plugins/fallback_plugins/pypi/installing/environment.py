@@ -118,8 +118,8 @@ class Environment:
             *self._manifests.identity, self._tag, settings, base and base.what
         )
         by = gating.content_key(_FORMAT, version_of("uv", self.context.clients), *this_python())
-        fresh = gating.content_key(tried_as(), self._resolved_pins)
-        return Wanted("python", what, by, self.context.resolutions, fresh, base)
+        fresh = gating.content_key(tried_as())
+        return Wanted("python", what, by, self.context.resolutions, fresh, base, self._is_resolved)
 
     def contents(self) -> str:
         """What a run in it ran on: another digest is another run. Raises as ``install`` does."""
@@ -180,9 +180,24 @@ class Environment:
             for one in first.packages
             if recorded or not is_affected(advisory, ECOSYSTEM, one.name, one.version)
         }
-        before = self.base._resolved_pins
-        moved = () if recorded else self._resolved_pins.items()
-        return held | {name: lines for name, lines in moved if lines != before.get(name)}
+        return held if recorded else held | self._moved_pins
+
+    @property
+    def _moved_pins(self) -> dict[str, list[str]]:
+        """Lines by package that the patch changes in the recipe's resolution; of the base commit's, all."""
+        before = {} if self._base is None else self._base._resolved_pins
+        moved = self._resolved_pins.items()
+        return {name: lines for name, lines in moved if lines != before.get(name)}
+
+    def _is_resolved(self, resolution: Resolution) -> bool:
+        """Return whether a resolution has the releases that the recipe's has. Before a recipe, as when a
+        proof is checked, any has."""
+        pins = self._moved_pins
+        return all(
+            f"{it.name}=={it.version}" in {line.partition(" ;")[0] for line in pins[it.name]}
+            for it in resolution.packages
+            if pins.get(it.name)
+        )
 
     @cached_property
     def _resolved_pins(self) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ would build (ADR-0017).
 
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -208,7 +208,8 @@ class LockedProject(DecidedByLock, ABC):
         self.step.check(advisory)
         moves: list[Move] = []
         left: list[Left] = []
-        for name, versions in lock_edit.affected_versions(self.tree, advisory).items():
+        affected = lock_edit.affected_versions(self.tree, advisory)
+        for name, versions in affected.items():
             problems = (self._refusal(it) for it in self.tree.of(name) if it.version in versions)
             error = next((problem for problem in problems if problem), None)
             try:
@@ -225,7 +226,7 @@ class LockedProject(DecidedByLock, ABC):
             moves.append(
                 Move(package=name, manifest=self.path, step=step, before=versions, after=target)
             )
-        return Outline(moves=tuple(moves), left=(*left, *self._declared_only(advisory)))
+        return Outline(moves=tuple(moves), left=(*left, *self._declared_only(advisory, affected)))
 
     def resolve(
         self, advisory: Advisory, _patched: Mapping[str, str] = NO_TEXTS, /
@@ -234,7 +235,7 @@ class LockedProject(DecidedByLock, ABC):
         self.step.check(advisory)
         affected = lock_edit.affected_versions(self.tree, advisory)
         if not affected:
-            only = tuple(self._declared_only(advisory))
+            only = tuple(self._declared_only(advisory, affected))
             return ProjectFix({}, (), only) if only else None
         forced = self.terms.choice is not None and self.terms.choice.forced
         if forced:
@@ -248,10 +249,9 @@ class LockedProject(DecidedByLock, ABC):
         fix = lock_edit.resolve(advisory, self.path, start, strategies, self.ages)
         return self._with_notes(fix, resolver)
 
-    def _declared_only(self, advisory: Advisory) -> Iterator[Left]:
-        """Packages of which the lock holds no affected version, and a manifest admits no other: an
-        environment that the lock is not for, as a marker tells."""
-        held = lock_edit.affected_versions(self.tree, advisory)
+    def _declared_only(self, advisory: Advisory, held: Collection[str]) -> Iterator[Left]:
+        """Packages of which the lock holds no affected version (``held``: those of which it does), and a
+        manifest admits no other: an environment that the lock is not for, as a marker tells."""
         packages = [one for one in advisory.packages(ECOSYSTEM) if one not in held]
         places = [(one, place) for one in packages for place in places_of(self.texts, one)]
         for package, place in places:

@@ -230,9 +230,9 @@ def _vendored(
     with suppress(RecipeError, RepositoryError):  # its own project says so
         for name, version, table in locked_in_toml(path, repo.read_text(path)):
             package, folder = canonicalize_name(name), table_of(table, "source").get("directory")
-            is_own = folder is None or kind_of(f"{folder}/pyproject.toml")
-            pin = declaration_in(f"{package}=={version}", package)
-            if package in packages and not is_own and counts(package, pin):
+            if folder is None or package not in packages or kind_of(f"{folder}/pyproject.toml"):
+                continue
+            if counts(package, declaration_in(f"{package}=={version}", package)):
                 yield path, f"{package} {version} of the folder {folder!r}"
 
 
