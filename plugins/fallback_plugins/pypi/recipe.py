@@ -10,7 +10,7 @@ from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import files_of, projects
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
-from fallback_plugins.pypi.strategies.manifest_project import ManifestProject, ReadOnlyProject
+from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.strategies.python_project import PythonProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, excluded_lines, left_out
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
@@ -217,7 +217,7 @@ def _unresolved(
         with suppress(RecipeError, RepositoryError):  # the reason is said when it is outlined
             packages = frozenset(project.unsettled(advisory, patched))
             parts = project.resolution.unresolved if packages else ()
-            if isinstance(project, ReadOnlyProject):
+            if isinstance(project, ManifestProject):
                 parts = (*project.stuck(advisory), *parts)
         for part in parts:
             if concerned := packages & part.names if part.names else packages:
@@ -256,6 +256,12 @@ def _nothing(
     advisory: Advisory, repo: RepoContext, found: Sequence[PythonProject], unread: LeftOut
 ) -> RecipeError:
     """The refusal if nothing that was read or resolved is affected: *unknown* if not all was."""
+    for project in found:
+        if isinstance(project, ManifestProject) and project.limited:
+            left, (part, *_) = project.limited[0], [*project.stuck(advisory)]
+            return RecipeError(
+                left.reason, part.reason, next_step=part.next_step, declined=left.declined
+            )
     for doubt in _unresolved(found, advisory):
         unread.note(doubt.path, doubt.error)
     what = ", ".join(advisory.packages(ECOSYSTEM))

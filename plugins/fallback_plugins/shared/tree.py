@@ -172,8 +172,16 @@ def _in_place_of(node: Node, tree: DependencyTree) -> tuple[Node, ...]:
 def downgraded(
     before: DependencyTree, after: DependencyTree, ecosystem: str
 ) -> tuple[str, str, str] | None:
-    """A package whose highest version went down, with that version and the new one; or None. Lost copies
-    are no downgrade."""
+    """A package whose highest version went down, or that a dependent which stays has in a lower version in
+    some environment, with the version before and the new one; or None. Lost copies are no downgrade."""
+    stays = {(it.key, it.version): it for it in (*after.roots, *after.nodes.values())}
+    for dependent in (*before.roots, *before.nodes.values()):
+        still = stays.get((dependent.key, dependent.version))
+        if still is not None and still.name == dependent.name:
+            now = _lowest(after, still, ecosystem)
+            for name, version in _lowest(before, dependent, ecosystem).items():
+                if sort_key(ecosystem, now.get(name, version)) < sort_key(ecosystem, version):
+                    return name, version, now[name]
     for name, nodes in before.by_name.items():
         highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
         if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):
@@ -185,6 +193,18 @@ def downgraded(
             continue
         return name, highest, held
     return None
+
+
+def _lowest(tree: DependencyTree, dependent: Node, ecosystem: str) -> dict[str, str]:
+    """By package that a dependent asks for: its lowest version there. Of several, each is for other
+    environments."""
+    found: dict[str, str] = {}
+    for ask in dependent.asks:
+        if (answer := tree.nodes.get(ask.to or "")) is not None:
+            version = found.setdefault(answer.name, answer.version)
+            if sort_key(ecosystem, answer.version) < sort_key(ecosystem, version):
+                found[answer.name] = answer.version
+    return found
 
 
 def _let_down(

@@ -70,6 +70,8 @@ class ManifestProject:
     #: No client may run: what was kept answers.
     only_kept: bool = False
     unknown: list[str] = field(default_factory=list)
+    #: What a resolution left, if it is affected in some environments alone: a fix of another set goes on.
+    limited: list[Left] = field(default_factory=list)
 
     @property
     def path(self) -> str:
@@ -174,7 +176,40 @@ class ManifestProject:
             fix = self._resolved(search, fix) or fix
         elif fix.texts and not self.repo.settings.offline:
             fix = self._untangled(search, fix) or fix
+        if fix.left and not fix.moves and self._are_limited(advisory, fix.left):
+            self.limited[:] = fix.left
+            return None
         return fix if fix.moves or fix.left else None
+
+    def _are_limited(self, advisory: Advisory, left: Sequence[Left]) -> bool:
+        """Return whether the client chooses a safe release of each package where one can be had: the
+        affected one is for other environments, such as a Python that no fixed release supports."""
+        affected = {
+            (it.name, it.version): it.environments for it in self.resolution.affected(advisory)
+        }
+        for one in left:
+            found = self.resolution.by_name.get(one.package, ())
+            limits = [affected.get((it.name, it.version)) for it in found]
+            if None not in limits or not all(limit is None or limit for limit in limits):
+                return False
+        return True
+
+    def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
+        """Yield what stays installed in an affected version after a fix of another set. Raises
+        RecipeError."""
+        names = {it.package for it in self.limited}
+        for one in self.resolution.affected(advisory):
+            if one.name in names:
+                reason = (
+                    f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}: no fixed release was"
+                    f" found for {one.environments}."
+                )
+                step = (
+                    "Raise the Python that the project requires, if a fixed release supports that."
+                )
+                yield Unresolved(
+                    subject=self.path, reason=reason, next_step=step, names=frozenset({one.name})
+                )
 
     def _check_steps(self, advisory: Advisory) -> None:
         for step in steps(self.texts):

@@ -258,6 +258,18 @@ def test_lost_copies_are_no_downgrade() -> None:
     assert downgraded(tree(), DependencyTree(LOCK, {}, ()), NPM) is None
 
 
+def test_a_lower_version_for_some_environments_is_a_downgrade() -> None:
+    """As uv locks it for an old Python: the highest version stays."""
+    before = tree()
+    (app,) = before.roots
+    old = Node("rc 0.1.0", "rc", "0.1.0")
+    forked = replace(app, asks=(*app.asks, DependencyEdge("rc", "^1.2.7", old.key)))
+    after = DependencyTree(LOCK, {**before.nodes, old.key: old}, (forked,))
+    assert downgraded(before, after, NPM) == ("rc", "1.2.8", "0.1.0")
+    another = DependencyTree(LOCK, {**before.nodes, old.key: old}, before.roots)
+    assert downgraded(before, another, NPM) is None
+
+
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
