@@ -51,7 +51,8 @@ class Tried:
 
     @property
     def refusal(self) -> RecipeError:
-        """The most telling of what was said: the first that names a cause, else the last.
+        """The most telling of what was said: the first that names a cause, or a runtime that a release does
+        not support, else the last.
 
         That the project's own word keeps the lock from being refreshed tells nothing any more where that
         word was raised, and something else was in the way.
@@ -61,8 +62,10 @@ class Tried:
             error for step, error in self.errors if not (raised and step is LadderStep.LOCK_REFRESH)
         ]
         named = [error for error in errors if error.reason in _SIGNIFICANT]
+        kinds = [{it.kind for it in error.blockers} for error in errors]
+        old = [it for it, kind in zip(errors, kinds, strict=True) if BlockerKind.RUNTIME in kind]
         if errors:
-            return (named or errors[-1:])[0]
+            return (named or old or errors[-1:])[0]
         message = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
         return does_not_serve(message)
 
