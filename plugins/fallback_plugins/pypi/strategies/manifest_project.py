@@ -165,6 +165,7 @@ class ManifestProject:
         Raises RecipeError.
         """
         self._check_steps(advisory)
+        self.limited.clear()
         if self.terms.choice and self.terms.choice.forced:
             return self._forced(advisory, patched)
         search = self._search(self._releases(advisory), patched)
