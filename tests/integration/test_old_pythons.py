@@ -81,6 +81,36 @@ def test_alone_it_is_refused_with_the_python_that_is_to_blame(
     assert left["declined"]
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("runtime.txt", "python-3.9.18\n"),
+        (".python-version", "3.9\n"),
+        (".tool-versions", "nodejs 20\npython 3.9.18\n"),
+        ("mise.toml", '[tools]\npython = "3.9"\n'),
+        ("Dockerfile", "FROM docker.test/library/python:3.9-slim AS a\nFROM python:3.12\n"),
+    ],
+)
+@pytest.mark.parametrize("folder", ["", "app/"])
+def test_the_python_that_runs_a_program_decides_what_is_installed(
+    tmp_path: Path, registry: Registry, universe: Universe, path: str, text: str, folder: str
+) -> None:
+    """What is not pinned is old there, and a pin could not be installed."""
+    publish_fixed(universe)
+    files = {path: text, f"{folder}requirements.txt": "parent>=1\n"}
+    ended = command("plan", tmp_path, registry, files)
+    assert ended.code == exit_codes.REFUSED, ended
+    assert "left 1.0.0" in ended.json["left"][0]["sentence"]
+
+
+def test_a_python_that_a_fixed_release_supports_changes_nothing(
+    tmp_path: Path, registry: Registry, universe: Universe
+) -> None:
+    publish_fixed(universe)
+    files = {"runtime.txt": "python-3.10.4\n", "requirements.txt": "parent>=1\n"}
+    assert command("plan", tmp_path, registry, files).code == exit_codes.NOT_AFFECTED
+
+
 def test_a_lock_gets_no_older_parent_for_it(
     tmp_path: Path, registry: Registry, universe: Universe
 ) -> None:

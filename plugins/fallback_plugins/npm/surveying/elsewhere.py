@@ -177,7 +177,7 @@ class Elsewhere:
             except (RecipeError, RepositoryError) as error:
                 why = error.problem.rstrip(".")
             if why:
-                reason = f"{lock} is read by its own client, which knows no workspace here: {why}."
+                reason = f"{lock} is read if {folder} is installed without its workspace: {why}."
                 step = "Remove it if it is not used, or update it with its client."
                 yield lock, unknown(lock, reason, next_step=step)
 

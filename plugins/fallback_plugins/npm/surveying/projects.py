@@ -35,9 +35,6 @@ _NPMRC = ".npmrc"
 #: program, or redirect what it likes.
 _HARMLESS = re.compile(r"^\s*(?:legacy-peer-deps|strict-peer-deps)\s*=\s*(?:true|false)\s*$")
 
-#: pnpm: each member of a workspace has its own lock.
-_OWN_LOCKS = re.compile(r"^\s*shared-workspace-lockfile\s*=\s*false", re.MULTILINE)
-
 #: Whose lock a file is.
 _CLIENTS = {
     **dict.fromkeys(LOCKS, "npm"),
@@ -60,7 +57,7 @@ class Site:
 
     ``others``: locks of further clients that install it as well. ``unused``: locks that no client reads:
     npm reads one of its two, and ``packageManager`` names the one client of a project. ``members_locks``:
-    locks in members' folders whose clients know nothing of pnpm's workspace, and read them there.
+    locks in members' folders, which are read if one is installed without the workspace.
     """
 
     folder: str
@@ -190,26 +187,23 @@ def _site(repo: RepoContext, folder: str, members: Sequence[str]) -> Site:
         settings=tuple(
             path for name in (_NPMRC, _PNPM_WORKSPACE) if repo.has(path := in_folder(folder, name))
         ),
-        members_locks=tuple(_members_locks(repo, folder, members, root)),
+        members_locks=tuple(_members_locks(repo, members, root)),
         ignored=tuple(it for it in used if commands.ignore_lock(repo, it, _client_of(it))),
     )
 
 
 def _members_locks(
-    repo: RepoContext, folder: str, members: Sequence[str], root: Mapping[str, Any]
+    repo: RepoContext, members: Sequence[str], root: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Locks in members' folders that a client reads: npm and yarn know no pnpm-workspace.yaml, pnpm no
-    ``workspaces``; a client that a manifest names is the only one, unless a command runs another."""
-    is_pnpms = "workspaces" not in root
+    """Locks in members' folders: a client reads them that knows no such workspace, and each if the folder
+    is installed alone, as in an image. A client that a manifest names is the only one, unless a command
+    runs another."""
+    named = manager(root)
     for member in members:
+        installers = Commands.of(repo).installers(member)
         for name in (*LOCKS, "yarn.lock", "pnpm-lock.yaml"):
             path, client = in_folder(member, name), _client_of(name)
-            is_apart = (client == "pnpm") != is_pnpms or (
-                is_pnpms and _OWN_LOCKS.search(readable_text(repo, in_folder(folder, _NPMRC)))
-            )
-            named = manager(root)
-            is_run = client in Commands.of(repo).installers(member)
-            if repo.has(path) and is_apart and (named in {"", client} or is_run):
+            if repo.has(path) and (named in {"", client} or client in installers):
                 yield path
 
 

@@ -5,6 +5,7 @@ Nothing is downloaded: only what the user has installed is taken.
 """
 
 import os
+import posixpath
 import re
 import shutil
 import sys
@@ -14,7 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from fallback_plugins.pypi.manifests.poetry_constraints import admits
+from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner
+from fallback_tier.repo import RepoContext
 
 #: The oldest minor version of Python 3 that our own probes run on.
 OLDEST_MINOR = 8
@@ -24,6 +27,15 @@ _NEWEST_MINOR = 20
 MAX_OTHERS = 3
 
 _MINOR = re.compile(r"python3\.(\d+)$")
+
+#: Files that name the Python on which a program runs: a platform's, version managers', an image's.
+_NAMING = {
+    "runtime.txt": re.compile(r"^python-3\.(\d+)", re.MULTILINE),
+    ".python-version": re.compile(r"^(?:cpython-)?3\.(\d+)", re.MULTILINE),
+    ".tool-versions": re.compile(r"^python[ \t]+3\.(\d+)", re.MULTILINE),
+    "mise.toml": re.compile(r"^python[ \t]*=[ \t]*[\"']3\.(\d+)", re.MULTILINE),
+    "Dockerfile": re.compile(r"^FROM[ \t]+(?:\S+/)?python:3\.(\d+)", re.MULTILINE | re.IGNORECASE),
+}
 
 #: Where pyenv and uv keep theirs, below the home folder; they need not be on the path.
 _KEPT = (".pyenv/versions/*/bin/python3.*", ".local/share/uv/python/*/bin/python3.*")
@@ -44,6 +56,21 @@ def installed(home: Path | None = None) -> tuple[Path, ...]:
             others.setdefault(minor, path)
     nearest = sorted(others, key=lambda minor: (abs(minor - mine), minor))
     return (ours(), *(others[minor] for minor in nearest))
+
+
+def named(repo: RepoContext, folder: str) -> str:
+    """Return the lowest Python (``3.9``) on which files of a folder, or of the nearest one above that has
+    any, run a program; empty: none is named."""
+    while True:
+        minors: list[int] = []
+        for name, pattern in _NAMING.items():
+            path = posixpath.join(folder, name)
+            with suppress(RepositoryError):
+                text = repo.read_text(path) if repo.has(path) else ""
+                minors += map(int, pattern.findall(text))
+        if minors or not folder:
+            return f"3.{min(minors)}" if minors else ""
+        folder = posixpath.dirname(folder)
 
 
 def suited(asked: str, here: Callable[[], tuple[Path, ...]] = installed) -> tuple[Path, ...]:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.pypi.locks.uv_lock import STUBS, package_tables, read_tree
+from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.literals import install_commands
@@ -219,7 +220,8 @@ class CommandResolution:
 
     @cached_property
     def python(self) -> str:
-        """The lowest Python that the project supports; the one that installs, if it does not say."""
+        """The lowest Python that the project supports; if it does not say, that on which it runs, or the
+        one that installs."""
         folder = posixpath.dirname(self.path)
         paths = {name: posixpath.join(folder, name) for name in _METADATA}
         read = {}
@@ -233,7 +235,7 @@ class CommandResolution:
             spec = ",".join(map(str, (alternatives(spec) or ("",))[0]))
         except RecipeError:
             spec = ""
-        return lowest_python(spec) if spec else THIS_PYTHON
+        return lowest_python(spec) if spec else pythons.named(self.repo, folder) or THIS_PYTHON
 
     @property
     def client(self) -> UvClient:

@@ -278,14 +278,15 @@ def test_a_lock_of_pnpm_is_in_step_with_every_section(
         ({}, "1.1.0", RefusalReason.UNKNOWN),
         ({}, "1.2.0", RefusalReason.NOT_AFFECTED),
         ({"packageManager": "pnpm@9.15.9"}, "1.1.0", RefusalReason.NOT_AFFECTED),
-        ({"workspaces": ["p/*"]}, "1.1.0", RefusalReason.NOT_AFFECTED),
+        ({"workspaces": ["p/*"]}, "1.1.0", RefusalReason.UNKNOWN),
     ],
     ids=["affected", "safe", "the project's client is named", "npm's workspace as well"],
 )
 def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
     tmp_path: Path, root: dict[str, Any], held: str, reason: RefusalReason
 ) -> None:
-    """npm reads it in that folder, since it knows no pnpm-workspace.yaml."""
+    """npm reads it in that folder, since it knows no pnpm-workspace.yaml; with ``workspaces``, if the
+    folder is installed alone."""
     member = drifted({"leaf": "^1.0.0"}, {"leaf": held})
     text = (
         "lockfileVersion: '9.0'\n\nimporters:\n\n  p/b:\n    dependencies:\n      leaf:\n"
@@ -303,6 +304,34 @@ def test_a_lock_in_a_member_of_pnpms_workspace_is_read(
     assert [it.path for it in found.unread] == (
         ["p/b/package-lock.json"] if reason is RefusalReason.UNKNOWN else []
     )
+
+
+@pytest.mark.parametrize("held", ["1.1.0", "1.2.0"])
+@pytest.mark.parametrize("name", ["package-lock.json", "yarn.lock"])
+def test_a_lock_of_the_workspaces_own_client_in_a_members_folder_is_read(
+    tmp_path: Path, name: str, held: str
+) -> None:
+    """An image that copies that folder alone installs it."""
+    member = drifted({"leaf": "^1.0.0"}, {"leaf": held})
+    if name == "yarn.lock":
+        del member["package-lock.json"]
+        member[name] = f'# yarn lockfile v1\n\n\nleaf@^1.0.0:\n  version "{held}"\n'
+    packages = {
+        "": {"name": "root", "workspaces": ["p/*"]},
+        "node_modules/b": {"resolved": "p/b", "link": True},
+        "p/b": json.loads(member["package.json"]),
+        "node_modules/leaf": {"version": "1.2.0"},
+    }
+    root = json.dumps({"lockfileVersion": 3, "packages": packages})
+    files = {
+        "package.json": json.dumps(packages[""]),
+        "package-lock.json": root,
+        **{f"p/b/{path}": it for path, it in member.items()},
+    }
+    found = told(tmp_path, files)
+    is_affected = held == "1.1.0"
+    assert found.reason is (RefusalReason.UNKNOWN if is_affected else RefusalReason.NOT_AFFECTED)
+    assert [it.path for it in found.unread] == [f"p/b/{name}"] * is_affected
 
 
 def _notebook(source: str) -> str:
