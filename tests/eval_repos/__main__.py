@@ -113,7 +113,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _check(folder: Path) -> int:
     cases, history = load_cases(), read_history()
-    digests = {case.name: (case.sha256, case.half) for case in cases}
+    digests = {case.name: (case.sha256, case.part) for case in cases}
     stated = [(one.name, one.expected_sha256) for one in history]
     rows = report.read(folder)
     found = [*faults(cases, history), *report.check(rows, read_page(folder), digests, stated)]

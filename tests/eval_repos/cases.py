@@ -26,8 +26,8 @@ SOURCES = HERE / "sources"
 #: What decides which half a case is in.
 SEED = "eval-repos-1"
 
-#: What draws the public repositories that are in neither half (drawing.py).
-DRAW_SEED = "ten-public-1"
+#: Seeds of the draws of public repositories, the oldest first (drawing.py). Drawn cases have no half.
+DRAWS = ("ten-public-1", "ten-public-2")
 
 ECOSYSTEMS = ("npm", "PyPI")
 
@@ -138,11 +138,12 @@ class Case(Frozen):
     where it points. ``patch``: [file, old, new], after the locks are made. ``package``: made-up ones, then
     no other registry is asked. ``installs_never``: no client can install it, before as after.
     ``changed``: why the expected ends were changed after the first run, a reason each time. ``half``: None
-    if drawing.py drew the repository; such cases are in neither half.
+    if drawing.py drew the repository; then ``draw`` is the seed.
     """
 
     name: str
     half: Half | None = None
+    draw: str = ""
     ecosystem: str
     kinds: tuple[str, ...]
     source: str = ""
@@ -161,6 +162,11 @@ class Case(Frozen):
     changed: tuple[str, ...] = ()
 
     @property
+    def part(self) -> str:
+        """The half or the draw that it is in."""
+        return self.half or self.draw
+
+    @property
     def expected_sha256(self) -> str:
         """Of what is expected, and of nothing else."""
         ends = [end.model_dump(mode="json") for end in self.end]
@@ -169,7 +175,7 @@ class Case(Frozen):
     @property
     def sha256(self) -> str:
         """Of the whole case, the reasons of changes aside: a row tells which form of it it is of."""
-        reported = self.model_dump(mode="json", exclude={"changed", "half"})
+        reported = self.model_dump(mode="json", exclude={"changed", "half", "draw"})
         return _sha256([reported, self.source_texts()])
 
     def source_texts(self) -> dict[str, str]:

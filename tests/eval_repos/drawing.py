@@ -1,13 +1,14 @@
-"""Draw ten public repositories, and an advisory for each, by a committed seed.
+"""Draw ten public repositories, and an advisory for each, by each of the committed seeds.
 
-frame.toml has a list of names for each path of ``WANTED``. A name gives way to the next of its list if
-no snapshot of it is available; its newest commit lacks the path, or (yarn.lock) it is no lock of yarn 1;
-its own client can't install it here; or no record of the data sets or of frame.toml concerns a package that
-it installs. A record that covers an installed version is preferred: at most ``UNAFFECTED`` repositories
-stay without one. The project is the one that holds the path nearest to the root.
+frame.toml has a list of names for each path of ``WANTED``. A draw leaves out repositories that an earlier
+one took. A name gives way to the next of its list if no whole snapshot of it is available; its newest
+commit lacks the path, or (yarn.lock) it is no lock of yarn 1; its own client can't install it here; or no
+record of the data sets or of frame.toml concerns a package that it installs. A record that covers an
+installed version is preferred: of each draw at most ``UNAFFECTED`` repositories stay without one. The
+project is the one that holds the path nearest to the root.
 
-``python -m tests.eval_repos.drawing`` prints the names in their order; with ``--only CASE`` it installs a
-case of cases/drawn.toml and draws its advisory.
+``python -m tests.eval_repos.drawing`` prints the names of each draw in their order; with ``--only CASE``
+it installs a case of cases/drawn.toml and draws its advisory.
 """
 
 import json
@@ -22,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.eval_repos.advisories import Record
-from tests.eval_repos.cases import DRAW_SEED, HERE, Facts, load_cases
+from tests.eval_repos.cases import DRAWS, HERE, Facts, load_cases
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.looking import Copy, look
 from tests.eval_repos.making import make
@@ -46,22 +47,26 @@ WANTED = {
     "hatch.toml": 1,
 }
 
-#: How many of the ten may have a record that covers no installed version.
+#: How many of the ten of a draw may have a record that covers no installed version.
 UNAFFECTED = 2
 
 
-def names() -> dict[str, list[str]]:
-    """Return each list of frame.toml in the order in which its names are tried."""
+def names(seed: str) -> dict[str, list[str]]:
+    """Return each list of frame.toml in the order in which a draw tries its names. Raises ValueError for a
+    seed that isn't in ``DRAWS``."""
+    earlier = DRAWS[: DRAWS.index(seed)]
+    taken = {case.repo for case in load_cases() if case.draw in earlier}
     orders = {}
     for path, text in _frame()["names"].items():
-        orders[path] = text.split()
-        random.Random(f"{DRAW_SEED} {path}").shuffle(orders[path])
+        order = text.split()
+        random.Random(f"{seed} {path}").shuffle(order)
+        orders[path] = [name for name in order if name not in taken]
     return orders
 
 
-def advisory(repository: str, identifiers: Collection[str]) -> str:
+def advisory(seed: str, repository: str, identifiers: Collection[str]) -> str:
     """Return the advisory of a repository, of those that match. Raises IndexError if none does."""
-    return random.Random(f"{DRAW_SEED} {repository}").choice(sorted(identifiers))
+    return random.Random(f"{seed} {repository}").choice(sorted(identifiers))
 
 
 def records(data: Path) -> Iterator[Record]:
@@ -120,8 +125,9 @@ def main() -> int:
     )
     options = arguments.parse_args()
     if not options.only:
-        for path, order in names().items():
-            print(f"{path} ({WANTED[path]}):", *order)
+        for seed in DRAWS:
+            for path, order in names(seed).items():
+                print(f"{seed}, {path} ({WANTED[path]}):", *order)
         return 0
     known, clients, missing = [*records(options.data)], Clients(options.work.resolve()), 0
     for case in load_cases(options.only):
@@ -130,7 +136,7 @@ def main() -> int:
                 make(case, Path(folder).resolve(), clients, options.clones), case, clients
             )
         covering, naming = matching(known, case.ecosystem, looked.held)
-        drawn = advisory(case.repo, covering or naming) if covering or naming else "none"
+        drawn = advisory(case.draw, case.repo, covering or naming) if covering or naming else "none"
         missing += not looked.installs or drawn == "none"
         print(f"{case.name}: {drawn}, of {len(covering)} covering and {len(naming)} naming")
         print(f"  {len(looked.held)} copies; {looked.said or 'installs'}")

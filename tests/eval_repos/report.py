@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.eval_repos.cases import DRAW_SEED
+from tests.eval_repos.cases import DRAWS
 from tests.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.eval_repos.results import Result
 from tests.measuring.halves import Half
@@ -49,24 +49,28 @@ def render(results: Sequence[Result]) -> str:
     parts = [_HEAD]
     if now := _of(rows, "now"):
         parts += [f"## All {len(now)} cases\n", _goals(now), _ROWS]
-    for half in (*Half, None):
-        if found := [row for row in rows if row.half is half]:
-            parts += [f"## The half {half}\n" if half else _drawn(found), *_half(found)]
+    for part in (*Half, *DRAWS):
+        if found := [row for row in rows if row.part == part]:
+            parts += [
+                _drawn(part, found) if part in DRAWS else f"## The half {part}\n",
+                *_part(found),
+            ]
     return "\n".join([*parts, "## How it was made\n", _made(rows)])
 
 
-def _drawn(rows: Sequence[Result]) -> str:
-    """Return the heading of the repositories that a seed drew, with their first figure."""
+def _drawn(seed: str, rows: Sequence[Result]) -> str:
+    """Return the heading of the repositories of a draw, with their first figure."""
     first = _of(rows, FIRST_LOOK) or rows
+    title = "a seed" if seed == DRAWS[0] else f"the seed `{seed}`"
     return (
-        "## The repositories that a seed drew\n\n"
-        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{DRAW_SEED}`. "
+        f"## The repositories that {title} drew\n\n"
+        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{seed}`. "
         f"At their first run {right(first)} ended rightly,\nand in {agreeing(first)} `fix` first applied "
         f"what `plan` said; that is *{FIRST_LOOK}*, before anything was mended.\n"
     )
 
 
-def _half(rows: Sequence[Result]) -> Iterator[str]:
+def _part(rows: Sequence[Result]) -> Iterator[str]:
     yield _figures(rows)
     yield "### By kind\n"
     yield _kinds(rows)
@@ -249,11 +253,11 @@ def _builds(rows: Sequence[Result]) -> str:
 def check(
     results: Sequence[Result],
     page: str,
-    digests: Mapping[str, tuple[str, Half | None]],
+    digests: Mapping[str, tuple[str, str]],
     stated: Iterable[tuple[str, str]],
 ) -> list[str]:
-    """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half; ``stated``:
-    every (name, digest) of expected ends that was ever committed."""
+    """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half or draw;
+    ``stated``: every (name, digest) of expected ends that was ever committed."""
     found = [] if page == render(results) else ["the report is not the one of the results"]
     keys = Counter((row.label, row.name) for row in results)
     found += [
@@ -266,8 +270,8 @@ def check(
         if (row.name, row.expected_sha256) not in known:
             found.append(f"{row.name} ({row.label}): what was expected was never stated")
     for label in in_label_order(row.label for row in results):
-        halves = {row.half for row in _of(results, label)}
-        wanted = {name for name, (_, half) in digests.items() if half in halves}
+        parts = {row.part for row in _of(results, label)}
+        wanted = {name for name, (_, part) in digests.items() if part in parts}
         missing = wanted - {row.name for row in _of(results, label)}
         found += [f"no result of {name} ({label})" for name in sorted(missing)]
     return found

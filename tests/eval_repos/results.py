@@ -1,5 +1,8 @@
 """What is kept of a case: facts of its runs, and nothing of the code that they ran on."""
 
+from pydantic import Field
+
+from tests.eval_repos.cases import DRAWS
 from tests.eval_repos.judge import Verdict
 from tests.eval_repos.peers import PeerEnd
 from tests.eval_repos.reported import Reported
@@ -19,6 +22,7 @@ class Base(Frozen):
 class Result(Frozen):
     """One case with one tool. (label, name) is the row's key.
 
+    ``draw``: the seed that drew the case; rows of the first draw may lack it, and have no half.
     ``changes``: how often what is expected was changed after the first run. ``lines``: of the tool's diff.
     ``unlike``: where ``plan`` and ``fix`` differ.
     """
@@ -26,6 +30,7 @@ class Result(Frozen):
     label: str
     name: str
     half: Half | None = None
+    draw: str = Field(default="", exclude_if=lambda seed: not seed)
     ecosystem: str
     kinds: tuple[str, ...]
     case_sha256: str
@@ -42,6 +47,11 @@ class Result(Frozen):
     made: str = ""
     tool: str = ""
     tools: dict[str, str] = {}  # noqa: RUF012 (frozen)
+
+    @property
+    def part(self) -> str:
+        """The half or the draw that the case is in."""
+        return self.half or self.draw or DRAWS[0]
 
     @property
     def is_right(self) -> bool:

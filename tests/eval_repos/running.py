@@ -196,6 +196,7 @@ def _measured(case: Case, records: list[Record], root: Path, run: _Run, began: f
         label=options.label,
         name=case.name,
         half=case.half,
+        draw=case.draw,
         ecosystem=case.ecosystem,
         kinds=case.kinds,
         case_sha256=case.sha256,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.eval_repos import report
-from tests.eval_repos.cases import CASES, SOURCES, Case, Outcome, load_cases
+from tests.eval_repos.cases import CASES, DRAWS, SOURCES, Case, Outcome, load_cases
 from tests.eval_repos.history import Stated, faults, read_history, state
 from tests.eval_repos.judge import admits
 from tests.eval_repos.results import Result
@@ -33,6 +33,7 @@ def test_a_half_is_half() -> None:
 def test_a_case_can_be_judged(case: Case) -> None:
     prefix = {"npm": "npm-", "PyPI": "pypi-"}[case.ecosystem]
     assert case.name.startswith(prefix)
+    assert (case.half is None) == (case.draw in DRAWS)
     assert case.kinds
     assert case.advisories or case.advisory
     assert bool(case.repo) == bool(re.fullmatch(r"[0-9a-f]{40}", case.commit))
@@ -59,7 +60,7 @@ def test_no_case_names_a_registry_or_a_place_of_a_machine() -> None:
 def test_rows_page_and_cases_fit() -> None:
     """What is there: rows that are still to come are no fault here."""
     rows = report.read()
-    digests = {case.name: (case.sha256, case.half) for case in CASES_NOW}
+    digests = {case.name: (case.sha256, case.part) for case in CASES_NOW}
     stated = [(one.name, one.expected_sha256) for one in read_history()]
     found = report.check(rows, read_page(report.FOLDER) or report.render(rows), digests, stated)
     assert [line for line in found if not line.startswith("no result of")] == []

@@ -2,26 +2,38 @@
 
 import pytest
 
-from tests.eval_repos.cases import Facts
+from tests.eval_repos.cases import DRAWS, Facts, load_cases
 from tests.eval_repos.drawing import WANTED, advisory, matching, names
 
 
 def test_the_seed_decides_the_order_of_each_list_of_the_frame() -> None:
-    assert names() == names()
-    assert names().keys() == WANTED.keys()
     assert sum(WANTED.values()) == 10
-    assert names()["package-lock.json"][:2] == [
-        "0-0Dibakar/Success-Sprout",
-        "0-Adz/NoteDown-backend",
-    ]
+    for seed in DRAWS:
+        assert names(seed) == names(seed)
+        assert names(seed).keys() == WANTED.keys()
+    first, second = (names(seed)["package-lock.json"][:2] for seed in DRAWS)
+    assert first == ["0-0Dibakar/Success-Sprout", "0-Adz/NoteDown-backend"]
+    assert second == ["0-2HERO/Team6Project", "0-0v0lts/save_point"]
+    with pytest.raises(ValueError):
+        names("another-seed")
+
+
+def test_a_draw_leaves_out_what_earlier_draws_took_and_nothing_else() -> None:
+    taken = {case.repo for case in load_cases() if case.draw == DRAWS[0]}
+    assert len(taken) == 10
+    for path, order in names(DRAWS[1]).items():
+        assert set(names(DRAWS[0])[path]) - set(order) == taken & set(names(DRAWS[0])[path])
 
 
 def test_an_advisory_is_drawn_from_those_that_match_whatever_their_order() -> None:
-    assert advisory("acme/app", ["A", "B", "C"]) == advisory("acme/app", ["C", "A", "B"])
-    drawn = {advisory(f"acme/{number}", ["A", "B"]) for number in range(20)}
+    seed = DRAWS[0]
+    assert advisory(seed, "acme/app", ["A", "B", "C"]) == advisory(
+        seed, "acme/app", ["C", "A", "B"]
+    )
+    drawn = {advisory(seed, f"acme/{number}", ["A", "B"]) for number in range(20)}
     assert drawn == {"A", "B"}
     with pytest.raises(IndexError):
-        advisory("acme/app", [])
+        advisory(seed, "acme/app", [])
 
 
 def test_a_record_covers_an_installed_version_or_only_names_its_package() -> None:

@@ -1,5 +1,6 @@
 """The report of rows: its figures come from them, and its check notices what does not fit."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,13 +148,35 @@ def test_drawn_repositories_stand_apart_with_their_first_figure() -> None:
         row("d", report.FIRST_LOOK, verdict=BROKE, unlike=("x",), **drawn),
         row("e", report.FIRST_LOOK, **drawn),
         *(row(name, **drawn) for name in ("d", "e")),
+        row("f", report.FIRST_LOOK, draw="ten-public-2", **drawn),
     ]
     page = report.render(rows)
     assert "## All 3 cases" in page
-    part = page.split("## The repositories that a seed drew")[1]
+    part = page.split("## The repositories that a seed drew")[1].split("## The repositories")[0]
     assert "with the seed `ten-public-1`" in part
     assert "1 of 2 (50 %) ended rightly,\nand in 1 of 2 (50 %) `fix` first applied" in part
+    second = page.split("## The repositories that the seed `ten-public-2` drew")[1]
+    assert "1 of 1 (100 %) ended rightly,\nand in 1 of 1 (100 %) `fix` first applied" in second
     assert "The half set aside was looked at once" not in page
+
+
+def test_rows_of_the_first_draw_lack_the_seed_and_belong_to_it(tmp_path: Path) -> None:
+    drawn = [row("d", half=None), row("e", half=None, draw="ten-public-1")]
+    report.write(drawn, tmp_path)
+    first, second = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    assert "draw" not in json.loads(first)
+    assert json.loads(second)["draw"] == "ten-public-1"
+    assert [one.part for one in report.read(tmp_path)] == ["ten-public-1"] * 2
+
+
+def test_a_draw_that_was_run_under_no_other_label_is_not_missing_there() -> None:
+    rows = [row("d", half=None), row("e", report.FIRST_LOOK, half=None, draw="ten-public-2")]
+    digests = {"d": ("1" * 64, "ten-public-1"), "e": ("1" * 64, "ten-public-2")}
+    stated = [(name, "2" * 64) for name in digests]
+    assert report.check(rows, report.render(rows), digests, stated) == []
+    digests["f"] = ("1" * 64, "ten-public-2")
+    found = report.check(rows, report.render(rows), digests, stated)
+    assert found == ["no result of f (first look)"]
 
 
 DIGESTS = dict.fromkeys(("a", "b"), ("1" * 64, Half.SEEN))
