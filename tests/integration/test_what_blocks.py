@@ -1,6 +1,8 @@
 """What blocks is named: package, constraint and file, by what the real clients print (ADR-0105)."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +32,9 @@ def universe() -> Universe:
         made.npm("left", version).pypi("left", version)
     made.npm("blob", "1.0.0").npm("carrier", "2.3.0", {"blob": "{{npm}}blob/-/blob-1.0.0.tgz"})
     made.npm("plugin", "1.0.0", peerDependencies={"left": "^1.0.0"})
+    made.npm("base", "1.0.0").npm("base", "2.0.0").npm(
+        "old", "1.0.0", peerDependencies={"base": "^1.0.0"}
+    )
     made.npm("parent", "1.0.0", {"left": "^1.0.0"})
     made.npm("next", "1.0.0", {"left": "^1.0.0"}).npm(
         "next", "1.1.0", {"left": "2", "carrier": "2"}
@@ -144,6 +149,35 @@ def test_npm_peer_of_a_plugin(world: World) -> None:
     (declared,) = document["fixes"][0]["declarations"]
     assert (declared["package"], declared["file"], declared["line"]) == ("left", "package.json", 5)
     assert (declared["before"], declared["after"]) == ('"left": "1.0.0"', '"left": "2.0.0"')
+
+
+@pytest.mark.parametrize("were_set_aside", [True, False])
+def test_npm_peers_that_the_lock_has_set_aside(
+    world: World, tmp_path: Path, were_set_aside: bool
+) -> None:
+    """As npm 6 installed them: what is refreshed beside them is not to blame. A lock of other peers that a
+    change would set aside blocks."""
+    place = tmp_path / "locking"
+    place.mkdir()
+    texts = {
+        it: manifest(left=">=1", base="^2.0.0", **it_has)
+        for it, it_has in (
+            ("locked", {"old": "^1.0.0"} if were_set_aside else {}),
+            ("asked", {"old": "^1.0.0"}),
+        )
+    }
+    (place / "package.json").write_text(texts["locked"].replace(">=1", "1.0.0"))
+    words = ["npm", "install", "--package-lock-only", "--legacy-peer-deps", "--no-audit"]
+    subprocess.run(words, cwd=place, env={**os.environ, **world.environ}, check=True)
+    lock = (place / "package-lock.json").read_text().replace('"left": "1.0.0"', '"left": ">=1"')
+    files = {"package.json": texts["asked"], "package-lock.json": lock}
+    code, document = world.plan(files, "npm")
+    if were_set_aside:
+        assert code == exit_codes.OK, document["left"]
+        (move,) = document["fixes"][0]["moves"]
+        assert (move["package"], move["after"]) == ("left", "2.0.0")
+    else:
+        assert code in {exit_codes.REFUSED, exit_codes.UNKNOWN}, document
 
 
 @pytest.mark.registry("npm")

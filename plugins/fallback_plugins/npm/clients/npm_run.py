@@ -9,7 +9,8 @@ from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.clients.words import WITHOUT_PARENT, blockers_in, own_words
-from fallback_plugins.npm.locks.lockfile import lockfile_version, modern
+from fallback_plugins.npm.locks.lockfile import lock_tree, lockfile_version, modern
+from fallback_plugins.npm.manifests.specs import admits
 from fallback_plugins.shared.ladder import client_refused
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -25,6 +26,9 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 
 #: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
 _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
+
+#: npm's word for packages that exclude each other, and the option that sets peers aside.
+_CONFLICT, _WITHOUT_PEERS = "ERESOLVE", "--legacy-peer-deps"
 
 #: How much npm prints: its errors, or also what it looks at for whom.
 _BRIEF, _DETAILED = "--loglevel=error", "--loglevel=silly"
@@ -70,6 +74,8 @@ class NpmRunner:
             # Whatever a package is called, it is no option.
             command = [words[0], *options, "--", *words[1:]]
             result = self._run(command, scratch, files)
+            if not result.ok and _CONFLICT in result.output and _has_conflict(files):
+                result = self._run([words[0], _WITHOUT_PEERS, *command[1:]], scratch, files)
             if not result.ok:
                 raise self._refusal(command, scratch, files, result)
             self._asked = True
@@ -111,7 +117,22 @@ def peer_options(files: Files) -> list[str]:
     """The one setting of the repository's .npmrc that changes what fits together."""
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
     lines = {"".join(line.split()) for text in texts for line in text.splitlines()}
-    return ["--legacy-peer-deps"] if "legacy-peer-deps=true" in lines else []
+    return [_WITHOUT_PEERS] if "legacy-peer-deps=true" in lines else []
+
+
+def _has_conflict(files: Files) -> bool:
+    """Return whether the project's lock holds a peer in a version that its dependent excludes: npm 6 made
+    it, or somebody who set peers aside. So do we, whatever is to change: npm takes it no other way."""
+    if not files.lock_text:
+        return False
+    tree = lock_tree(files.lock or "", files.lock_text, files.manifests, files.root_manifest)
+    peers = (
+        (ask.spec, tree.nodes.get(ask.to or ""))
+        for node in (*tree.roots, *tree.nodes.values())
+        for ask in node.asks
+        if ask.peer
+    )
+    return any(held is not None and not admits(spec, held.version) for spec, held in peers)
 
 
 def age_options(files: Files) -> list[str]:
