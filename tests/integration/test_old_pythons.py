@@ -101,6 +101,7 @@ def test_the_python_that_runs_a_program_decides_what_is_installed(
     ended = command("plan", tmp_path, registry, files)
     assert ended.code == exit_codes.REFUSED, ended
     assert "left 1.0.0" in ended.json["left"][0]["sentence"]
+    assert "3.9" in ended.json["left"][0]["next_step"]
 
 
 def test_a_python_that_a_fixed_release_supports_changes_nothing(

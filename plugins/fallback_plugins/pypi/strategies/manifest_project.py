@@ -205,9 +205,7 @@ class ManifestProject:
                     f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}: no fixed release was"
                     f" found for {one.environments}."
                 )
-                step = (
-                    "Raise the Python that the project requires, if a fixed release supports that."
-                )
+                step = f"Raise the lowest Python here, {self.command.python}, to one of a fixed release."
                 yield Unresolved(
                     subject=self.path, reason=reason, next_step=step, names=frozenset({one.name})
                 )
