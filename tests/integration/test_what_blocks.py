@@ -151,28 +151,27 @@ def test_npm_peer_of_a_plugin(world: World) -> None:
     assert (declared["before"], declared["after"]) == ('"left": "1.0.0"', '"left": "2.0.0"')
 
 
-@pytest.mark.parametrize("were_set_aside", [True, False])
-def test_npm_peers_that_the_lock_has_set_aside(
-    world: World, tmp_path: Path, were_set_aside: bool
+@pytest.mark.parametrize(
+    ("old", "flag", "is_fixed"),
+    [("^1.0.0", "", True), ("", "", False), ("^1.0.0", '"peer": true, ', False)],
+    ids=["peers set aside", "a new conflict", "a package that is there as a peer only"],
+)
+def test_npm_peers_that_exclude_each_other_in_the_lock(
+    world: World, tmp_path: Path, old: str, flag: str, is_fixed: bool
 ) -> None:
-    """As npm 6 installed them: what is refreshed beside them is not to blame. A lock of other peers that a
-    change would set aside blocks."""
+    """As npm 6 installed them: what is refreshed beside them is not to blame."""
     place = tmp_path / "locking"
     place.mkdir()
-    texts = {
-        it: manifest(left=">=1", base="^2.0.0", **it_has)
-        for it, it_has in (
-            ("locked", {"old": "^1.0.0"} if were_set_aside else {}),
-            ("asked", {"old": "^1.0.0"}),
-        )
-    }
-    (place / "package.json").write_text(texts["locked"].replace(">=1", "1.0.0"))
+    asked = {"left": ">=1", "base": "^2.0.0"}
+    locked = manifest(**{**asked, "left": "1.0.0"}, **({"old": old} if old else {}))
+    (place / "package.json").write_text(locked)
     words = ["npm", "install", "--package-lock-only", "--legacy-peer-deps", "--no-audit"]
     subprocess.run(words, cwd=place, env={**os.environ, **world.environ}, check=True)
     lock = (place / "package-lock.json").read_text().replace('"left": "1.0.0"', '"left": ">=1"')
-    files = {"package.json": texts["asked"], "package-lock.json": lock}
+    lock = lock.replace('"version": "2.0.0"', f'{flag}"version": "2.0.0"')
+    files = {"package.json": manifest(**asked, old="^1.0.0"), "package-lock.json": lock}
     code, document = world.plan(files, "npm")
-    if were_set_aside:
+    if is_fixed:
         assert code == exit_codes.OK, document["left"]
         (move,) = document["fixes"][0]["moves"]
         assert (move["package"], move["after"]) == ("left", "2.0.0")

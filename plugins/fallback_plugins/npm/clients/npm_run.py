@@ -30,6 +30,9 @@ _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
 #: npm's word for packages that exclude each other, and the option that sets peers aside.
 _CONFLICT, _WITHOUT_PEERS = "ERESOLVE", "--legacy-peer-deps"
 
+#: How a lock marks what nobody requires except as a peer.
+_AS_PEER = re.compile(r'"peer"\s*:\s*true')
+
 #: How much npm prints: its errors, or also what it looks at for whom.
 _BRIEF, _DETAILED = "--loglevel=error", "--loglevel=silly"
 
@@ -121,9 +124,10 @@ def peer_options(files: Files) -> list[str]:
 
 
 def _has_conflict(files: Files) -> bool:
-    """Return whether the project's lock holds a peer in a version that its dependent excludes: npm 6 made
-    it, or somebody who set peers aside. So do we, whatever is to change: npm takes it no other way."""
-    if not files.lock_text:
+    """Return whether the project's lock holds a peer in a version that its dependent excludes, and nothing
+    that npm installed as a peer only: npm 6 made it, or somebody who set peers aside. So do we, whatever is
+    to change: npm takes it no other way. From another lock it would remove packages."""
+    if not files.lock_text or _AS_PEER.search(files.lock_text):
         return False
     tree = lock_tree(files.lock or "", files.lock_text, files.manifests, files.root_manifest)
     peers = (
