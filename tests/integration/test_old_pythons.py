@@ -88,7 +88,10 @@ def test_alone_it_is_refused_with_the_python_that_is_to_blame(
         (".python-version", "3.9\n"),
         (".tool-versions", "nodejs 20\npython 3.9.18\n"),
         ("mise.toml", '[tools]\npython = "3.9"\n'),
-        ("Dockerfile", "FROM docker.test/library/python:3.9-slim AS a\nFROM python:3.12\n"),
+        (
+            "Dockerfile",
+            "FROM --platform=linux/amd64 docker.test/library/python:3.9-slim AS a\nFROM python:3.12\n",
+        ),
     ],
 )
 @pytest.mark.parametrize("folder", ["", "app/"])

@@ -34,7 +34,7 @@ _NAMING = {
     ".python-version": re.compile(r"^(?:cpython-)?3\.(\d+)", re.MULTILINE),
     ".tool-versions": re.compile(r"^python[ \t]+3\.(\d+)", re.MULTILINE),
     "mise.toml": re.compile(r"^python[ \t]*=[ \t]*[\"']3\.(\d+)", re.MULTILINE),
-    "Dockerfile": re.compile(r"^FROM[ \t]+(?:\S+/)?python:3\.(\d+)", re.MULTILINE | re.IGNORECASE),
+    "Dockerfile": re.compile(r"(?im)^FROM[ \t]+(?:--\S+[ \t]+)*(?:\S+/)?python:3\.(\d+)"),
 }
 
 #: Where pyenv and uv keep theirs, below the home folder; they need not be on the path.
