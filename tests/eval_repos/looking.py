@@ -97,7 +97,8 @@ def _look(place: Path, project: Project, clients: Clients) -> Looked:
 
 def _end_of(done: Done, places: list[tuple[str, str]]) -> str:
     """A client's last words are those that say why."""
-    return cleaned(done.said[-SAID_CHARS:], places)
+    # Cut last: of half an address nothing tells that it has a host.
+    return cleaned(done.said, places, len(done.said))[-SAID_CHARS:]
 
 
 def _installed(place: Path, project: Project, clients: Clients) -> Done:
