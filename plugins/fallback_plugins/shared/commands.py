@@ -1,4 +1,4 @@
-"""Where both ecosystems read commands: notebooks, and scripts that only their names tell (ADR-0115)."""
+"""Name scripts without an ending, and read notebooks: commands of both ecosystems (ADR-0115)."""
 
 import json
 import re

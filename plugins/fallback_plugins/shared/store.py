@@ -184,9 +184,9 @@ class InstalledStore:
     def _newest(self, wanted: Wanted) -> Resolution | None:
         with suppress(OSError, ValueError, TypeError, KeyError):
             kept = json.loads(whole.kept(self._newest_file(wanted)) or b"")
-            found = Resolution.model_validate(kept["resolution"])
-            if kept["fresh"] in {"", self._fresh(wanted)} and wanted.admits(found):
-                return found
+            if kept["fresh"] in {"", self._fresh(wanted)}:
+                found = Resolution.model_validate(kept["resolution"])
+                return found if wanted.admits(found) else None
         return None
 
     def _fresh(self, wanted: Wanted) -> str | None:

@@ -174,14 +174,15 @@ def downgraded(
 ) -> tuple[str, str, str] | None:
     """A package whose highest version went down, or that a dependent which stays has in a lower version in
     some environment, with the version before and the new one; or None. Lost copies are no downgrade."""
-    stays = {(it.key, it.version): it for it in (*after.roots, *after.nodes.values())}
+    stays = {(it.key, it.name, it.version): it for it in (*after.roots, *after.nodes.values())}
     for dependent in (*before.roots, *before.nodes.values()):
-        still = stays.get((dependent.key, dependent.version))
-        if still is not None and still.name == dependent.name:
-            now = _lowest(after, still, ecosystem)
-            for name, version in _lowest(before, dependent, ecosystem).items():
-                if sort_key(ecosystem, now.get(name, version)) < sort_key(ecosystem, version):
-                    return name, version, now[name]
+        still = stays.get((dependent.key, dependent.name, dependent.version))
+        if still is None:
+            continue
+        now = _lowest(after, still, ecosystem)
+        for name, version in _lowest(before, dependent, ecosystem).items():
+            if sort_key(ecosystem, now.get(name, version)) < sort_key(ecosystem, version):
+                return name, version, now[name]
     for name, nodes in before.by_name.items():
         highest, held = (tree.highest(ecosystem, name) for tree in (before, after))
         if not highest or not held or sort_key(ecosystem, held) >= sort_key(ecosystem, highest):

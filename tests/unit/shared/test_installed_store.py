@@ -350,9 +350,8 @@ def test_what_another_fix_resolved_is_not_taken_if_this_ones_recipe_resolved_oth
         store.installed(this, lambda _, __: (IN_PART, resolved(version)))
         return store.resolved(this).packages[0].version
 
-    assert [install("1"), install("2", "1"), install("3", "2"), install("4", "3")] == [
-        *("1", "1", "3", "3")
-    ]
+    ends = [install("1"), install("2", "1"), install("3", "2"), install("4", "3")]
+    assert ends == ["1", "1", "3", "3"]
 
 
 def test_kept_resolutions_are_bounded_and_a_running_fix_keeps_its_own(

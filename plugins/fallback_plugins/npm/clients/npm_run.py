@@ -10,7 +10,7 @@ from fallback_plugins.npm.clients.hosts import run_client
 from fallback_plugins.npm.clients.scratch import check_paths, names_address, scratch_project
 from fallback_plugins.npm.clients.words import WITHOUT_PARENT, blockers_in, own_words
 from fallback_plugins.npm.locks.lockfile import lock_tree, lockfile_version, modern
-from fallback_plugins.npm.manifests.specs import admits
+from fallback_plugins.npm.manifests.specs import excludes
 from fallback_plugins.shared.ladder import client_refused
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner, CommandResult
@@ -27,10 +27,10 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none"}
 #: Nothing is fetched by an address that a manifest or a package names; and what npm says where it would be.
 _NO_REMOTE, _REMOTE_REFUSED = "--allow-remote=none", "EALLOWREMOTE"
 
-#: npm's word for packages that exclude each other, and the option that sets peers aside.
-_CONFLICT, _WITHOUT_PEERS = "ERESOLVE", "--legacy-peer-deps"
+#: The option that sets peers aside, and npm's word for packages that exclude each other.
+WITHOUT_PEERS, _CONFLICT = "--legacy-peer-deps", "ERESOLVE"
 
-#: How a lock marks what nobody requires except as a peer.
+#: How a lock marks a package that is required as a peer only.
 _AS_PEER = re.compile(r'"peer"\s*:\s*true')
 
 #: How much npm prints: its errors, or also what it looks at for whom.
@@ -78,7 +78,7 @@ class NpmRunner:
             command = [words[0], *options, "--", *words[1:]]
             result = self._run(command, scratch, files)
             if not result.ok and _CONFLICT in result.output and _has_conflict(files):
-                result = self._run([words[0], _WITHOUT_PEERS, *command[1:]], scratch, files)
+                result = self._run([words[0], WITHOUT_PEERS, *command[1:]], scratch, files)
             if not result.ok:
                 raise self._refusal(command, scratch, files, result)
             self._asked = True
@@ -120,7 +120,7 @@ def peer_options(files: Files) -> list[str]:
     """The one setting of the repository's .npmrc that changes what fits together."""
     texts = [text for path, text in (files.settings or {}).items() if path.endswith(".npmrc")]
     lines = {"".join(line.split()) for text in texts for line in text.splitlines()}
-    return [_WITHOUT_PEERS] if "legacy-peer-deps=true" in lines else []
+    return [WITHOUT_PEERS] if "legacy-peer-deps=true" in lines else []
 
 
 def _has_conflict(files: Files) -> bool:
@@ -136,7 +136,7 @@ def _has_conflict(files: Files) -> bool:
         for ask in node.asks
         if ask.peer
     )
-    return any(held is not None and not admits(spec, held.version) for spec, held in peers)
+    return any(held is not None and excludes(spec, held.version) for spec, held in peers)
 
 
 def age_options(files: Files) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fallback_plugins.npm.clients.npm_run import peer_options
+from fallback_plugins.npm.clients.npm_run import WITHOUT_PEERS, peer_options
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.pnpm_settings import carried_manifest, carried_text
 from fallback_plugins.npm.clients.scratch import check_lock_names
@@ -25,8 +25,6 @@ from fallback_plugins.npm.manifests.pnpm_workspace import settings
 from fallback_plugins.shared.installed import Level, left_out_reason
 from fallback_tier.errors import RecipeError
 from fallback_tier.execution import CommandResult
-
-_PEERS = "--legacy-peer-deps"
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[
     reported = tuple((what, left_out_reason(names)) for what, names in left_out.items())
     name = "npm install of what it runs with and its test runner"
     name += f", {inputs.lock_name} beside it" if locked else ""
-    step = _Npm(fewer, commands, locked).step(name, Level.IN_PART, ["install", _PEERS])
+    step = _Npm(fewer, commands, locked).step(name, Level.IN_PART, ["install", WITHOUT_PEERS])
     yield replace(step, left_out=reported)
 
 
@@ -125,7 +123,7 @@ class _Npm:
         """And by the older rule for peers, where the project does not ask for that itself."""
         yield self.step(name, level, words)
         if not peer_options(self.inputs.files):
-            again = self.step(f"{name} {_PEERS}", level, [*words, _PEERS])
+            again = self.step(f"{name} {WITHOUT_PEERS}", level, [*words, WITHOUT_PEERS])
             # A lock that was made by the older rule looks incomplete by the newer one.
             yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
 

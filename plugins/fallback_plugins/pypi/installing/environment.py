@@ -182,7 +182,7 @@ class Environment:
         }
         return held if recorded else held | self._moved_pins
 
-    @property
+    @cached_property
     def _moved_pins(self) -> dict[str, list[str]]:
         """Lines by package that the patch changes in the recipe's resolution; of the base commit's, all."""
         before = {} if self._base is None else self._base._resolved_pins

@@ -183,15 +183,13 @@ class ManifestProject:
         return fix if fix.moves or fix.left else None
 
     def _are_limited(self, advisory: Advisory, left: Sequence[Left]) -> bool:
-        """Return whether the client chooses a safe release of each package where one can be had: the
-        affected one is for other environments, such as a Python that no fixed release supports."""
-        affected = {
-            (it.name, it.version): it.environments for it in self.resolution.affected(advisory)
-        }
+        """Return whether the client chooses a safe release of each package, except for some environments,
+        such as a Python that no fixed release supports."""
+        affected = {it.key: it for it in self.resolution.affected(advisory)}
         for one in left:
             found = self.resolution.by_name.get(one.package, ())
-            limits = [affected.get((it.name, it.version)) for it in found]
-            if None not in limits or not all(limit is None or limit for limit in limits):
+            held = [affected[it.key] for it in found if it.key in affected]
+            if len(held) == len(found) or not all(it.environments for it in held):
                 return False
         return True
 
@@ -201,14 +199,14 @@ class ManifestProject:
         names = {it.package for it in self.limited}
         for one in self.resolution.affected(advisory):
             if one.name in names:
-                reason = (
-                    f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}: no fixed release was"
-                    f" found for {one.environments}."
-                )
+                why = f": no fixed release was found for {one.environments}"
                 step = f"Raise the lowest Python here, {self.command.python}, to one of a fixed release."
-                yield Unresolved(
-                    subject=self.path, reason=reason, next_step=step, names=frozenset({one.name})
-                )
+                yield self._still_installed(one, step, why)
+
+    def _still_installed(self, one: ResolvedPackage, step: str, why: str = "") -> Unresolved:
+        reason = f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}{why}."
+        names = frozenset({one.name})
+        return Unresolved(subject=self.path, reason=reason, next_step=step, names=names)
 
     def _check_steps(self, advisory: Advisory) -> None:
         for step in steps(self.texts):
@@ -422,8 +420,4 @@ class ReadOnlyProject(ManifestProject):
     def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
         """Yield what it installs in an affected version, as unknown. Raises RecipeError."""
         for one in self.resolution.affected(advisory):
-            reason = f"{self.path} installs {one.name} {one.version}{STILL_INSTALLED}."
-            step = "Raise what requires it there, or remove the command."
-            yield Unresolved(
-                subject=self.path, reason=reason, next_step=step, names=frozenset({one.name})
-            )
+            yield self._still_installed(one, "Raise what requires it there, or remove the command.")

@@ -62,10 +62,13 @@ class Tried:
             error for step, error in self.errors if not (raised and step is LadderStep.LOCK_REFRESH)
         ]
         named = [error for error in errors if error.reason in _SIGNIFICANT]
-        kinds = [{it.kind for it in error.blockers} for error in errors]
-        old = [it for it, kind in zip(errors, kinds, strict=True) if BlockerKind.RUNTIME in kind]
+        by_runtime = [
+            error
+            for error in errors
+            if any(it.kind is BlockerKind.RUNTIME for it in error.blockers)
+        ]
         if errors:
-            return (named or old or errors[-1:])[0]
+            return (named or by_runtime or errors[-1:])[0]
         message = self.steps[-1].reason if self.steps else "No step of the ladder fixes it."
         return does_not_serve(message)
 
