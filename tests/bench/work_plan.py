@@ -35,6 +35,7 @@ def _parse(lock: Path) -> Prepared:
 
 
 def _plan(lock: Path, ecosystem: str) -> Prepared:
+    from fallback_plugins.npm.locks import lockfile
     from fallback_plugins.npm.manifests import specs
     from fallback_tier.advisory import bundle, load_advisories, sort_key
     from fallback_tier.advisory.versions import is_prerelease
@@ -46,7 +47,7 @@ def _plan(lock: Path, ecosystem: str) -> Prepared:
     loaded = load_advisories([records]).advisories
     facts: dict[str, Any] = {"load_advisories_s": time.perf_counter() - start}
     plugin = _plugin(ecosystem)
-    caches = [sort_key, is_prerelease, specs.admits, specs._range, specs._version]
+    caches = [sort_key, is_prerelease, specs.admits, specs._range, specs._version, lockfile._parsed]
     files = tuple(sorted(path.name for path in lock.parent.iterdir()))
 
     def plan() -> None:

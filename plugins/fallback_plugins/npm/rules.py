@@ -122,14 +122,12 @@ class NpmRules(EcosystemRules):
 
     def is_major_step(self, old: str, new: str) -> bool:
         """Another major version, below 1.0 another minor one."""
-        left, right = _semver(old), _semver(new)
-        if left.major or right.major:
-            return bool(left.major != right.major)
-        return bool(left.minor != right.minor)
+        (major, minor, *_), (new_major, new_minor, *_) = self.sort_key(old), self.sort_key(new)
+        return bool(major != new_major if major or new_major else minor != new_minor)
 
     def is_prerelease(self, version: str) -> bool:
         """It has identifiers behind the numbers."""
-        return bool(_semver(version).prerelease)
+        return bool(self.sort_key(version)[-1] != _RELEASE)
 
     def is_exact(self, text: str) -> bool:
         """Three numbers, and what SemVer allows behind them."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fallback_tier.advisory import Advisory, is_affected, sort_key
 from fallback_tier.outcome import ClearedPath
@@ -27,8 +27,7 @@ def grouped(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, tuple[ValueT, ..
     return {key: tuple(values) for key, values in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class DependencyEdge:
+class DependencyEdge(NamedTuple):
     """One package asks for another. ``to``: the key of the node that answers; None: not installed.
 
     ``spec`` is the client's own text; empty where the lock doesn't keep it. ``peer``: the dependent doesn't
@@ -42,8 +41,7 @@ class DependencyEdge:
     peer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One installed package, or a root (the project, a workspace member).
 
     ``key`` is unique in the tree and is the client's own (npm: ``node_modules/a``; Python: ``a 1.0``).

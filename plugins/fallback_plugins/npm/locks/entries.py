@@ -4,7 +4,7 @@ A lock states a version, and beside it the archive that a client fetches: nothin
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -146,16 +146,17 @@ def _npms(lock: str, text: str) -> Iterator[LockEntry]:
             is_half=has_both and keys[key] == 1,
             digest=str(entry.get("integrity", "")),
             bundles=frozenset(
-                [one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys]
+                one for one in _bundled(entry) if f"{key}/{MODULES}{one}" not in keys
             ),
         )
 
 
-def _bundled(entry: Mapping[str, Any]) -> Iterator[str]:
+def _bundled(entry: Mapping[str, Any]) -> Sequence[str]:
     bundled = entry.get("bundleDependencies") or entry.get("bundledDependencies")
     listed = entry.get("dependencies") if bundled is True else bundled
-    if isinstance(listed, list | dict):
-        yield from (one for one in listed if isinstance(one, str))
+    if not isinstance(listed, list | dict):
+        return ()
+    return [one for one in listed if isinstance(one, str)]
 
 
 def _pnpms(text: str) -> Iterator[LockEntry]:

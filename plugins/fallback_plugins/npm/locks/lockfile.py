@@ -4,6 +4,7 @@ the resolved tree that the ladder works in.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -84,10 +85,18 @@ def version_of(lock: Mapping[str, Any], source: str = _UNNAMED) -> int:
     return version
 
 
+@lru_cache(
+    maxsize=2
+)  # the lock before and after a change; each reader of a plan asks for the same one
+def _parsed(lock_text: str) -> Any:
+    return json.loads(lock_text.removeprefix("\ufeff"))
+
+
 def parse_lock(lock_text: str, source: str = _UNNAMED) -> Mapping[str, Any]:
-    """The lock as JSON. Raises RecipeError where it isn't an object, and names its path: ``source``."""
+    """Return the lock as JSON, which no caller may change. Raises RecipeError if it is no object, and names
+    its path: ``source``."""
     try:
-        lock = json.loads(lock_text.removeprefix("\ufeff"))
+        lock = _parsed(lock_text)
     except (ValueError, RecursionError) as error:
         raise _unreadable(f"is not JSON ({error})", source) from error
     if not isinstance(lock, dict):

@@ -5,7 +5,6 @@ manifests and packages require as manifests do, and so does yarn classic's (``ed
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from fallback_plugins.npm.client import Files
@@ -133,7 +132,7 @@ def roots(files: Files, find: _Find, *, with_peers: bool = True) -> Iterator[Nod
     for path, text in files.manifests.items():
         manifest = parse_manifest(path, text)
         asks = (
-            ask if with_peers or not ask.peer else replace(ask, to=None)
+            ask if with_peers or not ask.peer else ask._replace(to=None)
             for ask in edges(manifest, MEMBER_SECTIONS, find)
         )
         version = str(manifest.get("version", ""))

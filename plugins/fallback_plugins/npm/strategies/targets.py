@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fallback_plugins.npm.clients.archives import Bundled
 from fallback_plugins.npm.clients.registry import NpmRegistry, Release
@@ -120,7 +120,7 @@ class Targets:
         found = (it for it in self.releases(dependent.name) if it.version == dependent.version)
         release = next(found, None)
         reported = {**release.peers, **release.asks} if release else {}
-        return replace(ask, spec=reported.get(ask.name, ask.spec))
+        return ask._replace(spec=reported.get(ask.name, ask.spec))
 
     def bundled(self, package: str, version: str) -> tuple[Bundled, ...] | None:
         """What a release has in its archive; None where that may not, or can't, be read (noted)."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_yaml
 from fallback_plugins.npm.locks.yarn_berry import is_berry
 from fallback_plugins.npm.locks.yarn_lock import parse_yarn_lock
@@ -22,9 +23,6 @@ from fallback_plugins.npm.surveying.projects import Site
 from fallback_plugins.shared.unread import LeftOut, Reader
 from fallback_tier.errors import RecipeError
 from fallback_tier.repo import RepoContext
-
-#: Files that are one JSON object.
-_JSON = frozenset({MANIFEST, *LOCKS})
 
 _LOCKS = frozenset({*LOCKS, *FOREIGN_LOCKS})
 
@@ -52,10 +50,12 @@ def _parse(path: str, text: str) -> None:
     name = PurePosixPath(path).name
     if name in _LOCKS and not text.strip():
         raise _broken(path, "is empty, so what is installed is unknown")
-    if name in _JSON:
+    if name == MANIFEST:
         parse_manifest(path, text)
     try:
-        if name == YARN_LOCK and not is_berry(text):
+        if name in LOCKS:
+            parse_lock(text, path)
+        elif name == YARN_LOCK and not is_berry(text):
             parse_yarn_lock(text)
         elif name == PNPM_LOCK:
             parse_yaml(text)

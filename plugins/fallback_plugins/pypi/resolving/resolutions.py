@@ -846,7 +846,7 @@ def _pins(lines: Wanted) -> dict[str, str] | None:
 
 def _named_tree(source: str, text: str) -> DependencyTree:
     tree = read_tree("uv.lock", text)
-    roots = tuple(replace(root, key=source, name=source, version="") for root in tree.roots)
+    roots = tuple(root._replace(key=source, name=source, version="") for root in tree.roots)
     return DependencyTree(source, tree.nodes, roots)
 
 
@@ -857,7 +857,7 @@ def _joined(source: str, trees: Sequence[DependencyTree]) -> DependencyTree:
         for key, node in tree.nodes.items():
             before = nodes.get(key)
             asks = dict.fromkeys((*(before.asks if before else ()), *node.asks))
-            nodes[key] = replace(node, asks=tuple(asks))
+            nodes[key] = node._replace(asks=tuple(asks))
     asks = dict.fromkeys(ask for tree in trees for root in tree.roots for ask in root.asks)
     return DependencyTree(source, nodes, (Node(source, source, "", tuple(asks)),))
 

@@ -263,7 +263,7 @@ def test_a_lower_version_for_some_environments_is_a_downgrade() -> None:
     before = tree()
     (app,) = before.roots
     old = Node("rc 0.1.0", "rc", "0.1.0")
-    forked = replace(app, asks=(*app.asks, DependencyEdge("rc", "^1.2.7", old.key)))
+    forked = app._replace(asks=(*app.asks, DependencyEdge("rc", "^1.2.7", old.key)))
     after = DependencyTree(LOCK, {**before.nodes, old.key: old}, (forked,))
     assert downgraded(before, after, NPM) == ("rc", "1.2.8", "0.1.0")
     another = DependencyTree(LOCK, {**before.nodes, old.key: old}, before.roots)
@@ -294,13 +294,12 @@ def test_no_final_release_gives_way_to_a_candidate(
 def test_a_dependent_that_moved_by_itself_is_progress() -> None:
     """Another copy can be left below the other dependent: as many are affected as before."""
     shared = tree()
-    tool = replace(
-        shared.nodes["node_modules/tool"],
-        asks=(DependencyEdge("ini", "1.3.5", "node_modules/ini"),),
+    tool = shared.nodes["node_modules/tool"]._replace(
+        asks=(DependencyEdge("ini", "1.3.5", "node_modules/ini"),)
     )
     before = replace(shared, nodes={**shared.nodes, tool.key: tool})
     below = Node("node_modules/tool/node_modules/ini", "ini", "1.3.5")
-    alone = replace(tool, asks=(DependencyEdge("ini", "1.3.5", below.key),))
+    alone = tool._replace(asks=(DependencyEdge("ini", "1.3.5", below.key),))
     moved = Node("node_modules/ini", "ini", "1.3.6")
     nodes = {**before.nodes, tool.key: alone, moved.key: moved, below.key: below}
     after = replace(before, nodes=nodes)
