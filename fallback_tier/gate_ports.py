@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.advisory import Advisory
 from fallback_tier.execution import ClientRunner, CommandResult, Sandbox
 from fallback_tier.files.entries import say_nothing
@@ -113,6 +113,8 @@ class GateVerdict(Frozen):
     failure_kind: FailureKind | None = None
     #: How much a passed verdict on versions proves; None: the gate says nothing about versions.
     proof_level: ProofLevel | None = None
+    #: How far it judged the project's tests; None: it is no gate on them.
+    tests_level: TestsLevel | None = None
     #: Tests that failed here and that fail now and then at the base commit too.
     flaky: tuple[str, ...] = ()
     #: Tests of the base commit that pass there and failed here, where the runner names them.

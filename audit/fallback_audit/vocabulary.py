@@ -314,6 +314,17 @@ class ProofLevel(StrEnum):
     TESTS_ONLY = "tests_only"
 
 
+class TestsLevel(StrEnum):
+    """How far a project's own tests were judged."""
+
+    #: Test by test, with the base commit's.
+    COMPARED = "compared"
+    #: They ran with the patch, and nothing of the base commit's could be compared test by test.
+    RAN = "ran"
+    #: Nothing is known of them: none, or they could not be run, or they told nothing.
+    NOT_JUDGED = "not_judged"
+
+
 class LadderStep(StrEnum):
     """The steps of the minimal-fix ladder (ADR-0016), cheapest first."""
 
