@@ -178,7 +178,7 @@ class Planner:
                 package=f"{release.name} {release.version}",
                 constraint=f"Python {metadata.requires_python}",
                 required_by=f"the lock is for Python {self._lock.python}",
-                file=self._lock.path,
+                file=posixpath.join(posixpath.dirname(self._lock.path), "pyproject.toml"),
             )
         )
 
