@@ -122,13 +122,6 @@ def apply(
         advisory, projects, nothing=lambda: unread.or_else(_nothing(advisory, repo, notes))
     )
     fixes = unread.noted(fixes)
-    for copy in _unreached(advisory, repo):
-        if copy.is_run:
-            raise unsupported(
-                f"{copy.path} is committed and holds {copy.label}, which a checkout runs without an"
-                " install: no version change reaches it.",
-                "Renew the package there with the lock, or take the folder out of git.",
-            )
     notes = [*fixes[0].notes, *notes, *_unreached_notes(advisory, repo)]
     first = replace(fixes[0], notes=tuple(notes))
     result = combined(ECOSYSTEM, advisory, repo, [first, *fixes[1:]])
@@ -204,7 +197,8 @@ def _refuse_unless_removable(project: NpmProject, hopeless: list[Node]) -> None:
 
 def _unreached_notes(advisory: Advisory, repo: RepoContext) -> Iterator[str]:
     for copy in _unreached(advisory, repo):
-        yield f"{copy.path} holds {copy.label}, which no version change reaches: replace or rebuild it."
+        label = f"{copy.name} {copy.version}" if copy.version else f"code of {copy.name}"
+        yield f"{copy.path} holds {label}, which no version change reaches: replace or rebuild it."
 
 
 def _unreached(advisory: Advisory, repo: RepoContext) -> tuple[LocalCopy, ...]:

@@ -20,7 +20,6 @@ from fallback_plugins.npm.locks.lockfile import (
 )
 from fallback_plugins.npm.manifests.layout import LOCKS, MANIFEST, in_folder, readable_text
 from fallback_plugins.npm.manifests.manifest import parse_manifest
-from fallback_plugins.shared.identity import is_aside
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.repo import RepoContext
 
@@ -71,18 +70,6 @@ class LocalCopy:
     path: str
     name: str
     version: str | None
-
-    @property
-    def label(self) -> str:
-        """Return name and version, for messages."""
-        return f"{self.name} {self.version}" if self.version else f"code of {self.name}"
-
-    @property
-    def is_run(self) -> bool:
-        """Return whether a checkout runs it without an install: it is in a ``node_modules``, and not in one
-        of tests or examples."""
-        owner, installed, _ = self.path.partition(MODULES)
-        return bool(installed) and not is_aside(f"{owner}{MANIFEST}")
 
 
 def local_copies(

@@ -9,7 +9,6 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm import build_ecosystem
 from fallback_plugins.npm.surveying.survey import survey
-from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable
 from tests.registry import Universe
 from tests.unit.npm.world import at, bad, manifest, project, world
@@ -68,33 +67,13 @@ def test_what_is_no_affected_copy_is_none(tmp_path: Path, kind: str) -> None:
     assert found is RefusalReason.NOT_AFFECTED
 
 
-TREES = ("a committed tree", "an alias in it")
-SAMPLE_TREE = {"a sample's tree": ("tests/app/node_modules/leaf/package.json", OWN)}
-
-
-@pytest.mark.parametrize("kind", TREES)
-def test_a_fix_of_the_lock_alone_is_none_if_a_checkout_runs_a_committed_tree(
-    tmp_path: Path, kind: str
-) -> None:
-    path, text, message = COPIES[kind]
-    files = {**project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}), path: text}
-    leaves = Universe().npm("leaf", "1.0.0").npm("leaf", "1.2.0")
-    with world(leaves, tmp_path) as here, pytest.raises(RecipeError) as refused:
-        here.fix(LEAF, files)
-    assert refused.value.reason is RefusalReason.RECIPE_UNSUPPORTED
-    assert message.replace(" holds ", " is committed and holds ") in refused.value.problem
-    assert "without an install" in refused.value.problem
-
-
-@pytest.mark.parametrize(
-    "kind", [*(kind for kind in COPIES if kind not in TREES), *BUNDLES, *SAMPLE_TREE]
-)
+@pytest.mark.parametrize("kind", [*COPIES, *BUNDLES])
 def test_a_fix_names_what_it_does_not_reach(tmp_path: Path, kind: str) -> None:
-    path, text, *message = (COPIES | BUNDLES | SAMPLE_TREE)[kind]
+    path, text, *message = (COPIES | BUNDLES)[kind]
     files = {**project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")}), path: text}
     with world(Universe().npm("leaf", "1.0.0").npm("leaf", "1.2.0"), tmp_path) as here:
         result = here.fix(LEAF, files)
-    expected = message[0] if message else f"{path.removesuffix('/package.json')} holds "
+    expected = message[0] if message else f"{path} holds code of leaf"
     assert any(note.startswith(expected) for note in result.notes), result.notes
 
 
