@@ -120,11 +120,11 @@ def show_unread(console: Console, unread: Iterable[UnreadItem]) -> None:
 def show_left(console: Console, left: Iterable[Left]) -> None:
     """What stays or is unknown, with its typed reason and its sentence."""
     for item in left:
-        where = f" in {safe(item.manifest)}" if item.manifest else ""
+        where = " in ".join(safe(it) for it in (item.package, item.manifest or "") if it)
         head = "unknown" if item.is_unknown else "left"
         line(
             console,
-            f"[bold yellow]{head}[/]  {safe(item.package) or 'unknown packages'}{where}"
+            f"[bold yellow]{head}[/]  {where or 'the repository'}"
             f" ({names(item.advisory_ids)}): {item.reason}",
         )
         line(console, f"  {safe(item.sentence)}")

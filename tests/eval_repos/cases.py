@@ -27,7 +27,7 @@ SOURCES = HERE / "sources"
 SEED = "eval-repos-1"
 
 #: Seeds of the draws of public repositories, the oldest first (drawing.py). Drawn cases have no half.
-DRAWS = ("ten-public-1", "ten-public-2")
+DRAWS = ("ten-public-1", "ten-public-2", "ten-public-3")
 
 ECOSYSTEMS = ("npm", "PyPI")
 

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tests.eval_repos.cases import Case, End, Outcome
-from tests.eval_repos.looking import Copy, Looked
+from tests.eval_repos.looking import Copy, Looked, is_installed_package
 from tests.eval_repos.reported import Reported
 from tests.measuring.frozen import Frozen
 from tests.recipes_bench.safeguards import breaches
@@ -177,7 +177,17 @@ def _whatever_the_end(seen: Seen) -> Iterator[Problem]:
         left += [f"{it} in {path}" for it in affected(seen.records, case.ecosystem, [copy])]
     if left and reported.outcome == "fixed":
         yield Problem(kind=Kind.STILL_AFFECTED, detail=", ".join(left))
-    alien = [path for path in seen.change.before if not _is_manifest(path)]
+    kept = [
+        path.removesuffix("package.json")
+        for path, _ in seen.base.pinned
+        if is_installed_package(path)
+    ]
+    may_change = (*kept, "node_modules/.package-lock.json") if kept else ()
+    alien = [
+        path
+        for path in seen.change.before
+        if not _is_manifest(path) and not path.startswith(may_change)
+    ]
     alien += [path for path in case.links if path in seen.change.before]
     if alien:
         yield Problem(kind=Kind.BREACH, detail=f"changed {', '.join(alien)}")

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from tests.eval_repos.cases import Case, Project
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.making import environment
+from tests.measuring.clones import git
 from tests.measuring.process import Done
 from tests.measuring.words import SAID_CHARS, cleaned
 from tests.recipes_bench.inventory import held, is_lock
@@ -47,7 +48,8 @@ class Looked:
     """``installs``: do the clients accept locks and manifests as they stand, and install them? ``works``:
     do the checks pass; None: nothing was installed that they could run on. ``held``: what is installed;
     where nothing is, what locks say, else manifests. ``pinned``: what any file of the repository pins,
-    installed or not. ``said``: the first failure.
+    installed or not, and the installed packages that git keeps, by their manifest. ``said``: the first
+    failure.
     """
 
     installs: bool
@@ -70,7 +72,7 @@ def look(root: Path, case: Case, clients: Clients) -> Looked:
         installs=all(one.installs for one in found),
         works=None if None in works else all(works),
         held=frozenset().union(*(one.held for one in found)),
-        pinned=frozenset(_pinned(root)),
+        pinned=frozenset((*_pinned(root), *_kept(root))),
         said=next((one.said for one in found if one.said), ""),
     )
 
@@ -154,6 +156,24 @@ def _pinned(root: Path) -> Iterator[tuple[str, Copy]]:
         if not place.is_file() or place.is_symlink() or not _NOT_OURS.isdisjoint(path.parts):
             continue
         yield from ((path.as_posix(), one) for one in _of_file(place, pins_only=True))
+
+
+def _kept(root: Path) -> Iterator[tuple[str, Copy]]:
+    """Yield the manifest's path, and the package, of each package of a node_modules that git keeps: a
+    checkout runs it without an install."""
+    for path in git(root, "ls-files", "-z", "--", "*package.json").decode().split("\0"):
+        if is_installed_package(path) and (root / path).is_file():
+            reported = json.loads((root / path).read_text(encoding="utf-8"))
+            yield path, (str(reported.get("name", "")), str(reported.get("version", "")))
+
+
+def is_installed_package(path: str) -> bool:
+    """Return whether a path is the manifest of a package in a project's node_modules."""
+    *folders, name, file = path.split("/") if "/" in path else ("", path)
+    while folders and folders[-1].startswith("@"):
+        folders.pop()
+    ours = _NOT_OURS.isdisjoint({*folders} - {"node_modules"})
+    return file == "package.json" and bool(name) and folders[-1:] == ["node_modules"] and ours
 
 
 def _read(place: Path) -> Iterator[Copy]:

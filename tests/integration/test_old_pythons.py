@@ -131,4 +131,8 @@ def test_a_lock_gets_no_older_parent_for_it(
     ended = command("fix", tmp_path, registry, {**files, "uv.lock": lock})
     assert ended.code == exit_codes.REFUSED, ended
     assert "left 1.1.0 requires Python >=3.10" in ended.json["sentence"]
+    (blocker,) = (
+        it for step in ended.json["declined"] for it in step["blockers"] if it["kind"] == "runtime"
+    )
+    assert blocker["file"] == "pyproject.toml"
     assert (tmp_path / "repo" / "uv.lock").read_text() == lock

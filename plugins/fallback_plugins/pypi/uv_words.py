@@ -19,6 +19,9 @@ from fallback_tier.outcome import Blocker
 #: anybody publishes, and is not read.
 MAX_RELEASE = 1_000
 
+#: The name of the interpreter, as something that a file declares.
+PYTHON = "python"
+
 #: ``left{python_full_version < '3.9'}==1.0``: what was asked for under a condition.
 #: A quoted value may hold a brace.
 _CONDITION = re.compile(r"""\{(?:'[^']*'|"[^"]*"|[^{}'"])*\}""")
@@ -96,7 +99,7 @@ def blockers_in(
     output: str, place: Callable[[str], str] = lambda _name: "", but_for: Collection[str] = ()
 ) -> tuple[Blocker, ...]:
     """Return what uv's output blames; nothing if it names no known cause. ``place``: the file that declares
-    a package. ``but_for``: packages that are to move: what they require themselves is not to blame."""
+    a package, or ``PYTHON``. ``but_for``: packages that are to move: what they require is not to blame."""
     line = one_line(output)
     causes = (tuple(reader(line, but_for)) for reader in (_too_new, _pythons, _addresses))
     found = next(filter(None, causes), (*_conflicts(line, but_for), *_missing(line, but_for)))
@@ -114,9 +117,10 @@ def blamed(output: str, package: str) -> tuple[str, str] | None:
 
 
 def _first(required_by: str, blocker: Blocker) -> str:
-    """The package whose declaration a blocker is about."""
-    is_parent = required_by not in {"", PROJECT} and blocker.kind is not BlockerKind.RUNTIME
-    label = required_by if is_parent else blocker.package
+    """Return the package whose declaration a blocker is about, or ``PYTHON``."""
+    if blocker.kind is BlockerKind.RUNTIME:
+        return PYTHON
+    label = required_by if required_by not in {"", PROJECT} else blocker.package
     label = blocker.constraint if label == PROJECT else label
     return str(canonicalize_name(label.partition(" ")[0]))
 

@@ -11,18 +11,20 @@ def test_the_seed_decides_the_order_of_each_list_of_the_frame() -> None:
     for seed in DRAWS:
         assert names(seed) == names(seed)
         assert names(seed).keys() == WANTED.keys()
-    first, second = (names(seed)["package-lock.json"][:2] for seed in DRAWS)
+    first, second, third = (names(seed)["package-lock.json"][:2] for seed in DRAWS)
     assert first == ["0-0Dibakar/Success-Sprout", "0-Adz/NoteDown-backend"]
     assert second == ["0-2HERO/Team6Project", "0-0v0lts/save_point"]
+    assert third == ["0-AI-UG/cate", "0-0Jia/learnWebpack"]
     with pytest.raises(ValueError):
         names("another-seed")
 
 
 def test_a_draw_leaves_out_what_earlier_draws_took_and_nothing_else() -> None:
-    taken = {case.repo for case in load_cases() if case.draw == DRAWS[0]}
-    assert len(taken) == 10
-    for path, order in names(DRAWS[1]).items():
-        assert set(names(DRAWS[0])[path]) - set(order) == taken & set(names(DRAWS[0])[path])
+    for number, seed in enumerate(DRAWS[1:], start=1):
+        taken = {case.repo for case in load_cases() if case.draw in DRAWS[:number]}
+        assert len(taken) == 10 * number
+        for path, order in names(seed).items():
+            assert set(names(DRAWS[0])[path]) - set(order) == taken & set(names(DRAWS[0])[path])
 
 
 def test_an_advisory_is_drawn_from_those_that_match_whatever_their_order() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.eval_repos.cases import End
 from tests.eval_repos.judge import Kind, Verdict, admits
 from tests.eval_repos.reported import Reported
+from tests.measuring.clones import commit, git
 from tests.unit.eval_repos.judged_case import FIXED, JudgedCase, judged_case, npm_case, uv_case
 
 
@@ -163,6 +164,27 @@ def test_npm_trees_are_judged_as_npm_installs_them(node: JudgedCase) -> None:
     verdict = node.judged(out_of_step)
     assert Kind.DOES_NOT_RESOLVE in kinds(verdict), verdict
     assert verdict.is_false_fixed(FIXED)
+
+
+def test_an_installed_tree_that_git_keeps_is_affected_and_may_be_renewed(node: JudgedCase) -> None:
+    kept = node.tree()
+    node.run(kept, "npm", "ci")
+    git(kept, "add", "-A", "-f")
+    commit(kept, "with what is installed")
+    vendored = JudgedCase(node.case, node.clients, kept, node.made)
+    lock_alone = vendored.tree()
+    node.run(lock_alone, "npm", "install", "--save-exact", "left@1.1.0", "--package-lock-only")
+    manifest = lock_alone / "package.json"
+    manifest.write_text(manifest.read_text().replace('"1.1.0"', '"^1.0.0"'))
+    node.run(lock_alone, "npm", "install", "--package-lock-only")
+    left = [it.detail for it in vendored.judged(lock_alone).problems]
+    assert "left 1.0.0 in node_modules/left/package.json" in left
+    both = vendored.tree()
+    (both / "package-lock.json").write_bytes((lock_alone / "package-lock.json").read_bytes())
+    node.run(both, "npm", "ci")
+    assert vendored.judged(both, ends=end(versions={"left": "==1.1.0"})).problems == ()
+    (both / "node_modules" / "note.js").write_text("")
+    assert kinds(vendored.judged(both)) >= {Kind.BREACH}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,11 @@ from urllib.parse import unquote, urlsplit
 #: Where a registry keeps tarballs: what stands before the package's name is the registry's address.
 _TARBALL = re.compile(r"(https?://.+?/)(?:@[^/]+?(?:/|%2[fF]))?[^/@]+/-/[^/]+(?:/[^/]+)?")
 
+#: The same of a mirror that says ``download``, for which ``/-/`` does too.
+_MIRRORED = re.compile(
+    r"(https?://.+?/)(?:@[^/]+/)?(?P<file>[^/@]+)/download/(?:@[^/]+/)?(?P=file)-[^/?#]+\.tgz(?:[?#].*)?"
+)
+
 #: Where a yarn.lock says that a package came from.
 _ADDRESS = re.compile(r'^  resolved "([^"]+)"', re.MULTILINE)
 
@@ -104,7 +109,7 @@ class Addresses:
         counted: dict[str, Counter[str]] = {}
         hashed = Counter[bool]()
         for name, resolved in entries:
-            if match := _TARBALL.fullmatch(resolved):
+            if match := _TARBALL.fullmatch(resolved) or _MIRRORED.fullmatch(resolved):
                 hashed[bool("#" in resolved)] += 1
                 for scope in {"", _scope(name)}:
                     counted.setdefault(scope, Counter())[match[1]] += 1

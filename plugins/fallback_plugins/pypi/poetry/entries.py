@@ -195,7 +195,7 @@ def _files(release: Release) -> str:
 
 
 def _in_metadata_files(text: str, name: str, files: str) -> str:
-    """Format 1.1 keeps the files of all packages in one table at the end, in the order of the names.
+    """Formats 1.0 and 1.1 keep all packages' files in one table at the end, in the order of the names.
     ``files``: those of this package; empty: it has none any more."""
     entry = rf'^(?P<key>"?{re.escape(name)}"?) = \[(?:\]|.*?^\])[ \t]*(?:\n|\Z)'
     start = text.index(_FILES_TABLE) + len(_FILES_TABLE)

@@ -48,7 +48,7 @@ from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.outcome import Blocker
 
 #: Formats of a Poetry that looks at its own tables alone.
-_BEFORE_PROJECT = frozenset({"1.1", "2.0"})
+_BEFORE_PROJECT = frozenset({"1.0", "1.1", "2.0"})
 
 #: Packages that may move with one fix. More is no minimal fix: resolve it anew.
 MAX_MOVED = 6
@@ -178,7 +178,7 @@ class Planner:
                 package=f"{release.name} {release.version}",
                 constraint=f"Python {metadata.requires_python}",
                 required_by=f"the lock is for Python {self._lock.python}",
-                file=self._lock.path,
+                file=posixpath.join(posixpath.dirname(self._lock.path), "pyproject.toml"),
             )
         )
 

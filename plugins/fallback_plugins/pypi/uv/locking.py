@@ -34,6 +34,7 @@ from fallback_plugins.pypi.strategies.lock_edit import State
 from fallback_plugins.pypi.strategies.locked_project import LockedProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.pypi.uv.overrides import with_exception
+from fallback_plugins.pypi.uv_words import PYTHON
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import copies
 from fallback_plugins.shared.tree import DependencyTree
@@ -227,6 +228,8 @@ class UvLocking:
         manifests = {path: text for path, text in state.files.items() if path != self._lock}
 
         def place(package: str) -> str:
+            if package == PYTHON:
+                return self._project.manifest
             return next(lock_edit.declared(manifests, package), self._lock)
 
         return error.placed(self._lock, state.tree, place, wanted)

@@ -60,6 +60,23 @@ def test_scopes_have_registries_of_their_own_and_other_sources_stay() -> None:
     assert Addresses.of([]).like_the_others("c", f"{here}c/-/c-2.0.0.tgz").startswith(here)
 
 
+def test_a_mirror_that_says_download_is_a_registry_of_its_neighbours() -> None:
+    mirror = "https://mirror.invalid/npm/"
+    addresses = Addresses.of(
+        [
+            ("a", f"{mirror}a/download/a-1.0.0.tgz?cache=0&sync_timestamp=1#0123"),
+            ("@corp/b", f"{mirror}@corp/b/download/@corp/b-1.0.0.tgz#0123"),
+        ]
+    )
+    here = "http://127.0.0.1:9/"
+    moved = addresses.like_the_others("c", f"{here}c/-/c-2.0.0.tgz#4567")
+    assert moved == f"{mirror}c/-/c-2.0.0.tgz#4567"
+    moved = addresses.like_the_others("@corp/d", f"{here}@corp/d/-/d-2.0.0.tgz")
+    assert moved == f"{mirror}@corp/d/-/d-2.0.0.tgz"
+    other = "https://code.invalid/a/download/1.0.0/archive.tgz"
+    assert addresses.like_the_others("a", other) == other
+
+
 def test_a_release_is_taken_before_a_pre_release(here: World) -> None:
     """The record names the candidate as fixed; the release above it is published."""
     files = project({"early": "^1.0.0"}, {"early": at("1.0.0")})
