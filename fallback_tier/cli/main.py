@@ -18,6 +18,7 @@ from fallback_tier.cli.arguments import (
     add_prefer,
     add_proof,
     add_record,
+    add_tests,
     add_whose_code,
     words,
 )
@@ -168,6 +169,7 @@ def _add_plan(commands: "Commands") -> None:
     add_offline(plan)
     add_allow_host(plan)
     add_ages(plan)
+    add_tests(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
