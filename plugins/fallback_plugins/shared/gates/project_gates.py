@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from fallback_audit.event_types import ProvedProject
-from fallback_audit.vocabulary import FailureKind, ProofLevel
+from fallback_audit.vocabulary import TESTS_GATE, FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.comparing import together
 from fallback_plugins.shared.identity import is_aside
@@ -30,8 +30,12 @@ class ProjectGate(ABC):
         return together(self.name, self._verdicts(context))
 
     def _verdicts(self, context: GateContext) -> list[GateVerdict]:
-        folders = self._touched(context)
-        return [verdict for folder in folders for verdict in self._checks(context, folder)]
+        found = []
+        for folder in self._touched(context):
+            for verdict in self._checks(context, folder):
+                is_silent = self.name == TESTS_GATE and verdict.tests_level is None
+                found.append(gating.unjudged(verdict, folder) if is_silent else verdict)
+        return found
 
     def _checks(self, context: GateContext, folder: str) -> Iterable[GateVerdict]:
         """The verdict of each check of a project, where there are several."""
