@@ -223,7 +223,7 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
         help="TOML with [tool.fallback-tier], instead of the base commit's own",
     )
     add_tests(judged)
-    add_test_timeout(judged)
+    add_test_limits(judged)
 
 
 def add_tests(parser: "Options") -> None:
@@ -240,13 +240,19 @@ def add_tests(parser: "Options") -> None:
     )
 
 
-def add_test_timeout(parser: "Options") -> None:
-    """``--test-timeout``."""
+def add_test_limits(parser: "Options") -> None:
+    """``--test-timeout``, ``--require-tests``."""
     parser.add_argument(
         "--test-timeout",
         type=seconds,
         metavar="SECONDS",
         help="for one run of the project's tests (default: derived from how long the base commit's take)",
+    )
+    parser.add_argument(
+        "--require-tests",
+        action="store_true",
+        help="end with exit code 10 if the project's tests were not compared with the base commit's, or if "
+        "there are none; patch and record are as without it",
     )
 
 

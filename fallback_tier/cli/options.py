@@ -238,6 +238,7 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         gates=None if own is None else own.gates,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
         settings=chosen,
+        require_tests=getattr(arguments, "require_tests", False),
     )
     check_files(configured)
     return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))

@@ -18,6 +18,8 @@ It is read from a file that the person names, which then counts alone, or from t
 tree, and never from the patched tree: a patch can't choose what it is judged by.
 """
 
+import json
+import shlex
 import tomllib
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -77,6 +79,13 @@ class GateSettings(Frozen):
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
+
+
+def entry_for(command: str, folder: str) -> str:
+    """Return the entry of a gate that runs a shell's line in a folder, for a person to copy."""
+    line = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
+    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in ("sh", "-c", line))
+    return f'[[{".".join(_TABLE)}.gates]]\nname = "project-tests"\ncommand = [{words}]\n'
 
 
 class OwnSettings(Frozen):

@@ -157,6 +157,9 @@ _BESIDE = re.compile(
     r"^(?:npm (?:ERR!|error|notice|warn)|yarn run|info Visit|make(?:\[\d+\])?: \*\*\*|\W*$|>)|ELIFECYCLE"
 )
 
+#: A runner's own last words, which tell how many and not why.
+_COUNTS = re.compile(r"^(?:FAILED \(|Ran \d+|=+ .* =+$|Tests?( Suites| Files)?:? |[\d,]+ \w+)")
+
 #: Colours, cursor moves and the like, which a runner may print to a pipe too.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -166,7 +169,8 @@ def last_line(output: str) -> str:
     lines = [_CONTROL.sub("", line).strip() for line in output.splitlines()]
     own = [line for line in lines if line and not _BESIDE.search(line)]
     telling = [line for line in own if _TELLING.search(line)]
-    return (telling or own or [line for line in lines if line] or [""])[-1]
+    causes = [line for line in telling if not _COUNTS.match(line)]
+    return (causes or telling or own or [line for line in lines if line] or [""])[-1]
 
 
 def steady_lines(output: str) -> set[str]:

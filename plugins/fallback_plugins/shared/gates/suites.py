@@ -187,6 +187,11 @@ def _report_or_none(report: Report | None) -> Report:
     return report or _NOTHING
 
 
+def _ending(run: SuiteRun) -> str:
+    line = last_line(run.result.output)
+    return f"; the output ends: {line[:_LINE_CHARS]}" if line else ""
+
+
 def _of(share: tuple[int, int]) -> str:
     return "{} of {}".format(*share)
 
@@ -283,7 +288,8 @@ class Suite:
         if not self.questioned:
             here = sum(not run.result.ok for run in self.patched), len(self.patched)
             there = sum(run.exit_code != 0 for run in base), len(base)
-            return f"no test is named: with the patch {_of(here)} runs fail, at the base commit {_of(there)}"
+            ends = f"with the patch {_of(here)} runs fail, at the base commit {_of(there)}"
+            return f"no test is named: {ends}"
         sides = (self.patched, base)
         words = []
         for test in sorted(self.questioned)[:_NAMED]:
@@ -371,7 +377,7 @@ class Suite:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
         if not ours.passing:
-            why = "no test passes, here or at the base commit, so this shows nothing"
+            why = f"no test passes, here or at the base commit{_ending(ours)}"
             return skipped(self.gate, why, ours.result.output)
         what = f"{ours.passing} test(s) pass"
         if failures.broken:
@@ -398,10 +404,8 @@ class Suite:
         if any(run.said == said for run in runs):
             why = (
                 f"the tests fail as at the base commit (exit code {ours.result.exit_code}), and no failing "
-                "test is named, so nothing is compared"
+                f"test is named, so nothing is compared{_ending(ours)}"
             )
-            if line := last_line(ours.result.output):
-                why += f"; the output ends: {line[:_LINE_CHARS]}"
             return skipped(self.gate, why, ours.result.output)
         failing = {run.said for run in runs if run.exit_code}
         if failing and len({run.said for run in runs}) > 1:

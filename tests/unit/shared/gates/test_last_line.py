@@ -23,6 +23,10 @@ from fallback_plugins.shared.gates.suite_run import last_line
             "sqlite3.OperationalError: unable to open database file",
         ),
         ("\x1b[31m1,564 specs, 7 failures\x1b[0m\nFinished in 3 s\n", "1,564 specs, 7 failures"),
+        (
+            "RuntimeError: no database\n-----\nRan 1 test in 0.000s\n\nFAILED (errors=1)\n",
+            "RuntimeError: no database",
+        ),
         ("one\ntwo\n-----\n", "two"),
         ("-----\n", "-----"),
     ],
