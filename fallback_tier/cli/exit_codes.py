@@ -15,6 +15,9 @@ PATCHED = 8
 UNKNOWN = 9
 UNTESTED = 10
 
+#: What KeyboardInterrupt says if SIGTERM raised it.
+TERMINATION = "SIGTERM"
+
 MEANING = {
     OK: "fixed, and a gate saw the flaw gone (fix), all can be fixed (plan), a patch (attempt), intact "
     "(audit verify), answered (review)",

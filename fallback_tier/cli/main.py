@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -22,7 +23,7 @@ from fallback_tier.cli.arguments import (
     add_whose_code,
     words,
 )
-from fallback_tier.cli.exit_codes import BAD_INPUT, epilog
+from fallback_tier.cli.exit_codes import BAD_INPUT, TERMINATION, epilog
 from fallback_tier.cli.model_options import add_model
 from fallback_tier.cli.suggesting import suggest_with
 
@@ -225,7 +226,9 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 
 
 def script() -> "NoReturn":
-    """Run one command as a process, and end it. This is the console script."""
+    """Run one command as a process, and end it. This is the console script. SIGTERM ends a command as
+    Ctrl-C does: it says how it goes on."""
+    signal.signal(signal.SIGTERM, _terminate)
     code = main()
     if "temporalio" in sys.modules:
         # Threads of its SDK outlive the event loop, and CPython aborts if one of them is at work while it
@@ -236,6 +239,10 @@ def script() -> "NoReturn":
         finally:
             os._exit(code)
     sys.exit(code)
+
+
+def _terminate(*_: object) -> None:
+    raise KeyboardInterrupt(TERMINATION)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,6 +31,13 @@ _HEAD_SHARE = 4
 _MAX_SHOWN_COMMAND = 60
 
 
+#: How a shell's line ends that becomes the command behind it.
+_BECOMES = 'exec "$@"'
+
+#: How files of ours are called that a target's tree has while its tests run.
+_OURS = ".fallback-tier-"
+
+
 class RunningProgram(NamedTuple):
     """A program that was started and has not ended: its command, cut, and since when (monotonic)."""
 
@@ -48,7 +55,7 @@ def running_programs() -> tuple[RunningProgram, ...]:
 
 @contextmanager
 def _listed(command: Sequence[str]) -> Iterator[None]:
-    text = " ".join(" ".join(command).split())
+    text = " ".join(_own_words(command))
     cut = text if len(text) <= _MAX_SHOWN_COMMAND else f"{text[:_MAX_SHOWN_COMMAND]}…"
     key = object()
     _RUNNING[key] = RunningProgram(cut, time.monotonic())
@@ -56,6 +63,21 @@ def _listed(command: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         del _RUNNING[key]
+
+
+def _own_words(command: Sequence[str]) -> list[str]:
+    """Return the words by which a person knows a command: without a shell that only becomes it, program
+    text, files of ours, and the folders of what it names."""
+    words = [*command]
+    if words[:2] == ["sh", "-c"] and words[2].endswith(_BECOMES):
+        words = words[4 + words[2].count("shift") :]
+    short = [Path(word).name if word.startswith("/") else word for word in words]
+    kept = [
+        word
+        for word in short
+        if "\n" not in word and len(word) <= _MAX_SHOWN_COMMAND and not word.startswith(_OURS)
+    ]
+    return [word for word in kept if word != "-c" or len(kept) == len(short)]
 
 
 class BoundedOutput:

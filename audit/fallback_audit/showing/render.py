@@ -133,8 +133,8 @@ class Renderer:
     def render_fix(
         self, events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
     ) -> None:
-        """The timeline of one fix. A retry says what it is, and what stood in place of examples. A text that
-        several events have is printed with the first of them.
+        """The timeline of one fix. A retry says what it is, and what stood in place of examples. A text
+        that several events have is printed with the first of them.
 
         With ``evidence`` a retrieval also says why: scores, floors, what was dropped; tests that were not
         compared, where their log is.
