@@ -125,10 +125,12 @@ class Sandbox(Protocol):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        silent_s: float | None = None,
     ) -> CommandResult:
         """``worktree`` (a path: a plain folder) is writable, its .git is not, and is the working
-        directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError where
-        no sandbox can be had."""
+        directory; ``readable`` paths are bound read-only at their own place; ``silent_s``: a command that
+        prints nothing for so long, and of which no test is reported, is ended as at ``timeout_s``. Raises
+        SandboxError where no sandbox can be had."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:

@@ -23,7 +23,7 @@ from fallback_tier.gates.trees.isolation import (
     inspect_repository,
 )
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
-from fallback_tier.ports import EcosystemPlugin, OffersCandidates
+from fallback_tier.ports import EcosystemPlugin, NamesTests, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 
@@ -154,13 +154,15 @@ _GIVES: Mapping[str, tuple[type, ...]] = {
     "bump": (Selected,),
     "override": (Selected,),
     "run": (TargetRun,),
+    "test_commands": (tuple,),
     "instruction_template": (str,),
 }
 
 
 def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
     plugin = owner.call("building the plugin", owner.load(), clients)
-    offers = ("next_candidate",) if isinstance(plugin, OffersCandidates) else ()
+    offers: list[str] = ["next_candidate"] if isinstance(plugin, OffersCandidates) else []
+    offers += ["test_commands"] if isinstance(plugin, NamesTests) else []
     built: EcosystemPlugin = guarded(plugin, owner, EcosystemPlugin, optional=offers, gives=_GIVES)
     if built.name != owner.name:
         raise owner.failed("name", f"it calls itself {built.name!r}")

@@ -69,8 +69,8 @@ class Statement:
         projects = projects_of(self.result.verdicts)
         if len(projects) > 1:
             more += f" {'; '.join(map(proof_of, projects))}."
-        if level := tests_level_of(self.result.verdicts):
-            more += f" {_TESTS[level]}."
+        if tests := tests_level_of(self.result.verdicts):
+            more += f" {_TESTS[tests]}."
         for note in notes_of(self.result.verdicts):
             more += f" {note}."
         where = "in" if self.sandboxed else "without"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fallback_tier.execution import CommandResult
+from fallback_tier.execution import CommandResult, tests_so_far
 
 #: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured
 #: at 1-2 ms; the bound is for a leader that is stuck, or a daemon that still holds the pipe.
@@ -125,11 +125,13 @@ def run_bounded(
     env: Mapping[str, str],
     timeout_s: float,
     max_output_bytes: int,
+    silent_s: float | None = None,
     pass_fds: Sequence[int] = (),
     leader_reaps: bool = False,
     shown: Sequence[str] = (),
 ) -> CommandResult:
-    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
+    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind. ``silent_s``: it is
+    ended too if it prints nothing for so long, and no test is reported.
 
     stdin is empty, stdout and stderr are joined. ``exit_code`` is None where the
     clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
@@ -156,7 +158,8 @@ def run_bounded(
         try:
             assert process.stdout is not None  # noqa: S101 (stdout=PIPE)
             pipe = process.stdout.fileno()
-            ended = _collect(pipe, pidfd, output.add, until=started + timeout_s)
+            until = started + timeout_s
+            ended = _collect(pipe, pidfd, output.add, until=until, silent_s=silent_s)
         finally:
             kill_tree(process.pid, pidfd if leader_reaps else None)
             os.close(pidfd)
@@ -196,19 +199,37 @@ def kill_tree(pid: int, reaper: int | None) -> None:
         return
 
 
-def _collect(pipe: int, pidfd: int | None, add: Callable[[bytes], None], *, until: float) -> bool:
-    """Read until the process ended (without a pidfd: until the pipe did); False at the limit."""
+def _collect(
+    pipe: int,
+    pidfd: int | None,
+    add: Callable[[bytes], None],
+    *,
+    until: float,
+    silent_s: float | None = None,
+) -> bool:
+    """Read until the process ended (without a pidfd: until the pipe did); False at a limit."""
+    heard, tests = time.monotonic(), 0
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         if pidfd is not None:
             selector.register(pidfd, selectors.EVENT_READ)
         while selector.get_map():
-            left = until - time.monotonic()
+            now = time.monotonic()
+            left = until - now
+            if (
+                silent_s is not None
+                and now >= heard + silent_s
+                and (count := tests_so_far()) > tests
+            ):
+                heard, tests = now, count
+            if silent_s is not None:
+                left = min(left, heard + silent_s - now)
             if left <= 0:
                 return False
             ready = {key.fd for key, _ in selector.select(left)}
             if pipe in ready:
                 chunk = os.read(pipe, _READ_BYTES)
+                heard = time.monotonic()
                 add(chunk)
                 if not chunk:
                     selector.unregister(pipe)

@@ -57,7 +57,12 @@ def test_a_signal_ends_it_with_how_it_goes_on(
     lines: Queue[str] = Queue()
     assert process.stderr is not None
     stderr = process.stderr
-    reading = Thread(target=lambda: [lines.put(line) for line in stderr], daemon=True)
+
+    def read() -> None:
+        for line in stderr:
+            lines.put(line)
+
+    reading = Thread(target=read, daemon=True)
     reading.start()
     seen: list[str] = []
     while not any("tests so far" in line for line in seen):

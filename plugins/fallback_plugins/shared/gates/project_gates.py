@@ -10,6 +10,7 @@ from typing import ClassVar
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import TESTS_GATE, FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import patient
 from fallback_plugins.shared.gates.comparing import together
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.resolution import STILL_INSTALLED
@@ -30,10 +31,12 @@ class ProjectGate(ABC):
         return together(self.name, self._verdicts(context))
 
     def _verdicts(self, context: GateContext) -> list[GateVerdict]:
+        is_of_tests = self.name == TESTS_GATE
+        context = patient(context) if is_of_tests else context
         found = []
         for folder in self._touched(context):
             for verdict in self._checks(context, folder):
-                is_silent = self.name == TESTS_GATE and verdict.tests_level is None
+                is_silent = is_of_tests and verdict.tests_level is None
                 found.append(gating.unjudged(verdict, folder) if is_silent else verdict)
         return found
 

@@ -30,6 +30,8 @@ from fallback_plugins.shared.gates.base_runs import (
     SortedFailures,
     digest_of,
     is_settled,
+    limit_of,
+    limited,
     sort_failures,
 )
 from fallback_plugins.shared.gates.gating import (
@@ -141,7 +143,7 @@ def in_words(run: SuiteRun) -> str:
 def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
     here, there = _report_or_none(ours.report), _report_or_none(late.report)
-    what = f"the tests do not end within {context.timeout_s:.0f} s, nor do those of the base commit"
+    what = f"the tests do not end within {limit_of(context):.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
         what += f"; the base commit's run did not come to {named(unseen)}"
@@ -149,6 +151,11 @@ def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -
     if len(here.passed & there.passed) < len(there.passed) * _LEAST_SHARE:
         what += f", of {len(there.passed)} that passed in time at the base commit"
         return undecided(gate, what, ours.result.output)
+    if there.passed:
+        count, before = len(here.passed & there.passed), len(there.passed)
+        what += (
+            f"; {count:,} of the {before:,} that passed in time there passed here, none fails anew"
+        )
     return skipped(gate, f"could not be judged: {what}", ours.result.output)
 
 
@@ -160,7 +167,7 @@ def judge_beside_late(
     if lost := sorted(there.passed - _report_or_none(ours.report).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
-    beside = f"the base commit's tests do not end within {context.timeout_s:.0f} s"
+    beside = f"the base commit's tests do not end within {limit_of(context):.0f} s"
     if ours.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
     failing = () if ours.result.ok else _report_or_none(ours.report).failed or ours.failing
@@ -293,9 +300,9 @@ class Suite:
         sides = (self.patched, base)
         words = []
         for test in sorted(self.questioned)[:_NAMED]:
-            ends = [[end for run in side if (end := _end_of(test, run))] for side in sides]
-            word = "fails" if any("failed" in side for side in ends) else "does not run"
-            here, there = ((len(side) - side.count("passed"), len(side)) for side in ends)
+            told = [[end for run in side if (end := _end_of(test, run))] for side in sides]
+            word = "fails" if any("failed" in side for side in told) else "does not run"
+            here, there = ((len(side) - side.count("passed"), len(side)) for side in told)
             words.append(
                 f"{test} {word} in {_of(here)} runs with the patch, in {_of(there)} at the base commit"
             )
@@ -333,7 +340,8 @@ class Suite:
             self.seen_once = verdict.status is GateStatus.UNDECIDED
             return verdict
         if ours.result.timed_out:
-            return timed_out(self.gate, ours.result, self.context)
+            spent = replace(self.context, timeout_s=limit_of(self.context))
+            return timed_out(self.gate, ours.result, spent)
         self.by_report = ours.report is not None and any(run.report is not None for run in runs)
         if not self.by_report and (ours.result.truncated or any(run.is_cut for run in runs)):
             what = (
@@ -662,8 +670,8 @@ def judge_tests(
     ``run`` raises, ToolError.
     """
     base = BaseRuns(context, gate, folder, run, on)
-    limited = replace(context, timeout_s=patience(context.timeout_s, base.until(bool)))
-    suite = Suite(gate, limited, base, run if within is None else within(limited))
+    with_time = limited(context, base)
+    suite = Suite(gate, with_time, base, run if within is None else within(with_time))
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
     ours = suite.again()
     if isinstance(ours, NotInstalled):
@@ -709,12 +717,6 @@ def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[Gat
     if is_asked or verdict.flaky:
         verdict = verdict.model_copy(update={"notes": (*verdict.notes, suite.in_runs())})
     return verdict, ours
-
-
-def patience(timeout_s: float, base: Sequence[BaseRun]) -> float:
-    """Seconds that the tests get with the patch: a gate's own, and twice what they took at the base commit
-    where that is more. What ended there just in time is no hang for ending a minute later here."""
-    return max([timeout_s, *(2 * run.took_s for run in base if run.took_s is not None)])
 
 
 def _ask_again(

@@ -196,7 +196,8 @@ def test_a_time_out_on_both_sides_could_not_be_judged_but_for_what_broke_before(
     assert (same.status, silent.status) == (SKIPPED, SKIPPED)
     assert same.detail == (
         "could not be judged: the tests do not end within 60 s, nor do those of the base commit; "
-        "1 test(s) passed in time, 1 fail: c"
+        "1 test(s) passed in time, 1 fail: c; 1 of the 2 that passed in time there passed here, none fails "
+        "anew"
     )
     assert broken.detail.startswith(
         "tests failed that passed at the base commit before the time-out: a; but that is one run"
