@@ -1,16 +1,22 @@
 """How far a project's tests were judged, as a user meets it: headline, JSON, exit code, pull request, VEX,
 record, and what is needed to judge them."""
 
+import io
 import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from fallback_audit.vocabulary import EscalationReason
 from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.cli import exit_codes
+from fallback_tier.cli.fix.report import report_end
+from fallback_tier.gate_ports import undecided
 from fallback_tier.gates.builtin.configured import of_file
+from fallback_tier.gates.result import Escalated
 from tests.e2e.command import run
 from tests.fakes.repository import commit_all, git
 from tests.integration.gate_setup import needs_sandbox
@@ -87,3 +93,20 @@ def test_what_is_needed_to_judge_them_is_told(tmp_path: Path) -> None:
     shown = run("audit", "show", fix["fix_id"], "--state-dir", state).out
     assert "gate tests skipped (tests not judged): " in shown
     assert log in shown
+
+
+def test_a_question_names_the_tests_and_how_their_runs_ended(tmp_path: Path) -> None:
+    note = "test_a fails in 2 of 3 runs with the patch, in 0 of 3 at the base commit"
+    verdict = undecided("tests", "tests failed; but not so in another run with the patch: test_a")
+    ended = Escalated(
+        fix_id="fix-1",
+        gate_transition_id="gate-1",
+        advisory_id="A",
+        attempts=1,
+        verdicts=(verdict.model_copy(update={"notes": (note,)}),),
+        reason=EscalationReason.GATES_UNDECIDED,
+        question="Is it right?",
+    )
+    written = io.StringIO()
+    report_end(ended, Console(file=written, width=200), tmp_path)
+    assert f"  note: {note}\n" in written.getvalue()

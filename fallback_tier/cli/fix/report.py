@@ -95,6 +95,7 @@ def _report_end(result: FixResult, console: Console) -> None:
         case Escalated(reason=reason, question=question):
             line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
             line(console, f"  {safe(question)}")
+            show_notes(console, notes_of(result.verdicts))
         case RefusedFix(reason=RefusalReason.UNKNOWN, sentence=sentence, unread=unread):
             line(console, f"[bold yellow]unknown[/]  {head}: it may be affected")
             line(console, f"  {safe(sentence)}")
