@@ -7,7 +7,7 @@ from contextlib import closing
 from rich.console import Console
 
 from fallback_audit.errors import EvidenceError
-from fallback_audit.events import PatchProposed
+from fallback_audit.events import FixStarted, PatchProposed
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
@@ -87,14 +87,18 @@ def show(arguments: argparse.Namespace) -> int:
 
 def _show(events: Sequence[StoredEvent], evidence: FileEvidenceStore, console: Console) -> None:
     """The status first, then the last patch and its reasons, then event by event; what to do next, last."""
-    renderer = Renderer(console)
+    renderer, fix_id = Renderer(console), events[0].scope.fix_id
+    if fix_id == MAINTENANCE.fix_id:  # what keepers did is no fix
+        renderer.render_fix(events, evidence)
+        return
     renderer.render_status(events)
     proposed = [event.payload for event in events if isinstance(event.payload, PatchProposed)]
     if proposed:
         _show_patch(proposed[-1], evidence, console)
     renderer.render_fix(events, evidence)
-    last, fix_id = summarise(events)[-1], events[0].scope.fix_id
-    if last.outcome == "open":
+    last = summarise(events)[-1]
+    began = any(isinstance(event.payload, FixStarted) for event in events)
+    if last.outcome == "open" and began:
         step = safe(command(f"fallback-tier resume {fix_id}"))
         line(
             console,
@@ -114,7 +118,7 @@ def _show_patch(proposed: PatchProposed, evidence: FileEvidenceStore, console: C
         return
     if made is not None and made.remediation is not None:
         show_remediation(console, made.remediation)
-    if made is not None and made.plan is not None:
+    if made is not None and made.plan is not None and made.plan.rationale:
         line(console, f"  plan: {safe(made.plan.rationale)}")
     for note in made.notes if made is not None else ():
         line(console, f"  note: {safe(note)}")
