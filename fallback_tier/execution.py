@@ -1,6 +1,7 @@
 """How programs are run: clients outside the sandbox, a target's commands inside (ADR-0009)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -32,6 +33,25 @@ class CommandResult(Frozen):
     def ok(self) -> bool:
         """It ended by itself, with exit code 0."""
         return self.exit_code == 0
+
+
+_COUNTS: dict[object, Callable[[], int]] = {}
+
+
+@contextmanager
+def counted(tests: Callable[[], int]) -> Iterator[None]:
+    """For as long as a command runs: ``tests`` returns how many have run so far, in any thread."""
+    key = object()
+    _COUNTS[key] = tests
+    try:
+        yield
+    finally:
+        del _COUNTS[key]
+
+
+def tests_so_far() -> int:
+    """Return how many tests the running commands have reported; 0 if none does."""
+    return sum(tests() for tests in _COUNTS.copy().values())
 
 
 class ClientRunner(Protocol):
@@ -105,10 +125,12 @@ class Sandbox(Protocol):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        silent_s: float | None = None,
     ) -> CommandResult:
         """``worktree`` (a path: a plain folder) is writable, its .git is not, and is the working
-        directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError where
-        no sandbox can be had."""
+        directory; ``readable`` paths are bound read-only at their own place; ``silent_s``: a command that
+        prints nothing for so long, and of which no test is reported, is ended as at ``timeout_s``. Raises
+        SandboxError where no sandbox can be had."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from fallback_audit.event_types import ProvedProject
+from fallback_audit.event_types import Digest, JudgedTests, ProvedProject
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.advisory import Advisory
@@ -115,6 +115,8 @@ class GateVerdict(Frozen):
     proof_level: ProofLevel | None = None
     #: How far it judged the project's tests; None: it is no gate on them.
     tests_level: TestsLevel | None = None
+    #: How far, project by project, and by which command: the lowest of their levels is ``tests_level``.
+    tests: tuple[JudgedTests, ...] = ()
     #: Tests that failed here and that fail now and then at the base commit too.
     flaky: tuple[str, ...] = ()
     #: Tests of the base commit that pass there and failed here, where the runner names them.
@@ -127,6 +129,8 @@ class GateVerdict(Frozen):
     #: What a reader should know with the verdict, in sentences.
     notes: tuple[str, ...] = ()
     log: str = ""
+    #: The log's name in the evidence store; None: not on record yet, or there is no log.
+    evidence_sha256: Digest | None = None
     duration_ms: int = 0
 
 

@@ -15,6 +15,7 @@ from fallback_tier.entry_points import Mounted, guarded, mounted, overlaid
 from fallback_tier.errors import PluginError, RepositoryError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict, TargetRun
+from fallback_tier.gates.builtin.configured import of_base
 from fallback_tier.gates.trees.isolation import (
     RepositoryFacts,
     contained_tags,
@@ -22,7 +23,7 @@ from fallback_tier.gates.trees.isolation import (
     inspect_repository,
 )
 from fallback_tier.outcome import NotApplicable, Outline, RecipeResult, Selected
-from fallback_tier.ports import EcosystemPlugin, OffersCandidates
+from fallback_tier.ports import EcosystemPlugin, NamesTests, OffersCandidates
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 
@@ -53,9 +54,10 @@ def new_id(kind: str) -> str:
 
 
 def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> RepoContext:
-    """A repository at its clean base commit; no plugin was asked for its manifests yet.
+    """A repository at its clean base commit; no plugin was asked for its manifests yet. What ``settings``
+    leave open of its tests is as the base commit's configuration says.
 
-    Raises RepositoryError: not a git repository, dirty, no commit.
+    Raises RepositoryError: not a git repository, dirty, no commit; ConfigurationError.
     """
     facts = inspect_repository(repository, clients)
     if named := facts.dirty[:MAX_DIRTY_NAMED]:
@@ -75,7 +77,11 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
         raise RepositoryError(
             f"{facts.root} has uncommitted changes: {', '.join(named)}.", next_step=next_step
         )
-    return as_found(facts, settings)
+    repo = as_found(facts, settings)
+    if settings.has_own_file:
+        return repo
+    own = of_base(repo, clients)
+    return repo.model_copy(update={"settings": own.completing(settings)})
 
 
 def tags_of(repo: RepoContext, clients: ClientRunner) -> Callable[[], tuple[str, ...]]:
@@ -148,13 +154,15 @@ _GIVES: Mapping[str, tuple[type, ...]] = {
     "bump": (Selected,),
     "override": (Selected,),
     "run": (TargetRun,),
+    "test_commands": (tuple,),
     "instruction_template": (str,),
 }
 
 
 def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
     plugin = owner.call("building the plugin", owner.load(), clients)
-    offers = ("next_candidate",) if isinstance(plugin, OffersCandidates) else ()
+    offers: list[str] = ["next_candidate"] if isinstance(plugin, OffersCandidates) else []
+    offers += ["test_commands"] if isinstance(plugin, NamesTests) else []
     built: EcosystemPlugin = guarded(plugin, owner, EcosystemPlugin, optional=offers, gives=_GIVES)
     if built.name != owner.name:
         raise owner.failed("name", f"it calls itself {built.name!r}")

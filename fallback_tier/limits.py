@@ -15,6 +15,16 @@ MAX_UNREAD_LISTED = 20
 #: command that hangs.
 HEARTBEAT_S = 15.0
 
+#: Commands by which a user says that a project is tested: each may take the time of a whole suite.
+MAX_TEST_COMMANDS = 8
+
+#: Characters of one of them: a line of a shell, as a CI file has it.
+MAX_TEST_COMMAND_CHARS = 4_000
+
+#: Seconds that one run of a project's tests may take, however long the base commit's own take: as CI
+#: services have it for a step.
+MAX_TESTS_S = 3_600.0
+
 #: Author calls per attempt; repair, strict regeneration and repeat share it (ADR-0014).
 MAX_AUTHOR_CALLS = 3
 

@@ -314,6 +314,15 @@ class _Application(Frozen):
     usage: tuple[CallUsage, ...] = ()
 
 
+class OwnTests(Frozen):
+    """A command by which a project tests itself: a line for a shell in the project's folder, and what names
+    it, for people."""
+
+    project: str
+    command: str
+    source: str
+
+
 class Applied(_Application):
     """A patch to be proved. ``grounded`` and ``faithfulness_score``: None means not evaluated."""
 

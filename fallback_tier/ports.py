@@ -17,6 +17,7 @@ from fallback_tier.gate_ports import Gate, GateContext, TargetRun
 from fallback_tier.outcome import (
     Move,
     Outline,
+    OwnTests,
     RecipeResult,
     RecipeSelection,
     Selected,
@@ -157,6 +158,16 @@ class OffersCandidates(Protocol):
     ) -> Selected | None:
         """What to select instead of what led to ``moves``; it has been applied, so that it can be. None:
         there is no other. Never raises for a client that can't resolve it."""
+        ...
+
+
+@runtime_checkable
+class NamesTests(Protocol):
+    """A plugin that knows how projects say that they are tested."""
+
+    def test_commands(self, repo: RepoContext, files: Sequence[str]) -> tuple[OwnTests, ...]:
+        """Return the commands that a fix of these files would try, project by project, in their order.
+        Nothing runs; what can't be read is left out."""
         ...
 
 

@@ -19,7 +19,14 @@ from fallback_tier.affected import Affected
 from fallback_tier.errors import RepositoryError
 from fallback_tier.files.tree import FileTree
 from fallback_tier.hosts import ALLOWED_HOST
-from fallback_tier.limits import MAX_BEAM_WIDTH, MAX_FILE_BYTES, SMALL_OUTPUT_TOKENS
+from fallback_tier.limits import (
+    MAX_BEAM_WIDTH,
+    MAX_FILE_BYTES,
+    MAX_TEST_COMMAND_CHARS,
+    MAX_TEST_COMMANDS,
+    MAX_TESTS_S,
+    SMALL_OUTPUT_TOKENS,
+)
 
 #: ``HOST`` or ``HOST:PORT``.
 AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
@@ -27,6 +34,15 @@ AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
 
 #: Days; ten years are more than any rule means.
 ReleaseAge = Annotated[int, Field(ge=1, le=3_650)]
+
+#: A line for a shell. No program can be given a word with a NUL in it (execve(2)).
+TestLine = Annotated[
+    str, Field(min_length=1, max_length=MAX_TEST_COMMAND_CHARS, pattern=r"^[^\x00]*\S[^\x00]*$")
+]
+TestLines = Annotated[tuple[TestLine, ...], Field(max_length=MAX_TEST_COMMANDS)]
+
+#: Seconds of one run of a project's tests.
+TestSeconds = Annotated[float, Field(gt=0, le=MAX_TESTS_S, allow_inf_nan=False)]
 
 _Made = TypeVar("_Made")
 
@@ -92,6 +108,15 @@ class Settings(Frozen):
     prefer: LadderStep | None = None
     #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
     whose_code: AffectedCode | None = None
+    #: How a person says that the project is tested, the best first (``--test-command``); if there is none,
+    #: as the base commit's configuration says (``test_command``). Run in the folder of each project that
+    #: the patch touches.
+    test_commands: TestLines = ()
+    #: Seconds that one run of the tests gets (``--test-timeout``, ``test_timeout_s``); None: derived from
+    #: the base commit's own.
+    test_timeout_s: TestSeconds | None = None
+    #: A person's own file (``--config``) counts instead of the base commit's configuration.
+    has_own_file: bool = False
 
 
 class OddName(Frozen):

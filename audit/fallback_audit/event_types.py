@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel
+from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, TestsLevel
 
 #: Longest excerpt of untrusted text that an event may carry: enough to triage, too short to leak a
 #: file. The whole text is evidence.
@@ -97,6 +97,26 @@ class ProvedProject(Frozen):
     package: str
     versions: tuple[str, ...] = ()
     proof_level: ProofLevel
+
+
+class JudgedTests(Frozen):
+    """How far the tests of one project were judged, and by which command. Empty texts are unknown.
+
+    ``project``: its folder, "." is the root. ``reason``: what kept them from being compared test by test;
+    empty if they were. ``command``: the line; ``source``: what names it, for people. ``last_line``: the
+    last line of its output that tells anything.
+    """
+
+    project: str
+    tests_level: TestsLevel
+    reason: str = ""
+    command: str = ""
+    source: str = ""
+    last_line: str = ""
+
+
+#: Its texts quote a target's files and output.
+Tested = Annotated[JudgedTests, FREE_TEXT]
 
 
 class StartedOn(Frozen):

@@ -60,7 +60,7 @@ from fallback_audit.vocabulary import (
 )
 
 #: Readers accept every version up to this one; a payload change raises it.
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 
 class AttemptStarted(StartedOn):

@@ -16,6 +16,7 @@ from fallback_audit.event_types import (
     Prose,
     ProvedProject,
     StartedOn,
+    Tested,
     Unread,
 )
 from fallback_audit.frozen import Frozen
@@ -28,6 +29,7 @@ from fallback_audit.vocabulary import (
     LadderStep,
     ProofLevel,
     RefusalReason,
+    TestsLevel,
     Tier,
 )
 
@@ -88,7 +90,9 @@ class GateJudged(Frozen):
     ``resolutions``: what was resolved for the fix since the gate before, as evidence: a resumed fix
     installs the same again (ADR-0102). ``projects``: what each project has of the advisory's packages,
     with a pass; the lowest of their levels is ``proof_level``. ``notes``: what a reader should know
-    with the verdict. Since schema version 14.
+    with the verdict. Since schema version 14. ``tests_level``: how far the gate judged the repository's own
+    tests, and ``tests`` by which command, project by project: the lowest of their levels is
+    ``tests_level``. Neither is written of other gates. Since schema version 16.
     """
 
     kind: Literal["GateJudged"] = "GateJudged"
@@ -107,6 +111,8 @@ class GateJudged(Frozen):
     resolutions: tuple[Digest, ...] = ()
     projects: tuple[ProvedProject, ...] = ()
     notes: tuple[Prose, ...] = ()
+    tests_level: TestsLevel | None = Field(default=None, exclude_if=lambda it: it is None)
+    tests: tuple[Tested, ...] = Field(default=(), exclude_if=lambda it: not it)
 
 
 class RecipeCandidateFailed(Frozen):

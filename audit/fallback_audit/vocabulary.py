@@ -1,5 +1,6 @@
 """Closed vocabularies that events use. The floor owns them, so that no layer above is imported."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -323,6 +324,12 @@ class TestsLevel(StrEnum):
     RAN = "ran"
     #: Nothing is known of them: none, or they could not be run, or they told nothing.
     NOT_JUDGED = "not_judged"
+
+    @classmethod
+    def weakest(cls, levels: Iterable["TestsLevel"]) -> "TestsLevel":
+        """Return the level of a whole, which is its weakest part's; of nothing, NOT_JUDGED."""
+        found = [*levels]
+        return max(found, key=[*cls].index, default=cls.NOT_JUDGED)
 
 
 class LadderStep(StrEnum):

@@ -220,7 +220,39 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
     judged.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML with [[tool.fallback-tier.gates]], instead of the base commit's own",
+        help="TOML with [tool.fallback-tier], instead of the base commit's own",
+    )
+    add_tests(judged)
+    add_test_limits(judged)
+
+
+def add_tests(parser: "Options") -> None:
+    """``--test-command``."""
+    parser.add_argument(
+        "--test-command",
+        action="append",
+        type=words,
+        default=[],
+        metavar="CMD",
+        help="how the project is tested, a line for a shell: tried before what CI and files say, in the "
+        "folder of each project that the patch touches (default: test_command of the base commit's "
+        "configuration; can be given again)",
+    )
+
+
+def add_test_limits(parser: "Options") -> None:
+    """``--test-timeout``, ``--require-tests``."""
+    parser.add_argument(
+        "--test-timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="for one run of the project's tests (default: derived from how long the base commit's take)",
+    )
+    parser.add_argument(
+        "--require-tests",
+        action="store_true",
+        help="end with exit code 10 if the project's tests were not compared with the base commit's, or if "
+        "there are none; patch and record are as without it",
     )
 
 

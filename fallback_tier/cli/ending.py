@@ -5,14 +5,20 @@ import sys
 from contextlib import suppress
 
 from fallback_audit.errors import AuditIntegrityError, RequestError
-from fallback_tier.cli.exit_codes import BAD_INPUT, ENVIRONMENT, OK, TRAIL_BROKEN
+from fallback_tier.cli.exit_codes import (
+    BAD_INPUT,
+    ENVIRONMENT,
+    OK,
+    TERMINATION,
+    TRAIL_BROKEN,
+)
 from fallback_tier.cli.output import notes_of, print_error, print_error_json
 from fallback_tier.cli.suggesting import completed
 from fallback_tier.cli.unexplained import explained
 from fallback_tier.errors import FallbackError, InputError, SettingMissingError
 
-#: As a shell says it of a program that SIGINT ended.
-INTERRUPTED = 130
+#: As a shell says it of a program that SIGINT ended, and SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
@@ -25,9 +31,11 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
         _let_go_of_output()  # the reader (head, less) has gone: stop quietly
         return OK
     if isinstance(error, KeyboardInterrupt):
-        sys.stderr.write("\ninterrupted; the repository is as it was\n")
+        is_terminated = error.args == (TERMINATION,)
+        what = "terminated" if is_terminated else "interrupted"
+        sys.stderr.write(f"\n{what}; the repository is as it was\n")
         sys.stderr.writelines(f"  next: {completed(note)}\n" for note in notes_of(error))
-        return INTERRUPTED
+        return TERMINATED if is_terminated else INTERRUPTED
     if not isinstance(error, Exception):
         raise error
     reported = error if isinstance(error, FallbackError) else explained(error)

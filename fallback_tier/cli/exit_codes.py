@@ -13,6 +13,10 @@ ENVIRONMENT = 6
 TRAIL_BROKEN = 7
 PATCHED = 8
 UNKNOWN = 9
+UNTESTED = 10
+
+#: What KeyboardInterrupt says if SIGTERM raised it.
+TERMINATION = "SIGTERM"
 
 MEANING = {
     OK: "fixed, and a gate saw the flaw gone (fix), all can be fixed (plan), a patch (attempt), intact "
@@ -25,6 +29,8 @@ MEANING = {
     TRAIL_BROKEN: "the audit trail is damaged, or breaks its contract",
     PATCHED: "patched, and the tests pass; nothing shows the flaw gone (fix)",
     UNKNOWN: "unknown: a source that may hold the package was not read or resolved",
+    UNTESTED: "a patch as with 0 or 8, whose tests were not compared with the base commit's "
+    "(--require-tests)",
 }
 
 

@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -18,10 +19,11 @@ from fallback_tier.cli.arguments import (
     add_prefer,
     add_proof,
     add_record,
+    add_tests,
     add_whose_code,
     words,
 )
-from fallback_tier.cli.exit_codes import BAD_INPUT, epilog
+from fallback_tier.cli.exit_codes import BAD_INPUT, TERMINATION, epilog
 from fallback_tier.cli.model_options import add_model
 from fallback_tier.cli.suggesting import suggest_with
 
@@ -168,6 +170,7 @@ def _add_plan(commands: "Commands") -> None:
     add_offline(plan)
     add_allow_host(plan)
     add_ages(plan)
+    add_tests(plan)
     plan.add_argument("--state-dir", metavar="DIR", help="as for fix; a plan keeps nothing there")
     add_json(plan)
     plan.set_defaults(handler="fallback_tier.cli.fix.plan:run")
@@ -223,7 +226,9 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 
 
 def script() -> "NoReturn":
-    """Run one command as a process, and end it. This is the console script."""
+    """Run one command as a process, and end it. This is the console script. SIGTERM ends a command as
+    Ctrl-C does: it says how it goes on."""
+    signal.signal(signal.SIGTERM, _terminate)
     code = main()
     if "temporalio" in sys.modules:
         # Threads of its SDK outlive the event loop, and CPython aborts if one of them is at work while it
@@ -234,6 +239,10 @@ def script() -> "NoReturn":
         finally:
             os._exit(code)
     sys.exit(code)
+
+
+def _terminate(*_: object) -> None:
+    raise KeyboardInterrupt(TERMINATION)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,13 +11,15 @@ from fallback_audit.event_types import AgeException
 from fallback_audit.vocabulary import AffectedCode, LadderStep
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.arguments import parse_days
-from fallback_tier.cli.proof_options import gates_of, proof_of
+from fallback_tier.cli.proof_options import own_of, proof_of
 from fallback_tier.errors import ConfigurationError, SettingMissingError
 from fallback_tier.files.folders import users_folder
 from fallback_tier.limits import (
     MAX_BEAM_WIDTH,
     MAX_CODE_ROOM_KB,
     MAX_OUTPUT_TOKENS,
+    MAX_TEST_COMMAND_CHARS,
+    MAX_TEST_COMMANDS,
     OUTPUT_TOKENS,
     SMALL_CODE_ROOM_BYTES,
     SMALL_OUTPUT_TOKENS,
@@ -116,7 +118,26 @@ def settings(arguments: argparse.Namespace) -> Settings:
         beam_width=width,
         recalls_attempts=getattr(arguments, "recall_attempts", False),
         whose_code=_whose_code(arguments),
+        test_commands=_test_commands(arguments),
+        test_timeout_s=getattr(arguments, "test_timeout", None),
     )
+
+
+def _test_commands(arguments: argparse.Namespace) -> tuple[str, ...]:
+    commands = tuple(getattr(arguments, "test_command", ()))
+    if len(commands) > MAX_TEST_COMMANDS:
+        raise ConfigurationError(
+            f"--test-command was given {len(commands)} times; at most {MAX_TEST_COMMANDS} are tried.",
+            next_step="Join commands with `&&`, or leave some out.",
+        )
+    for command in commands:
+        if not command.strip() or len(command) > MAX_TEST_COMMAND_CHARS:
+            raise ConfigurationError(
+                f"--test-command {command[:60]!r} is not a command of 1 to {MAX_TEST_COMMAND_CHARS} "
+                "characters.",
+                next_step="Give a line for a shell, or put a longer one into a script of the repository.",
+            )
+    return commands
 
 
 def _release_age(arguments: argparse.Namespace) -> int | None:
@@ -191,6 +212,9 @@ def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options and the environment describe. Raises ConfigurationError."""
+    own, chosen = own_of(arguments), settings(arguments)
+    if own is not None:
+        chosen = own.completing(chosen).model_copy(update={"has_own_file": True})
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
@@ -211,9 +235,10 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
-        gates=gates_of(arguments) if hasattr(arguments, "config") else None,
+        gates=None if own is None else own.gates,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
-        settings=settings(arguments),
+        settings=chosen,
+        require_tests=getattr(arguments, "require_tests", False),
     )
     check_files(configured)
     return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))

@@ -23,6 +23,7 @@ from fallback_audit.showing.describe import excerpt_of, sentence
 from fallback_audit.showing.render import style_of
 from fallback_tier.attempt.task import DraftDiscarded, DraftText, Finished, TierEvent
 from fallback_tier.cli.remediation import line, safe
+from fallback_tier.execution import tests_so_far
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import HEARTBEAT_S
 from fallback_tier.sandbox.process import running_programs
@@ -90,10 +91,12 @@ class Heartbeat:
                 programs = (
                     f"; {one.command}: {now - one.since:.0f} s" for one in running_programs()
                 )
+                count = tests_so_far()
+                tests = f"; {count:,} tests so far" if count else ""
                 line(
                     self._console,
                     f"  waiting    {safe(self._step)}: {now - self._begun:.0f} s"
-                    f"{safe(''.join(programs))}",
+                    f"{safe(''.join(programs))}{tests}",
                     verbatim=True,
                 )
 
@@ -154,7 +157,8 @@ class FixProgress(Shown):
         self._print(f"  [dim]note[/]       {safe(what)}")
 
     def _print(self, markup: str) -> None:
-        self._console.print(markup, highlight=False)
+        # A terminal wraps at words; whoever reads a pipe gets an event a line.
+        self._console.print(markup, highlight=False, soft_wrap=not self._console.is_terminal)
         if not self._console.quiet:
             self._heartbeat.shown()
 

@@ -1,4 +1,4 @@
-"""``--proof`` and ``--config``: what a person gives that a patch is judged by."""
+"""``--proof``, ``--config`` and the tests' options: what a person gives that a patch is judged by."""
 
 import argparse
 import shlex
@@ -7,7 +7,7 @@ from pathlib import Path
 from fallback_audit.disk_errors import blamed
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.files.inputs import open_named
-from fallback_tier.gates.builtin.configured import GateSettings, of_file
+from fallback_tier.gates.builtin.configured import OwnSettings, of_file
 from fallback_tier.gates.builtin.proof_given import PROOF_TIMEOUT_S, Proof
 from fallback_tier.limits import MAX_FILE_BYTES
 
@@ -35,9 +35,10 @@ def proof_of(arguments: argparse.Namespace) -> Proof | None:
     return Proof(_words(arguments.proof), files, timeout_s, arguments.proof_end or "")
 
 
-def gates_of(arguments: argparse.Namespace) -> tuple[GateSettings, ...] | None:
-    """The gates of --config; None: those of the base commit. Raises ConfigurationError."""
-    return None if arguments.config is None else of_file(Path(arguments.config))
+def own_of(arguments: argparse.Namespace) -> OwnSettings | None:
+    """Return what --config says; None: the base commit's counts. Raises ConfigurationError."""
+    given: str | None = getattr(arguments, "config", None)
+    return None if given is None else of_file(Path(given))
 
 
 def _words(command: str) -> tuple[str, ...]:

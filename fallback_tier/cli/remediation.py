@@ -25,6 +25,9 @@ from fallback_tier.outcome import (
 MAX_PATHS_SHOWN = 5
 MAX_NAMES_SHOWN = 4
 
+#: Lines of a patch on record that are shown; the evidence has all of them.
+MAX_PATCH_LINES = 400
+
 
 def safe(text: str) -> str:
     """Untrusted text as markup that says just that."""
@@ -93,6 +96,16 @@ def show_remediation(console: Console, remediation: Remediation) -> None:
         line(console, f"  {safe(f'{one.file}:{one.line}')}: {declaration(one)}")
     show_cleared(console, remediation.cleared)
     show_notes(console, remediation.notes)
+
+
+def show_block(console: Console, title: str, text: str, most: int) -> None:
+    """Several lines of others below a title, bounded."""
+    lines = visible(text, lines=True).rstrip("\n").split("\n")
+    line(console, f"{safe(title)}:")
+    for one in lines[:most]:
+        line(console, f"  │ {escape(one)}", verbatim=True)
+    if len(lines) > most:
+        line(console, f"  │ … and {len(lines) - most:,} more lines")
 
 
 def show_cleared(console: Console, cleared: Sequence[ClearedPath]) -> None:

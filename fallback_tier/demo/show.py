@@ -155,7 +155,7 @@ class Demo:
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):
                 deliver(result.application, inputs.repo_ctx, services.clients)
-            report(result, self._console, DeliveryOutcome(delivered=proved))
+            report(result, self._console, DeliveryOutcome(delivered=proved), self._state)
         self._console.print()
         return proved
 

@@ -12,6 +12,8 @@ from fallback_tier.gates.result import (
     WithPatch,
     notes_of,
     projects_of,
+    tests_level_of,
+    tests_of,
 )
 from fallback_tier.handover.headline import headline
 from fallback_tier.outcome import UnreadItem
@@ -21,6 +23,9 @@ def document(result: FixResult) -> dict[str, object]:
     """For machines. Logs are evidence, found by digest; a result stays small."""
     reported = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
     reported |= {**usage_document(result), "proof": proof_status(result)}
+    if result.verdicts or isinstance(result, WithPatch):
+        reported["tests_level"] = tests_level_of(result.verdicts)
+        reported["tests"] = [one.model_dump(mode="json") for one in tests_of(result.verdicts)]
     reported["unread"] = [item.model_dump(mode="json") for item in unread_of(result)]
     if not isinstance(result, WithPatch):
         return reported

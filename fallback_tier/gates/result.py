@@ -5,17 +5,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import ProvedProject
+from fallback_audit.event_types import JudgedTests, ProvedProject
 from fallback_audit.events import Digest, RecipeCandidateFailed
 from fallback_audit.frozen import Frozen
 from fallback_audit.model_events import Charge
 from fallback_audit.vocabulary import (
+    TESTS_GATE,
     EscalationReason,
     FailureKind,
     GateStatus,
     LadderStep,
     ProofLevel,
     RefusalReason,
+    TestsLevel,
 )
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.outcome import Applied, AttemptSummary, CallUsage, StepDeclined, UnreadItem
@@ -135,6 +137,18 @@ def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:
 def notes_of(verdicts: Sequence[GateVerdict]) -> tuple[str, ...]:
     """Return what gates noted with their verdicts, each sentence once."""
     return tuple(dict.fromkeys(note for verdict in verdicts for note in verdict.notes))
+
+
+def tests_level_of(verdicts: Sequence[GateVerdict]) -> TestsLevel | None:
+    """Return how far the tests were judged: not at all if no gate looked. None: an older version's verdict,
+    which does not tell."""
+    levels = [verdict.tests_level for verdict in verdicts if verdict.gate == TESTS_GATE]
+    return levels[-1] if levels else TestsLevel.NOT_JUDGED
+
+
+def tests_of(verdicts: Sequence[GateVerdict]) -> tuple[JudgedTests, ...]:
+    """Return how far each project's tests were judged, and by which command."""
+    return tuple(tests for verdict in verdicts for tests in verdict.tests)
 
 
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fallback_audit.event_types import ProvedProject
-from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel
+from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, WithPatch
 
@@ -15,6 +15,8 @@ _VERSIONS = {
     ProofLevel.PINS: "only declared versions proved",
 }
 
+
+_NOT_COMPARED = "not compared with the base commit's"
 
 _READ = {
     ProofLevel.RESOLVED_TREE: "read from what is installed",
@@ -53,6 +55,8 @@ def _shown(result: WithPatch) -> Iterator[str]:
     tests = _verdict(result, TESTS_GATE)
     if tests is not None and tests.status is GateStatus.PASSED:
         yield _passing(tests)
+    elif tests is not None and tests.tests_level is TestsLevel.RAN:
+        yield f"tests ran, {_NOT_COMPARED}"
     else:  # a gate that ran something and learnt nothing has a log
         yield "tests could not be judged" if tests is not None and tests.log else "tests not run"
 
@@ -60,7 +64,13 @@ def _shown(result: WithPatch) -> Iterator[str]:
 def _passing(tests: GateVerdict | None) -> str:
     """Tests that failed before may be about the flaw, so they are never passed over."""
     before = () if tests is None else tests.failing_before
-    return f"tests pass, but for {len(before)} that failed before" if before else "tests pass"
+    words = f"tests pass, but for {len(before)} that failed before" if before else "tests pass"
+    match None if tests is None else tests.tests_level:
+        case TestsLevel.RAN:
+            words += f", {_NOT_COMPARED}"
+        case TestsLevel.NOT_JUDGED:
+            words += ", not judged in every project"
+    return words
 
 
 def _verdict(result: WithPatch, gate: str) -> GateVerdict | None:

@@ -9,11 +9,20 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from fallback_audit.showing.describe import tests_lines
 from fallback_audit.vocabulary import GateStatus, Tier
 from fallback_tier.advisory import Advisory
 from fallback_tier.budget.listed_prices import listed_prices_as_of
 from fallback_tier.budget.prices import PRICES_AS_OF
-from fallback_tier.gates.result import Patched, WithPatch, notes_of, projects_of
+from fallback_tier.gates.builtin.configured import entry_for
+from fallback_tier.gates.result import (
+    Patched,
+    WithPatch,
+    notes_of,
+    projects_of,
+    tests_level_of,
+    tests_of,
+)
 from fallback_tier.handover.confidence import confidence
 from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.handover.markdown import block, inline
@@ -57,6 +66,12 @@ def pull_request_body(subject: Subject) -> str:
         confidence=confidence(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),
+        untested=[
+            (lines, entry_for(one.command or "YOUR TEST COMMAND", one.project))
+            for one in tests_of(result.verdicts)
+            if (lines := tests_lines(one))
+        ],
+        tests_level=tests_level_of(result.verdicts),
         projects=[proof_of(project) for project in projects_of(result.verdicts)],
         notes=tuple(dict.fromkeys((*of_recipe, *notes_of(result.verdicts)))),
         gates=[(verdict, _mark(verdict.status)) for verdict in result.verdicts],
@@ -91,5 +106,6 @@ def _template() -> "Template":
         keep_trailing_newline=True,
     )
     environment.filters["code"] = inline
+    environment.filters["block"] = block
     source = files("fallback_tier.handover") / "templates" / "pull-request.md"
     return environment.from_string(source.read_text(encoding="utf-8"))

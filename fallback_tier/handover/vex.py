@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.result import WithPatch, notes_of, projects_of
+from fallback_tier.gates.result import WithPatch, notes_of, projects_of, tests_level_of
 from fallback_tier.handover.confidence import is_shown_gone
 from fallback_tier.handover.headline import proof_of
 from fallback_tier.handover.product import Product
@@ -23,6 +24,12 @@ _TOOL = "fallback-tier"
 
 #: Named reference of the product inside a CycloneDX document.
 _PRODUCT_REF = "product"
+
+_TESTS = {
+    TestsLevel.COMPARED: "The project's tests were compared with the base commit's, test by test",
+    TestsLevel.RAN: "The project's tests ran, and were not compared with the base commit's",
+    TestsLevel.NOT_JUDGED: "The project's tests were not judged: the change is untested",
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class Statement:
         projects = projects_of(self.result.verdicts)
         if len(projects) > 1:
             more += f" {'; '.join(map(proof_of, projects))}."
+        if tests := tests_level_of(self.result.verdicts):
+            more += f" {_TESTS[tests]}."
         for note in notes_of(self.result.verdicts):
             more += f" {note}."
         where = "in" if self.sandboxed else "without"

@@ -5,7 +5,7 @@ from pydantic import Field
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import ProofLevel
 from fallback_tier.advisory import Advisory, CodeFinding, Skipped
-from fallback_tier.outcome import ChangedDeclaration, ClearedPath, Left, Move, UnreadItem
+from fallback_tier.outcome import ChangedDeclaration, ClearedPath, Left, Move, OwnTests, UnreadItem
 
 
 class PlannedMove(Move):
@@ -24,6 +24,8 @@ class EcosystemPlan(Frozen):
     """What one gate transition would fix; ``in_part``: those of which something stays, as ``left`` says.
     ``proof_level``: how the versions are known, from a client's resolution (``resolved_tree``) or from what
     is declared; None: nothing was resolved. What a fix proves is only known once it is installed.
+    ``tests``: the commands that a fix would try, project by project, in their order; of a project without
+    any, runners look for tests by themselves.
 
     ``advisory`` is all of it as one record, for the tier; it stands in no document.
     """
@@ -38,6 +40,7 @@ class EcosystemPlan(Frozen):
     notes: tuple[str, ...] = ()
     in_part: tuple[str, ...] = ()
     unread: tuple[UnreadItem, ...] = ()
+    tests: tuple[OwnTests, ...] = ()
     advisory: Advisory = Field(exclude=True, repr=False)
 
 

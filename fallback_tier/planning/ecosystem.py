@@ -7,13 +7,13 @@ from copy import copy
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory, AdvisoryBundle, Staying, bundle
 from fallback_tier.errors import RecipeError, ToolMissingError
-from fallback_tier.outcome import Left, Move, NotApplicable, UnreadItem
+from fallback_tier.outcome import Left, Move, NotApplicable, OwnTests, UnreadItem
 from fallback_tier.patch.admission import check_planned, check_recipe
 from fallback_tier.planning.concern import UNKNOWN, Concern, narrowed
 from fallback_tier.planning.document import EcosystemPlan, PlannedMove, Remaining
 from fallback_tier.planning.resolved import RESOLVE_ERRORS, Resolved, ResolveError, refusal_of
 from fallback_tier.planning.unnamed_versions import unnamed_here
-from fallback_tier.ports import EcosystemPlugin
+from fallback_tier.ports import EcosystemPlugin, NamesTests
 from fallback_tier.repo import RepoContext
 
 #: Resolutions of one ecosystem's bundle. Each further one has fewer advisories, and the second nearly
@@ -311,6 +311,11 @@ class EcosystemPlanner:
             why = NotApplicable(reason=RefusalReason.UNKNOWN, sentence=sentence, unread=unread)
             self._leave(self._whole(advisory, why) for advisory in silent)
 
+    def _tests(self, files: Sequence[str]) -> tuple[OwnTests, ...]:
+        if not isinstance(self._plugin, NamesTests):
+            return ()
+        return self._plugin.test_commands(self._repo, files)
+
     def _planned(self, resolved: Resolved) -> EcosystemPlan | None:
         ids = [self._concern.ids(move) for move in resolved.moves]
         # The tree is resolved now: what nothing in it is about, doesn't concern the repository.
@@ -340,5 +345,6 @@ class EcosystemPlanner:
             notes=resolved.notes,
             in_part=together.in_part,
             unread=resolved.unread,
+            tests=self._tests(resolved.files),
             advisory=together,
         )

@@ -21,6 +21,7 @@ from fallback_audit.events import (
     FixRefused,
     FixStarted,
     FixVerified,
+    GateJudged,
     LowConfidenceFlagged,
     ModelAnswered,
     ModelCalled,
@@ -57,6 +58,7 @@ class Board:
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {
             FixStarted.__name__: self._started,
             AttemptStarted.__name__: self._attempt,
+            GateJudged.__name__: self._judged,
             AttemptFailed.__name__: self._failed,
             AttemptRefused.__name__: self._no_patch,
             RagSkippedOnRetry.__name__: self._skipped,
@@ -140,6 +142,7 @@ class Board:
             line.transitions += 1
             line.outcome, line.reason, line.sentence, line.answer = OPEN, "", "", None
             line.unread = ()
+            line.tests_level, line.tests = None, ()
         return line
 
     def _day(self, stored: StoredEvent) -> Day:
@@ -157,6 +160,11 @@ class Board:
         line.advisory_ids = line.advisory_ids or (event.advisory_id,)
         self._day(stored).attempts += 1
         self._day(stored).retries += bool(event.prior_attempt_count)
+
+    @staticmethod
+    def _judged(line: FixLine, event: GateJudged, _: StoredEvent) -> None:
+        if event.tests_level is not None:
+            line.tests_level, line.tests = event.tests_level, event.tests
 
     def _failed(self, line: FixLine, event: AttemptFailed, _: StoredEvent) -> None:
         line.failure_kind, line.failing_gates = event.failure_kind.value, event.failing_gates

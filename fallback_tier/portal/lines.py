@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from fallback_audit.event_types import UnreadItem
-from fallback_audit.vocabulary import EscalationReason, RefusalReason
+from fallback_audit.event_types import JudgedTests, UnreadItem
+from fallback_audit.showing.describe import tests_lines
+from fallback_audit.vocabulary import EscalationReason, RefusalReason, TestsLevel
 from fallback_tier.gates.journal.questions import WhyAsked, why_asked
 from fallback_tier.portal.views.spending import Spent, Use, by_cost
 
@@ -40,6 +41,9 @@ class FixLine:
     cause: RefusalReason | None = None
     sentence: str = ""
     unread: tuple[UnreadItem, ...] = ()
+    #: How far the tests of the last patch were judged; None: not told.
+    tests_level: TestsLevel | None = None
+    tests: tuple[JudgedTests, ...] = ()
     asked_seq: int = 0
     asked_at: str = ""
     answer: str | None = None
@@ -54,6 +58,11 @@ class FixLine:
     def waits(self) -> bool:
         """A person is asked, and has not answered."""
         return self.outcome == ESCALATED and self.answer is None
+
+    @property
+    def untested(self) -> list[list[str]]:
+        """What a person needs to judge tests of its patch that were not compared, project by project."""
+        return [lines for lines in map(tests_lines, self.tests) if lines]
 
     @property
     def why(self) -> WhyAsked:

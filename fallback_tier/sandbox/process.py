@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from fallback_tier.execution import CommandResult
+from fallback_tier.execution import CommandResult, tests_so_far
 
 #: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured
 #: at 1-2 ms; the bound is for a leader that is stuck, or a daemon that still holds the pipe.
@@ -29,6 +29,13 @@ _HEAD_SHARE = 4
 
 #: Longest command that is shown while it runs (characters).
 _MAX_SHOWN_COMMAND = 60
+
+
+#: How a shell's line ends that becomes the command behind it.
+_BECOMES = 'exec "$@"'
+
+#: How files of ours are called that a target's tree has while its tests run.
+_OURS = ".fallback-tier-"
 
 
 class RunningProgram(NamedTuple):
@@ -48,7 +55,7 @@ def running_programs() -> tuple[RunningProgram, ...]:
 
 @contextmanager
 def _listed(command: Sequence[str]) -> Iterator[None]:
-    text = " ".join(" ".join(command).split())
+    text = " ".join(_own_words(command))
     cut = text if len(text) <= _MAX_SHOWN_COMMAND else f"{text[:_MAX_SHOWN_COMMAND]}…"
     key = object()
     _RUNNING[key] = RunningProgram(cut, time.monotonic())
@@ -56,6 +63,21 @@ def _listed(command: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         del _RUNNING[key]
+
+
+def _own_words(command: Sequence[str]) -> list[str]:
+    """Return the words by which a person knows a command: without a shell that only becomes it, program
+    text, files of ours, and the folders of what it names."""
+    words = [*command]
+    if words[:2] == ["sh", "-c"] and words[2].endswith(_BECOMES):
+        words = words[4 + words[2].count("shift") :]
+    short = [Path(word).name if word.startswith("/") else word for word in words]
+    kept = [
+        word
+        for word in short
+        if "\n" not in word and len(word) <= _MAX_SHOWN_COMMAND and not word.startswith(_OURS)
+    ]
+    return [word for word in kept if word != "-c" or len(kept) == len(short)]
 
 
 class BoundedOutput:
@@ -103,11 +125,13 @@ def run_bounded(
     env: Mapping[str, str],
     timeout_s: float,
     max_output_bytes: int,
+    silent_s: float | None = None,
     pass_fds: Sequence[int] = (),
     leader_reaps: bool = False,
     shown: Sequence[str] = (),
 ) -> CommandResult:
-    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind.
+    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind. ``silent_s``: it is
+    ended too if it prints nothing for so long, and no test is reported.
 
     stdin is empty, stdout and stderr are joined. ``exit_code`` is None where the
     clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
@@ -134,7 +158,8 @@ def run_bounded(
         try:
             assert process.stdout is not None  # noqa: S101 (stdout=PIPE)
             pipe = process.stdout.fileno()
-            ended = _collect(pipe, pidfd, output.add, until=started + timeout_s)
+            until = started + timeout_s
+            ended = _collect(pipe, pidfd, output.add, until=until, silent_s=silent_s)
         finally:
             kill_tree(process.pid, pidfd if leader_reaps else None)
             os.close(pidfd)
@@ -174,19 +199,37 @@ def kill_tree(pid: int, reaper: int | None) -> None:
         return
 
 
-def _collect(pipe: int, pidfd: int | None, add: Callable[[bytes], None], *, until: float) -> bool:
-    """Read until the process ended (without a pidfd: until the pipe did); False at the limit."""
+def _collect(
+    pipe: int,
+    pidfd: int | None,
+    add: Callable[[bytes], None],
+    *,
+    until: float,
+    silent_s: float | None = None,
+) -> bool:
+    """Read until the process ended (without a pidfd: until the pipe did); False at a limit."""
+    heard, tests = time.monotonic(), 0
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         if pidfd is not None:
             selector.register(pidfd, selectors.EVENT_READ)
         while selector.get_map():
-            left = until - time.monotonic()
+            now = time.monotonic()
+            left = until - now
+            if (
+                silent_s is not None
+                and now >= heard + silent_s
+                and (count := tests_so_far()) > tests
+            ):
+                heard, tests = now, count
+            if silent_s is not None:
+                left = min(left, heard + silent_s - now)
             if left <= 0:
                 return False
             ready = {key.fd for key, _ in selector.select(left)}
             if pipe in ready:
                 chunk = os.read(pipe, _READ_BYTES)
+                heard = time.monotonic()
                 add(chunk)
                 if not chunk:
                     selector.unregister(pipe)

@@ -162,16 +162,17 @@ class BubblewrapSandbox:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        silent_s: float | None = None,
     ) -> CommandResult:
         """Run one command with ``worktree`` writable (its .git is not) and as working directory.
 
         No network but the sandbox's own loopback. ``readable`` paths are bound read-only at their
-        own place. Output is bounded by MAX_OUTPUT_BYTES; at ``timeout_s`` everything inside is
-        killed.
+        own place. Output is bounded by MAX_OUTPUT_BYTES; at ``timeout_s``, or after ``silent_s`` without
+        any, everything inside is killed.
         Raises SandboxError where no sandbox can be had.
         """
         self.probe()
-        return self._start(argv, worktree, timeout_s, env, readable)
+        return self._start(argv, worktree, timeout_s, env, readable, silent_s)
 
     def mounts_layers(self, folder: Path) -> bool:
         """Tried once for a folder. Raises SandboxError where no sandbox can be had."""
@@ -185,6 +186,7 @@ class BubblewrapSandbox:
         timeout_s: float,
         env: Mapping[str, str] | None,
         readable: Sequence[Path],
+        silent_s: float | None = None,
     ) -> CommandResult:
         tree = worktree if isinstance(worktree, FileTree) else FileTree(root=worktree.resolve())
         bwrap = self._bwrap or find_bwrap()
@@ -215,6 +217,7 @@ class BubblewrapSandbox:
                     cwd=Path("/"),
                     env={},  # bwrap is PID 1 inside: /proc/1/environ shows what it was started with
                     timeout_s=timeout_s,
+                    silent_s=silent_s,
                     max_output_bytes=MAX_OUTPUT_BYTES,
                     pass_fds=[*files.values(), *filters],
                     leader_reaps=True,
@@ -246,6 +249,7 @@ class UnsandboxedRunner:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),  # noqa: ARG002 (everything is readable here)
+        silent_s: float | None = None,
     ) -> CommandResult:
         """As ``BubblewrapSandbox.run``, with a fresh HOME and TMPDIR, removed afterwards."""
         nonce = secrets.token_hex(16)
@@ -260,6 +264,7 @@ class UnsandboxedRunner:
                     cwd=plain_folder(worktree),
                     env=target_environment(str(home), self._interpreters, env),
                     timeout_s=timeout_s,
+                    silent_s=silent_s,
                     max_output_bytes=MAX_OUTPUT_BYTES,
                     shown=argv,
                 )

@@ -41,6 +41,8 @@ class Configuration(Frozen):
     #: Gates of one's own, instead of those that the base commit describes.
     gates: tuple[GateSettings, ...] | None = None
     proof: Proof | None = None
+    #: A patch counts as done only if the project's tests were compared with the base commit's.
+    require_tests: bool = False
 
     def recorded(self) -> dict[str, JsonValue]:
         """What a resumed run needs of it, as JSON: no key, no password in a URL, no place of state."""

@@ -40,7 +40,7 @@ def gates_for(
     by_entry_point = installed_gates(plugin)
     _check_unique(by_entry_point, _RESERVED | {gate.name for gate in before_them})
     built_in = (*before_them, *by_entry_point)
-    own = of_base(repo, clients) if configuration.gates is None else configuration.gates
+    own = of_base(repo, clients).gates if configuration.gates is None else configuration.gates
     check_names(own, _RESERVED | {gate.name for gate in built_in})
     given = configuration.proof
     proof = () if given is None else (ProofGate(given, plugin),)

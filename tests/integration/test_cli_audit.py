@@ -135,3 +135,12 @@ def test_altered_evidence_is_found(state: Path) -> None:
     assert not report["ok"]
     assert report["evidence_problem_count"] == 1
     assert "was altered" in report["evidence_problems"][0]["reason"]
+
+
+def test_an_attempt_of_another_orchestrator_is_not_called_interrupted(state: Path) -> None:
+    """Its fix has not begun here, so that nothing could resume it."""
+    shown = run("audit", "show", "fix-1", "--state-dir", state)
+    assert shown.code == exit_codes.OK
+    assert shown.out.startswith("open  fix-1  TEST-2026-1")
+    assert "+left==2.0.0" in shown.out
+    assert "fallback-tier resume" not in shown.out

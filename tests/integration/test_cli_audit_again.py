@@ -69,7 +69,9 @@ def test_the_command_that_the_error_tells_ends_it_on_record(scenario: Scenario) 
     assert isinstance(event.payload, RecordBegunAgain)
     assert (event.payload.by, event.payload.reason) == ("Ada", "it was scratch")
     assert f"a checkpoint of {event.payload.lost_size} events" in refused.problem
-    assert "RECORD BEGUN AGAIN by Ada" in scenario.audit("show", "audit").out
+    kept = scenario.audit("show", "audit").out
+    assert "RECORD BEGUN AGAIN by Ada" in kept
+    assert "resume" not in kept, "what keepers did is no fix"
     # Whatever is done from then on goes on as ever.
     assert scenario.fix().json["reason"] == "no_fixed_version"
     assert scenario.audit("verify").code == exit_codes.OK

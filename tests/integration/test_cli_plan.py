@@ -93,6 +93,24 @@ def test_all_of_it_can_be_done(scenario: Scenario) -> None:
     assert (document["left"], document["resolved"]) == ([], True)
 
 
+def test_how_it_would_be_tested(scenario: Scenario) -> None:
+    """By what the user says first; without a word of anyone runners look for themselves."""
+    scenario.advisory("A", "left", fixed="1.5.0")
+    stated = ["--test-command", "make unit", "--test-command", "make more"]
+    (fix,) = scenario.plan("--json", *stated).json["fixes"]
+    assert [(one["project"], one["command"]) for one in fix["tests"]][:2] == [
+        (".", "make unit"),
+        (".", "make more"),
+    ]
+    assert fix["tests"][0]["source"] == "--test-command"
+    shown = scenario.plan(*stated).out
+    assert "  tests: make unit (--test-command; 1 more if it runs no test)" in shown
+    assert (
+        "  tests: no command names them; runners look for tests by themselves"
+        in scenario.plan().out
+    )
+
+
 def test_a_table_for_a_person(scenario: Scenario) -> None:
     scenario.advisory("A", "left", fixed="1.5.0")
     scenario.advisory("B", "right", fixed=None)

@@ -171,7 +171,7 @@ def test_a_patch_can_not_weaken_what_it_is_judged_by(tmp_path: Path, name: str) 
     """The weaker gate in the patched tree is not read; and changing where it stands is refused."""
     with case(tmp_path, {name: CONFIG}, {name: WEAK, "app.py": EVIL}) as found:
         context = found.context
-        for own in of_base(context.repo, context.clients):
+        for own in of_base(context.repo, context.clients).gates:
             verdict = CustomGate(own, FakeEcosystem()).judge(context)
             assert verdict.failure_kind is FailureKind.CUSTOM_GATE_FAILED
         policy = next(gate for gate in common_gates(FakeEcosystem()) if gate.name == "policy")

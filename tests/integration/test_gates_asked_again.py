@@ -11,7 +11,7 @@ from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.shared.gates.base_runs import BASE_RUNS, PATCHED_RERUNS
-from fallback_plugins.shared.gates.suites import ALONE_RUNS
+from fallback_plugins.shared.gates.suites import ALONE_RUNS, SECOND_LOOKS
 from fallback_tier.gate_ports import Gate, GateVerdict
 from tests.choice import a_choice
 from tests.integration.gate_setup import (
@@ -87,14 +87,28 @@ def test_what_the_patch_breaks_is_run_alone_and_fails_it(tmp_path: Path, options
 
 @pytest.mark.usefixtures("_pytest")
 @pytest.mark.parametrize("options", a_choice(("", f"{XDIST} -n 2"), step=2))
-def test_a_test_that_is_late_once_fails_no_patch_and_proves_none(
+def test_a_test_that_is_late_twice_fails_no_patch_and_proves_none(
     tmp_path: Path, options: str
 ) -> None:
-    once, _ = judge_pytest(tmp_path, GOOD, TESTS, options, "{1}")
-    assert (once.status, once.broken) == (GateStatus.UNDECIDED, ())
-    assert "not so in another run with the patch: tests/test_calc.py::test_in_time[0.1]" in (
-        once.detail
+    """Run 11 is the one before a person is asked."""
+    twice, _ = judge_pytest(tmp_path, GOOD, TESTS, options, "{1, 11}")
+    assert (twice.status, twice.broken) == (GateStatus.UNDECIDED, ())
+    late = "tests/test_calc.py::test_in_time[0.1]"
+    assert f"not so in another run with the patch: {late}" in twice.detail
+    assert (
+        f"{late} fails in 2 of 3 runs with the patch, in 0 of 3 at the base commit" in twice.notes
     )
+
+
+@pytest.mark.usefixtures("_pytest")
+def test_a_test_that_is_late_once_of_all_is_told_and_no_question(tmp_path: Path) -> None:
+    once, runs = judge_pytest(tmp_path, GOOD, TESTS, bad="{1}")
+    assert (once.status, once.flaky) == (
+        GateStatus.PASSED,
+        ("tests/test_calc.py::test_in_time[0.1]",),
+    )
+    assert "fails in 1 of 3 runs with the patch, in 0 of 3 at the base commit" in once.notes[0]
+    assert runs == BASE_RUNS + 1 + 2 * ALONE_RUNS + 1 + SECOND_LOOKS
 
 
 @pytest.mark.usefixtures("_pytest")
@@ -142,7 +156,7 @@ test('in time', () => assert.ok(!BAD.includes(Number(process.env.RUN))));
     ("bad", "change", "status"),
     a_choice(
         [
-            ("[1]", "b + a", GateStatus.UNDECIDED),
+            ("[1, 5]", "b + a", GateStatus.UNDECIDED),
             ("[]", "a", GateStatus.FAILED),  # with the suite in test_gates_reports
             ("[1, 2]", "b + a", GateStatus.PASSED),
         ],

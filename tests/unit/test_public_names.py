@@ -99,7 +99,7 @@ def test_event_kinds() -> None:
     assert {one.model_fields["kind"].default for one in classes} == EVENT_KINDS
     assert {one.__name__ for one in classes} == EVENT_KINDS
     assert set(TERMINAL_KINDS) == {"FixEscalated", "FixPatched", "FixRefused", "FixVerified"}
-    assert SCHEMA_VERSION == 15
+    assert SCHEMA_VERSION == 16
 
 
 CLOSED = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from fallback_audit import events
 from fallback_audit.contract.trail import refused_by_cap
+from fallback_audit.event_types import JudgedTests
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe_human import (
@@ -17,7 +18,7 @@ from fallback_audit.showing.describe_human import (
 from fallback_audit.showing.describe_maintenance import maintenance_sentence
 from fallback_audit.showing.describe_model import grounded_words, model_sentence
 from fallback_audit.showing.describe_start import started_words
-from fallback_audit.vocabulary import PromptShape, Tier
+from fallback_audit.vocabulary import PromptShape, TestsLevel, Tier
 
 # Control, format (bidi overrides, zero width), surrogate, private use, unassigned, line and
 # paragraph separators: none of them may reach a terminal.
@@ -180,6 +181,28 @@ def sentence(event: events.AuditEvent) -> str:
     )
 
 
+#: How far tests were judged, as a reader is told; comparing them is what is expected.
+_UNCOMPARED = {
+    TestsLevel.RAN: "not compared with the base commit's",
+    TestsLevel.NOT_JUDGED: "not judged",
+}
+
+
+def tests_lines(tests: JudgedTests) -> list[str]:
+    """Return what a person needs to judge the tests of a project that were not compared: why, the command
+    and the end of its output; nothing of those that were."""
+    if tests.tests_level is TestsLevel.COMPARED:
+        return []
+    where = "" if tests.project == "." else f" of {tests.project}"
+    why = f": {tests.reason}" if tests.reason else ""
+    lines = [f"tests{where} {_UNCOMPARED[tests.tests_level]}{why}"]
+    if tests.command:
+        lines.append(f"command: {tests.command}{f' ({tests.source})' if tests.source else ''}")
+    if tests.last_line and tests.last_line not in lines[0]:
+        lines.append(f"its output ends: {tests.last_line}")
+    return list(map(visible, lines))
+
+
 def excerpt_of(event: events.AuditEvent) -> str | None:
     """The lines to show below the sentence, safe to print: a summary, a gate's detail, problems."""
     match event:
@@ -258,7 +281,9 @@ def _fix_sentence(event: events.AuditEvent) -> str:
             detail = "" if event.status == "failed" else f": {event.detail}"
             flaky = f" (flaky: {', '.join(event.flaky)})" if event.flaky else ""
             kept = f" (not asked: {', '.join(event.refused_hosts)})" if event.refused_hosts else ""
-            return f"gate {event.gate} {event.status}{why}{flaky}{kept}{detail}"
+            level = _UNCOMPARED.get(event.tests_level) if event.tests_level else None
+            tests = f" (tests {level})" if level else ""
+            return f"gate {event.gate} {event.status}{why}{tests}{flaky}{kept}{detail}"
         case events.RecipeCandidateFailed():
             gates = ", ".join(event.failing_gates)
             without = " and ".join(step.label for step in event.left_out)

@@ -18,9 +18,18 @@ from fallback_audit.events import (
     RetrievalQueried,
 )
 from fallback_audit.evidence.account import read_account
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import EvidenceStore, StoredEvent
 from fallback_audit.showing.account import account_lines
-from fallback_audit.showing.describe import AttemptLine, excerpt_of, sentence, summarise, visible
+from fallback_audit.showing.describe import (
+    AttemptLine,
+    FixSummary,
+    excerpt_of,
+    sentence,
+    summarise,
+    tests_lines,
+    visible,
+)
 from fallback_audit.showing.describe_model import grounded_words
 from fallback_audit.vocabulary import PromptShape
 
@@ -108,20 +117,30 @@ class Renderer:
             self._line("The audit trail is empty.")
         for fix in fixes:
             ended = (fix.outcome, fix.delivered) if fix.delivered else (fix.outcome,)
-            cells = (fix.fix_id, fix.advisory_id, fix.repository, *ended)
-            style = {"verified": "green"}.get(fix.outcome.partition(":")[0], "yellow")
-            self._line("  ".join(map(visible, cells)), style)
+            cells = (_minute(fix.started_at), fix.fix_id, fix.advisory_id, fix.repository, *ended)
+            self._line("  ".join(map(visible, cells)), _style_of(fix))
             for attempt in fix.attempts:
                 self._line(f"    {_how(attempt)}")
+
+    def render_status(self, events: Iterable[StoredEvent]) -> None:
+        """How one fix stands: its last gate transition's outcome, in a line."""
+        (*_, fix) = summarise(events)
+        ended = (fix.outcome, fix.delivered) if fix.delivered else (fix.outcome,)
+        begun = f"begun {_minute(fix.started_at)}"
+        cells = (*ended, fix.fix_id, fix.advisory_id, fix.repository, begun)
+        self._line("  ".join(map(visible, cells)), f"bold {_style_of(fix)}")
 
     def render_fix(
         self, events: Iterable[StoredEvent], evidence: EvidenceStore | None = None
     ) -> None:
-        """The timeline of one fix. A retry says what it is, and what stood in place of examples.
+        """The timeline of one fix. A retry says what it is, and what stood in place of examples. A text
+        that several events have is printed with the first of them.
 
-        With ``evidence`` a retrieval also says why: scores, floors, what was dropped.
+        With ``evidence`` a retrieval also says why: scores, floors, what was dropped; tests that were not
+        compared, where their log is.
         """
         links = list(events)
+        printed: set[str] = set()
         asked = {(s.scope, s.payload.attempt) for s in links if isinstance(s.payload, Asked)}
         for stored in links:
             event = stored.payload
@@ -132,8 +151,13 @@ class Renderer:
                 self._line(f"── Attempt {event.attempt}: {shape.label}", "bold cyan")
             where = f"{stored.seq:>6}  {visible(stored.recorded_at)}"
             self._line(f"{where}  {sentence(event)}", style_of(event))
-            for line in (excerpt_of(event) or "").splitlines():
+            excerpt = excerpt_of(event) or ""
+            for line in ["(as above)"] if excerpt in printed else excerpt.splitlines():
                 self._line(f"          │ {line}", "dim")
+            printed.update(filter(None, [excerpt]))
+            if isinstance(event, GateJudged):
+                for line in _uncompared(event, evidence):
+                    self._line(f"          │ {line}", "dim")
             if evidence is not None and isinstance(event, RetrievalQueried):
                 for line in account_lines(event, evidence):
                     self._line(f"          │ {line}", "dim")
@@ -144,6 +168,23 @@ class Renderer:
         from rich.text import Text
 
         self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _uncompared(judged: GateJudged, evidence: EvidenceStore | None) -> list[str]:
+    """What a person needs to judge tests that were not compared; their reason is in the sentence."""
+    lines = [line for tests in judged.tests for line in tests_lines(tests)[1:]]
+    if lines and judged.evidence_sha256 and isinstance(evidence, FileEvidenceStore):
+        lines.append(visible(f"log: {evidence.path(judged.evidence_sha256)}"))
+    return lines
+
+
+def _minute(recorded_at: str) -> str:
+    """A time of the record, to the minute (UTC)."""
+    return recorded_at[:16].replace("T", " ")
+
+
+def _style_of(fix: FixSummary) -> str:
+    return {"verified": "green"}.get(fix.outcome.partition(":")[0], "yellow")
 
 
 def _how(attempt: AttemptLine) -> str:

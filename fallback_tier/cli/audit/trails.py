@@ -1,20 +1,33 @@
 """``fallback-tier audit``: read the trail, show a fix."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from rich.console import Console
 
-from fallback_audit.ports import MAINTENANCE, AuditReader
+from fallback_audit.errors import EvidenceError
+from fallback_audit.events import FixStarted, PatchProposed
+from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.ports import MAINTENANCE, AuditReader, StoredEvent
+from fallback_audit.showing.describe import summarise
 from fallback_audit.showing.judging_stats import KINDS, JudgingStats, judging_stats
 from fallback_audit.showing.render import Renderer, fix_json, log_json
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.output import print_json
-from fallback_tier.cli.remediation import safe
+from fallback_tier.cli.remediation import (
+    MAX_PATCH_LINES,
+    line,
+    safe,
+    show_block,
+    show_remediation,
+)
 from fallback_tier.cli.results import print_result
+from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
+from fallback_tier.outcome import Applied
 from fallback_tier.wiring.trail import (
     TrailReader,
     keys_dir,
@@ -68,8 +81,48 @@ def show(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json(fix_json(events, evidence))
         else:
-            Renderer(Console()).render_fix(events, evidence)
+            _show(events, evidence, Console())
     return exit_codes.OK
+
+
+def _show(events: Sequence[StoredEvent], evidence: FileEvidenceStore, console: Console) -> None:
+    """The status first, then the last patch and its reasons, then event by event; what to do next, last."""
+    renderer, fix_id = Renderer(console), events[0].scope.fix_id
+    if fix_id == MAINTENANCE.fix_id:  # what keepers did is no fix
+        renderer.render_fix(events, evidence)
+        return
+    renderer.render_status(events)
+    proposed = [event.payload for event in events if isinstance(event.payload, PatchProposed)]
+    if proposed:
+        _show_patch(proposed[-1], evidence, console)
+    renderer.render_fix(events, evidence)
+    last = summarise(events)[-1]
+    began = any(isinstance(event.payload, FixStarted) for event in events)
+    if last.outcome == "open" and began:
+        step = safe(command(f"fallback-tier resume {fix_id}"))
+        line(
+            console,
+            f"it has not ended: another process is at it, or it was interrupted. next: {step}",
+        )
+    elif last.outcome.startswith("escalated"):
+        line(console, f"next: {safe(command(f'fallback-tier review show {fix_id}'))}")
+
+
+def _show_patch(proposed: PatchProposed, evidence: FileEvidenceStore, console: Console) -> None:
+    try:
+        patch = evidence.get(proposed.patch_sha256).decode("utf-8", "replace")
+        digest = proposed.application_sha256
+        made = get_document(evidence, Applied, digest) if digest else None
+    except EvidenceError as error:
+        line(console, f"patch {proposed.patch_sha256[:12]}: {safe(error.problem)}")
+        return
+    if made is not None and made.remediation is not None:
+        show_remediation(console, made.remediation)
+    if made is not None and made.plan is not None and made.plan.rationale:
+        line(console, f"  plan: {safe(made.plan.rationale)}")
+    for note in made.notes if made is not None else ():
+        line(console, f"  note: {safe(note)}")
+    show_block(console, f"patch {proposed.patch_sha256[:12]}", patch, MAX_PATCH_LINES)
 
 
 def stats(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """How a run over several advisories ended, for a person and for machines."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -25,6 +26,7 @@ from fallback_tier.fix.ends import SeveralFixes
 from fallback_tier.gates.result import WithPatch
 from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
+from fallback_tier.wiring import Services
 
 _STYLES = {
     Outcome.FIXED: "[green]fixed[/]",
@@ -35,10 +37,13 @@ _STYLES = {
 }
 
 
-def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
+def combined_exit_code(
+    planned: RemediationPlan, parts: Sequence[Part], *, require_tests: bool = False
+) -> int:
     """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
-    unknown, then what is not shown."""
-    codes = {exit_code(part.result) for part in parts} | {plan_exit_code(planned)}
+    unknown, then what is not tested, then what is not shown."""
+    codes = {exit_code(part.result, require_tests=require_tests) for part in parts}
+    codes.add(plan_exit_code(planned))
     if any(part.application is None for part in parts):
         # Planned and not done, whatever the reason.
         codes.add(exit_codes.REFUSED)
@@ -47,20 +52,22 @@ def combined_exit_code(planned: RemediationPlan, parts: Sequence[Part]) -> int:
         exit_codes.ESCALATED,
         exit_codes.REFUSED,
         exit_codes.UNKNOWN,
+        exit_codes.UNTESTED,
         exit_codes.PATCHED,
         exit_codes.OK,
     )
     return next((code for code in order if code in codes), exit_codes.NOT_AFFECTED)
 
 
-def finish_several(fixed: SeveralFixes, *, has_model: bool, as_json: bool) -> int:
+def finish_several(fixed: SeveralFixes, services: Services, *, as_json: bool) -> int:
     """Report the end; returns the exit code."""
     end, ends, outcome = fixed.end, fixed.advisories, fixed.delivery
-    code = combined_exit_code(end.planned, end.parts)
+    configured = services.configuration
+    code = combined_exit_code(end.planned, end.parts, require_tests=configured.require_tests)
     if as_json:
         print_json(batch_document(end, ends, outcome, code=code))
     else:
-        report_batch(end, ends, outcome, Console(), has_model=has_model)
+        report_batch(end, ends, outcome, Console(), services)
     return code
 
 
@@ -98,12 +105,11 @@ def report_batch(
     ends: Sequence[AdvisoryEnd],
     outcome: DeliveryOutcome,
     console: Console,
-    *,
-    has_model: bool,
+    services: Services,
 ) -> None:
     """What was delivered, what was not and why, then each advisory in a line."""
     for part in end.parts:
-        _report_part(part, console)
+        _report_part(part, console, services.configuration.state_dir)
     show_left(console, end.planned.left)
     show_rest(console, end.planned)
     if not (end.parts or end.planned.left or end.planned.findings):
@@ -113,7 +119,7 @@ def report_batch(
     if patch is not None:
         report_patch(patch, console, outcome)
     failed = any(not isinstance(part.result, WithPatch) for part in end.parts)
-    if has_model and (end.planned.left or failed):
+    if services.has_model and (end.planned.left or failed):
         alone = command("fallback-tier fix REPO --advisory THAT")
         line(console, f"  next: a model is asked for one advisory at a time: {safe(alone)}")
 
@@ -125,8 +131,8 @@ def _headline(part: Part) -> dict[str, str]:
     return {"headline": f"{headline(part.result)}; in part: {', '.join(part.advisory.in_part)}"}
 
 
-def _report_part(part: Part, console: Console) -> None:
-    report_end(part.result, console)
+def _report_part(part: Part, console: Console, state_dir: Path) -> None:
+    report_end(part.result, console, state_dir)
     ids = safe(", ".join(part.ids))
     line(console, f"  {part.ecosystem}, {len(part.ids)} in all: {ids}")
     if part.application is not None and part.advisory.in_part:

@@ -57,12 +57,13 @@ def finish(fixed: Fixed, services: Services, *, as_json: bool) -> int:
     if not isinstance(fixed, OneFix):
         from fallback_tier.cli.fix.batch_report import finish_several
 
-        return finish_several(fixed, has_model=services.has_model, as_json=as_json)
-    code = exit_code(fixed.result)
+        return finish_several(fixed, services, as_json=as_json)
+    configured = services.configuration
+    code = exit_code(fixed.result, require_tests=configured.require_tests)
     if as_json:
         steps = next_steps(fixed.result)
         reported = {**document(fixed.result), **fixed.delivery.document(), "exit_code": code}
         print_json({**reported, "next_steps": list(steps)} if steps else reported)
     else:
-        report(fixed.result, Console(), fixed.delivery)
+        report(fixed.result, Console(), fixed.delivery, configured.state_dir)
     return code

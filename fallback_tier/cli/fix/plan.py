@@ -31,6 +31,7 @@ from fallback_tier.cli.remediation import (
 from fallback_tier.cli.results import print_shown
 from fallback_tier.fix.given import advisories_at
 from fallback_tier.fix.planning import plan_fixes
+from fallback_tier.outcome import OwnTests
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
 
 #: Inputs left out and findings in code that are listed; JSON has them all.
@@ -79,6 +80,7 @@ def show(planned: RemediationPlan, console: Console) -> None:
     for fix in planned.fixes:
         show_cleared(console, fix.cleared)
         show_notes(console, fix.notes)
+        _show_tests(fix, console)
     show_left(console, planned.left)
     show_rest(console, planned)
 
@@ -145,6 +147,21 @@ def _show_moves(planned: RemediationPlan, console: Console) -> None:
             line(console, f"  [dim]{reason}[/]")
     for row in declared:
         line(console, _padded(row, widths))
+
+
+def _show_tests(fix: EcosystemPlan, console: Console) -> None:
+    """How each project would be tested: by the first of its commands that runs tests."""
+    by_project: dict[str, list[OwnTests]] = {}
+    for one in fix.tests:
+        by_project.setdefault(one.project, []).append(one)
+    for project, commands in by_project.items():
+        first, more = commands[0], len(commands) - 1
+        where = "" if project == "." else f" of {project}"
+        others = f"; {more} more if it runs no test" if more else ""
+        told = f"tests{where}: {first.command} ({first.source}{others})"
+        line(console, f"  {safe(told)}", verbatim=True)
+    if not by_project:
+        line(console, "  tests: no command names them; runners look for tests by themselves")
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,8 +1,12 @@
 """How a fix ended, for a person and for machines."""
 
+from pathlib import Path
+
 from rich.console import Console
 
-from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason
+from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.showing.describe import tests_lines
+from fallback_audit.vocabulary import EscalationReason, GateStatus, RefusalReason, TestsLevel
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.output import print_patch
 from fallback_tier.cli.remediation import (
@@ -17,6 +21,8 @@ from fallback_tier.cli.suggesting import command
 from fallback_tier.cli.usage import report_usage
 from fallback_tier.fix.delivery import DeliveryOutcome
 from fallback_tier.fix.document import proof_status
+from fallback_tier.gate_ports import GateVerdict
+from fallback_tier.gates.builtin.configured import entry_for
 from fallback_tier.gates.result import (
     Escalated,
     FixResult,
@@ -26,15 +32,20 @@ from fallback_tier.gates.result import (
     WithPatch,
     notes_of,
     projects_of,
+    tests_level_of,
 )
 from fallback_tier.handover.headline import headline, proof_of
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.diff import new_files
+from fallback_tier.wiring.trail import evidence_dir
 
 
-def exit_code(result: FixResult) -> int:
-    """The documented exit code of a result."""
+def exit_code(result: FixResult, *, require_tests: bool = False) -> int:
+    """The documented exit code of a result. ``require_tests``: a patch whose tests were not compared has a
+    separate one."""
     match result:
+        case Verified() | Patched() if require_tests and not _is_compared(result):
+            return exit_codes.UNTESTED
         case Verified():
             return exit_codes.OK
         case Patched():
@@ -53,18 +64,25 @@ def next_steps(result: FixResult) -> tuple[str, ...]:
     return (f"fallback-tier review show {result.fix_id}",) if asks else ()
 
 
-def report(result: FixResult, console: Console, outcome: DeliveryOutcome) -> None:
-    """The end of the story, for a person."""
-    report_end(result, console)
+def _is_compared(result: FixResult) -> bool:
+    return tests_level_of(result.verdicts) is TestsLevel.COMPARED
+
+
+def report(result: FixResult, console: Console, outcome: DeliveryOutcome, state_dir: Path) -> None:
+    """The end of the story, for a person. ``state_dir``: where its evidence is."""
+    report_end(result, console, state_dir)
     if isinstance(result, WithPatch):
         report_patch(result.application, console, outcome)
     report_usage(result, console)
     report_record(result, console)
 
 
-def report_end(result: FixResult, console: Console) -> None:
-    """How it ended, what was done, and which of the recipe's candidates gates refused."""
+def report_end(result: FixResult, console: Console, state_dir: Path) -> None:
+    """How it ended, what was done, how far it was tested, and which of the recipe's candidates gates
+    refused."""
     _report_end(result, console)
+    for verdict in result.verdicts:
+        _report_tests(verdict, console, state_dir)
     for failed in result.failed_candidates:
         line(console, f"  {safe(failed.sentence)}")
 
@@ -77,6 +95,7 @@ def _report_end(result: FixResult, console: Console) -> None:
         case Escalated(reason=reason, question=question):
             line(console, f"[bold yellow]escalated[/]  {head} ({reason})")
             line(console, f"  {safe(question)}")
+            show_notes(console, notes_of(result.verdicts))
         case RefusedFix(reason=RefusalReason.UNKNOWN, sentence=sentence, unread=unread):
             line(console, f"[bold yellow]unknown[/]  {head}: it may be affected")
             line(console, f"  {safe(sentence)}")
@@ -89,9 +108,31 @@ def _report_end(result: FixResult, console: Console) -> None:
                 line(console, f"    [dim]{reported}[/]")
 
 
+def _report_tests(verdict: GateVerdict, console: Console, state_dir: Path) -> None:
+    """What a person needs to judge tests that were not compared."""
+    for tests in verdict.tests:
+        first, *more = tests_lines(tests) or [""]
+        if not first:
+            continue
+        line(console, f"  [bold yellow]{safe(first)}[/]", verbatim=True)
+        for one in more:
+            line(console, f"    {safe(one)}", verbatim=True)
+        if verdict.evidence_sha256:
+            log = FileEvidenceStore(evidence_dir(state_dir)).path(verdict.evidence_sha256)
+            line(console, f"    log: {safe(str(log))}", verbatim=True)
+        line(
+            console,
+            "    to have them judged, say how they run (--test-command CMD), or add a gate to",
+        )
+        line(console, "    .fallback-tier.toml:")
+        for row in entry_for(tests.command or "YOUR TEST COMMAND", tests.project).splitlines():
+            line(console, f"      {safe(row)}", verbatim=True)
+
+
 def _report_patched(result: WithPatch, head: str, console: Console) -> None:
     application = result.application
-    colour = "green" if isinstance(result, Verified) else "yellow"
+    is_good = isinstance(result, Verified) and _is_compared(result)
+    colour = "green" if is_good else "yellow"
     line(
         console,
         f"[bold {colour}]{headline(result)}[/]  {head} by the {application.tier} tier in "
@@ -113,7 +154,7 @@ def _report_patched(result: WithPatch, head: str, console: Console) -> None:
         )
     _report_grounding(application, console)
     for verdict in result.verdicts:
-        if verdict.status is GateStatus.SKIPPED:
+        if verdict.status is GateStatus.SKIPPED and not verdict.tests:
             line(console, f"  gate {safe(verdict.gate)} was skipped: {safe(verdict.detail)}")
 
 

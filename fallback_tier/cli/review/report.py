@@ -6,20 +6,17 @@ What models, targets and advisories said is untrusted: neutralised, and never re
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 
 from fallback_audit.evidence.store import FileEvidenceStore
-from fallback_audit.showing.describe import visible
 from fallback_audit.showing.describe_model import grounded_words
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory.vulnerability import as_lines
-from fallback_tier.cli.remediation import line, safe
+from fallback_tier.cli.remediation import MAX_PATCH_LINES, line, safe, show_block
 from fallback_tier.cli.suggesting import command
 from fallback_tier.gates.journal.questions import AttemptReview, Evidence, Question, Review
 
-#: Lines of the last failure and of the patch that are shown; the evidence has all of them.
+#: Lines of the last failure that are shown; the evidence has all of them.
 MAX_FAILURE_LINES = 40
-MAX_PATCH_LINES = 400
 
 
 def report_questions(questions: Sequence[Question], console: Console) -> None:
@@ -50,13 +47,13 @@ def report_review(review: Review, evidence: FileEvidenceStore, console: Console)
         _report_attempt(attempt, console)
     last = review.attempts[-1] if review.attempts else None
     if last is not None and last.failure:
-        _report_block(
-            f"last failure (attempt {last.attempt})", last.failure, MAX_FAILURE_LINES, console
+        show_block(
+            console, f"last failure (attempt {last.attempt})", last.failure, MAX_FAILURE_LINES
         )
     _report_evidence(review, evidence, console)
     if review.patch is not None:
         what = f"patch {review.patch_sha256[:12]}, not proved" if review.patch_sha256 else "patch"
-        _report_block(what, review.patch, MAX_PATCH_LINES, console)
+        show_block(console, what, review.patch, MAX_PATCH_LINES)
     elif review.patch_problem:
         line(console, f"patch: {safe(review.patch_problem)}")
     for number, step in enumerate(review.next_steps):
@@ -126,12 +123,3 @@ def _report_evidence(review: Review, store: FileEvidenceStore, console: Console)
     for number, piece in pieces.values():
         where = f"attempt {number}, " if number else ""
         line(console, f"  {where}{safe(piece.what)}: {safe(str(store.path(piece.sha256)))}")
-
-
-def _report_block(title: str, text: str, most: int, console: Console) -> None:
-    lines = visible(text, lines=True).rstrip("\n").split("\n")
-    line(console, f"{safe(title)}:")
-    for one in lines[:most]:
-        line(console, f"  │ {escape(one)}", verbatim=True)
-    if len(lines) > most:
-        line(console, f"  │ … and {len(lines) - most:,} more lines")

@@ -1,6 +1,10 @@
-"""Gates of the user's own, as ``[tool.fallback-tier]`` describes them.
+"""What a repository or a user decides of how patches are judged, as ``[tool.fallback-tier]`` describes it.
 
 ::
+
+    [tool.fallback-tier]
+    test_command = "make test"          # or a list: how the project is tested, a line for a shell
+    test_timeout_s = 1200               # wall clock of one run of it
 
     [[tool.fallback-tier.gates]]
     name = "lint"                       # unique, and no built-in gate's
@@ -9,17 +13,26 @@
     required = true                     # false: a failure is told, and fails nothing
     compare_base = true                 # what fails at the base commit too tells nothing of the patch
 
-They are read from a file that the person names, which then counts alone, or from the *base commit*:
+It is read from a file that the person names, which then counts alone, or from the *base commit*:
 ``.fallback-tier.toml`` or ``pyproject.toml`` at its root, through git's objects. Never from the working
 tree, and never from the patched tree: a patch can't choose what it is judged by.
 """
 
+import json
+import shlex
 import tomllib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictStr, StringConstraints, ValidationError
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictStr,
+    StringConstraints,
+    ValidationError,
+)
 
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
@@ -28,7 +41,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.files.inputs import open_named
 from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.limits import MAX_FILE_BYTES
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import RepoContext, Settings, TestLines, TestSeconds
 
 #: Gates of somebody's own: each is a command for every attempt, at the base commit too where it fails.
 MAX_GATES = 16
@@ -64,12 +77,36 @@ class GateSettings(Frozen):
     compare_base: StrictBool = True
 
 
-class _Settings(Frozen):
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def entry_for(command: str, folder: str) -> str:
+    """Return the entry of a gate that runs a shell's line in a folder, for a person to copy."""
+    line = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
+    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in ("sh", "-c", line))
+    return f'[[{".".join(_TABLE)}.gates]]\nname = "project-tests"\ncommand = [{words}]\n'
+
+
+class OwnSettings(Frozen):
+    """Everything that the table may say."""
+
+    test_command: Annotated[TestLines, BeforeValidator(_as_list)] = ()
+    test_timeout_s: TestSeconds | None = None
     gates: Annotated[tuple[GateSettings, ...], Field(max_length=MAX_GATES)] = ()
 
+    def completing(self, settings: Settings) -> Settings:
+        """Return the settings of an attempt; what they say already counts."""
+        return settings.model_copy(
+            update={
+                "test_commands": settings.test_commands or self.test_command,
+                "test_timeout_s": settings.test_timeout_s or self.test_timeout_s,
+            }
+        )
 
-def of_file(path: Path) -> tuple[GateSettings, ...]:
-    """The gates that a person's own file describes. Raises ConfigurationError."""
+
+def of_file(path: Path) -> OwnSettings:
+    """Return what a person's own file describes. Raises ConfigurationError."""
     try:
         with open_named(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -81,28 +118,28 @@ def of_file(path: Path) -> tuple[GateSettings, ...]:
         raise blamed(error, str(path), unfit) from error
     except UnicodeDecodeError as error:
         raise _unfit(str(path), "the file", f"not UTF-8 (byte {error.start})") from error
-    return _gates(str(path), text, shared=False)
+    return _read(str(path), text, shared=False)
 
 
-def of_base(repo: RepoContext, clients: ClientRunner) -> tuple[GateSettings, ...]:
-    """The gates that the base commit describes, the working tree aside.
+def of_base(repo: RepoContext, clients: ClientRunner) -> OwnSettings:
+    """Return what the base commit describes, the working tree aside.
 
     Raises ConfigurationError; RepositoryError where a file of it is there, may describe some, and can't be
     read.
     """
     files, commit = CommittedFiles(repo.root, clients), repo.base_commit
-    found: dict[str, tuple[GateSettings, ...]] = {}
+    found: dict[str, OwnSettings] = {}
     for name in sorted(files.among(commit, OWN_FILE, SHARED_FILE)):
         text = _committed(files, commit, name)
         # A pyproject.toml that says nothing to us may be as broken as it likes.
         if name == OWN_FILE or _TABLE[-1] in text:
-            gates = _gates(f"{name} of commit {commit[:12]}", text, shared=name == SHARED_FILE)
-            found |= {name: gates} if gates else {}
+            own = _read(f"{name} of commit {commit[:12]}", text, shared=name == SHARED_FILE)
+            found |= {name: own} if own != OwnSettings() else {}
     if len(found) > 1:
         raise _unfit(
-            f"commit {commit[:12]}", ".".join(_TABLE), f"gates stand in {' and in '.join(found)}"
+            f"commit {commit[:12]}", ".".join(_TABLE), f"it is in {' and in '.join(found)}"
         )
-    return next(iter(found.values()), ())
+    return next(iter(found.values()), OwnSettings())
 
 
 def _committed(files: CommittedFiles, commit: str, name: str) -> str:
@@ -127,7 +164,7 @@ def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
         seen.add(gate.name)
 
 
-def _gates(source: str, text: str, *, shared: bool) -> tuple[GateSettings, ...]:
+def _read(source: str, text: str, *, shared: bool) -> OwnSettings:
     try:
         table: Any = tomllib.loads(text.removeprefix("\ufeff"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -142,17 +179,17 @@ def _gates(source: str, text: str, *, shared: bool) -> tuple[GateSettings, ...]:
         if not isinstance(table, dict):
             raise _unfit(source, ".".join(_TABLE[: depth + 1]), "not a table")
     try:
-        gates = _Settings.model_validate(table).gates
+        own = OwnSettings.model_validate(table)
     except ValidationError as error:
         place, _, why = first_fault(error, "the table").partition(": ")
         raise _unfit(source, ".".join((*_TABLE, place)), why) from error
-    check_names(gates, ())
-    return gates
+    check_names(own.gates, ())
+    return own
 
 
 def _unfit(source: str, key: str, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"{source}: {key}: {why}.",
-        next_step="Write [[tool.fallback-tier.gates]] with name and command (docs/usage.md, “Add gates of "
-        "your own”), or name another file with --config.",
+        next_step="Write [[tool.fallback-tier.gates]] with name and command, or test_command, as "
+        "docs/usage.md has it (“Add gates of your own”), or name another file with --config.",
     )

@@ -373,7 +373,7 @@ def _attempt(transition: Transition, line: AttemptLine, evidence: EvidenceStore)
         else None,
         flaky=tuple(name for judged in own.of(GateJudged) for name in judged.flaky),
         undecided=tuple(
-            f"{judged.gate}: {judged.detail}"
+            "; ".join((f"{judged.gate}: {judged.detail}", *judged.notes))
             for judged in own.of(GateJudged)
             if judged.status is GateStatus.UNDECIDED
         ),

@@ -186,6 +186,9 @@ def _verdict(judged: GateJudged, evidence: EvidenceStore) -> GateVerdict:
         failing_before=judged.failing_before,
         projects=judged.projects,
         notes=judged.notes,
+        tests_level=judged.tests_level,
+        tests=judged.tests,
+        evidence_sha256=judged.evidence_sha256,
         log=log.decode(),
         duration_ms=judged.duration_ms,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fallback_audit.event_types import JudgedTests
 from fallback_audit.events import (
     MAX_EXCERPT_CHARS,
     AttemptFailed,
@@ -23,7 +24,14 @@ from fallback_audit.events import (
 from fallback_audit.evidence.documents import put_document
 from fallback_audit.evidence.store import MAX_EVIDENCE_BYTES
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope
-from fallback_audit.vocabulary import AffectedCode, PromptShape, ProofLevel
+from fallback_audit.vocabulary import (
+    TESTS_GATE,
+    AffectedCode,
+    GateStatus,
+    PromptShape,
+    ProofLevel,
+    TestsLevel,
+)
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.gate_ports import GateVerdict
@@ -144,7 +152,10 @@ class FixRecord:
                 "failing_before": _some(verdict.failing_before),
                 "projects": verdict.projects[:MAX_NAMED_PROJECTS],
                 "notes": _some(verdict.notes),
+                "tests_level": _level_of(verdict),
+                "tests": tuple(map(_safe, verdict.tests[:MAX_NAMED_PROJECTS])),
                 "log": log.decode(),
+                "evidence_sha256": self.evidence.put(log) if log else None,
             }
         )
         self._record(
@@ -154,7 +165,7 @@ class FixRecord:
                 status=kept.status,
                 failure_kind=kept.failure_kind,
                 detail=kept.detail,
-                evidence_sha256=self.evidence.put(log) if log else None,
+                evidence_sha256=kept.evidence_sha256,
                 duration_ms=kept.duration_ms,
                 proof_level=kept.proof_level,
                 flaky=kept.flaky,
@@ -164,6 +175,8 @@ class FixRecord:
                 resolutions=tuple(put_document(self.evidence, one) for one in resolutions),
                 projects=kept.projects,
                 notes=kept.notes,
+                tests_level=kept.tests_level,
+                tests=kept.tests,
             )
         )
         return kept
@@ -244,6 +257,21 @@ class FixRecord:
     def _record(self, event: AuditEvent) -> None:
         self._append(event)
         self.observe(event)
+
+
+def _level_of(verdict: GateVerdict) -> TestsLevel | None:
+    """What the gate says of the tests; a gate on tests that says nothing has compared none."""
+    if verdict.tests_level is not None or verdict.gate != TESTS_GATE:
+        return verdict.tests_level
+    ran = verdict.status is GateStatus.PASSED
+    return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
+
+
+def _safe(tests: JudgedTests) -> JudgedTests:
+    """A target chooses its commands, and what they print."""
+    names = ("project", "reason", "command", "source", "last_line")
+    texts = {name: excerpt(getattr(tests, name), MAX_EXCERPT_CHARS) for name in names}
+    return tests.model_copy(update=texts)
 
 
 def _some(names: Sequence[str]) -> tuple[str, ...]:

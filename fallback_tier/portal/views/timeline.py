@@ -29,7 +29,7 @@ from fallback_audit.events import (
 from fallback_audit.evidence.kept import kept_digests
 from fallback_audit.ports import StoredEvent
 from fallback_audit.showing.describe import excerpt_of, sentence
-from fallback_audit.vocabulary import GateStatus
+from fallback_audit.vocabulary import GateStatus, TestsLevel
 
 #: Events in one page: what a browser lays out at once.
 PAGE = 200
@@ -149,7 +149,8 @@ def _tone(event: AuditEvent) -> str:
 
 def _is_routine(event: AuditEvent) -> bool:
     if isinstance(event, GateJudged):
-        return event.status in (GateStatus.PASSED, GateStatus.SKIPPED) and not event.flaky
+        is_quiet = event.status in (GateStatus.PASSED, GateStatus.SKIPPED) and not event.flaky
+        return is_quiet and event.tests_level in (None, TestsLevel.COMPARED)
     return isinstance(event, RetrieveDecided | SegmentScored)
 
 

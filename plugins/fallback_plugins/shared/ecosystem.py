@@ -4,12 +4,14 @@ What a recipe has resolved is resolved once: a plan's result serves the fix that
 """
 
 import hashlib
+import posixpath
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import ClassVar, Protocol
 
 from fallback_plugins.shared.bumping import reason_for_a_model
@@ -17,7 +19,14 @@ from fallback_tier.advisory import Advisory
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import GateContext
-from fallback_tier.outcome import Move, NotApplicable, RecipeResult, RecipeSelection, Selected
+from fallback_tier.outcome import (
+    Move,
+    NotApplicable,
+    OwnTests,
+    RecipeResult,
+    RecipeSelection,
+    Selected,
+)
 from fallback_tier.repo import RepoContext
 
 
@@ -141,6 +150,27 @@ class RecipeEcosystem(ABC):
     def override(self, package: str, version: str) -> Selected:
         """The selection that forces the transitive ``package`` to ``version``."""
         return self._recipe.override(package, version)
+
+    @abstractmethod
+    def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
+        """``EcosystemPlugin.manifests``."""
+
+    def test_commands(self, repo: RepoContext, files: Sequence[str]) -> tuple[OwnTests, ...]:
+        """Return the commands of each file's nearest project."""
+        from fallback_plugins.shared.gates.test_commands import CommandKind, own_commands
+
+        projects = {posixpath.dirname(path) or "." for path in self.manifests(repo.tracked_files)}
+        folders: dict[str, None] = {}
+        for path in files:
+            above = (str(folder) for folder in PurePosixPath(path).parents)
+            folders[next((folder for folder in above if folder in projects), ".")] = None
+        stated = repo.settings.test_commands
+        return tuple(
+            OwnTests(project=folder, command=one.line, source=one.source)
+            for folder in folders
+            for one in own_commands(repo, folder, stated)
+            if one.kind is CommandKind.TESTS
+        )
 
     def run_on_another(
         self,

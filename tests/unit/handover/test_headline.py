@@ -3,6 +3,7 @@
 import pytest
 
 from fallback_audit.vocabulary import GateStatus, ProofLevel
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.result import Patched, Verified
 from fallback_tier.handover.headline import UNSHOWN, headline
@@ -17,6 +18,9 @@ PROOF = GateVerdict(gate="proof", status=PASSED, detail="", proof_level=ProofLev
 TESTS = GateVerdict(gate="tests", status=PASSED, detail="")
 NOT_RUN = TESTS.model_copy(update={"status": SKIPPED})
 RED = NOT_RUN.model_copy(update={"log": "1 failed"})
+RAN = TESTS.model_copy(update={"tests_level": Level.RAN})
+IN_TIME = NOT_RUN.model_copy(update={"tests_level": Level.RAN, "log": "1 passed"})
+HALF = TESTS.model_copy(update={"tests_level": Level.NOT_JUDGED})
 SOME_RED = TESTS.model_copy(update={"failing_before": ("a", "b")})
 
 ENDED = {
@@ -38,6 +42,15 @@ ENDED = {
             (VERSIONS, SOME_RED),
             "fixed; versions proved, tests pass, but for 2 that failed before",
         ),
+        (
+            (VERSIONS, RAN),
+            "fixed; versions proved, tests pass, not compared with the base commit's",
+        ),
+        (
+            (VERSIONS, IN_TIME),
+            "fixed; versions proved, tests ran, not compared with the base commit's",
+        ),
+        ((VERSIONS, HALF), "fixed; versions proved, tests pass, not judged in every project"),
         ((VERSIONS,), "fixed; versions proved, tests not run"),
         ((PINS, TESTS), "fixed; only declared versions proved, tests pass"),
         ((PROOF, TESTS), "fixed; the proof passes, tests pass"),

@@ -356,7 +356,7 @@ def test_the_document_has_a_stable_shape(tmp_path: Path) -> None:
     ]
     assert list(document["fixes"][0]) == [
         *("ecosystem", "advisory_ids", "proof_level", "files", "moves", "declarations", "cleared"),
-        *("notes", "in_part", "unread"),
+        *("notes", "in_part", "unread", "tests"),
     ]
     assert set(document["fixes"][0]["moves"][0]) == {
         *("package", "manifest", "step", "before", "after", "raised", "declined", "advisory_ids"),

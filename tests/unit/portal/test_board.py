@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.event_types import JudgedTests
+from fallback_audit.events import GateJudged
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_tier.gates.journal.questions import questions
 from fallback_tier.portal.board import Board
 from tests.unit.audit import model_trails as m
@@ -63,6 +66,28 @@ def test_it_asks_what_the_record_asks(store: SqliteAuditStore, place: Path) -> N
             for line in board.waiting()
         ], trail.__name__
         assert_counted(board)
+
+
+def test_it_tells_how_far_a_patch_was_tested(store: SqliteAuditStore, place: Path) -> None:
+    tests = JudgedTests(
+        project=".", tests_level=Level.NOT_JUDGED, reason="no test ran", command="x"
+    )
+
+    def untested() -> t.Events:
+        told = {"tests_level": tests.tests_level, "tests": (tests,)}
+        return [
+            one.model_copy(update=told) if isinstance(one, GateJudged) else one
+            for one in t.recipe_verified()
+        ]
+
+    board = Board(lambda: open_readonly(place))
+    write(store, untested, "untested")
+    write(store, t.recipe_verified, "before")
+    board.catch_up()
+    assert {one.fix_id: (one.tests_level, one.untested) for one in board.newest()} == {
+        "untested": (Level.NOT_JUDGED, [["tests not judged: no test ran", "command: x"]]),
+        "before": (None, []),
+    }
 
 
 def assert_counted(board: Board) -> None:

@@ -9,8 +9,8 @@ pass at the base commit.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +22,11 @@ from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, steady_lines
 from fallback_plugins.shared.installed import NotInstalled
+from fallback_tier.execution import CommandResult, Sandbox
 from fallback_tier.files import whole
+from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext
+from fallback_tier.limits import MAX_TESTS_S
 from fallback_tier.repo import RepoContext
 
 Seen = TypeVar("Seen")
@@ -38,13 +41,76 @@ def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> See
         return run(context.repo.laid_out(tree))
 
 
+@dataclass(frozen=True)
+class Patient:
+    """A sandbox that gives a command which may take a gate's whole time (``usual_s``) up to ``most_s``, for
+    as long as it goes on to print or to report tests: one that is silent for ``usual_s`` is ended."""
+
+    inner: Sandbox
+    usual_s: float
+    most_s: float
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        worktree: FileTree | Path,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+        silent_s: float | None = None,
+    ) -> CommandResult:
+        """As the sandbox's. Raises what that raises."""
+        is_usual = timeout_s >= self.usual_s
+        return self.inner.run(
+            argv,
+            worktree=worktree,
+            timeout_s=self.most_s if is_usual else timeout_s,
+            env=env,
+            readable=readable,
+            silent_s=self.usual_s if is_usual else silent_s,
+        )
+
+    def mounts_layers(self, folder: Path) -> bool:
+        """As the sandbox's."""
+        return self.inner.mounts_layers(folder)
+
+
+def patient(context: GateContext) -> GateContext:
+    """Return the context of a gate on tests: they may take longer than any other command."""
+    most_s = context.repo.settings.test_timeout_s or MAX_TESTS_S
+    sandbox = Patient(context.sandbox, context.timeout_s, most_s)
+    return replace(context, sandbox=sandbox)
+
+
+def limited(context: GateContext, base: "BaseRuns") -> GateContext:
+    """Return the context of the runs with the patch: a gate's own time, and twice what the tests took at
+    the base commit if that is more, but at most MAX_TESTS_S; or what a person stated. What ended there
+    just in time is no hang for ending a minute later here."""
+    stated_s = context.repo.settings.test_timeout_s
+    took = [2 * run.took_s for run in base.until(bool) if run.took_s is not None]
+    if base.late is not None and base.late.took_s is not None:
+        took.append(base.late.took_s)
+    limit_s = stated_s or min(MAX_TESTS_S, max([context.timeout_s, *took]))
+    if not isinstance(context.sandbox, Patient):
+        return replace(context, timeout_s=limit_s)
+    return replace(context, sandbox=replace(context.sandbox, most_s=limit_s))
+
+
+def limit_of(context: GateContext) -> float:
+    """Return the seconds that one run of the tests gets."""
+    sandbox = context.sandbox
+    return sandbox.most_s if isinstance(sandbox, Patient) else context.timeout_s
+
+
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
     """Where is kept what a gate saw at the base commit, in one folder.
 
     ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
     sandbox or without: what fails for want of a network in the one excuses nothing in the other.
     """
-    where = type(context.sandbox).__qualname__
+    sandbox = context.sandbox
+    where = type(sandbox.inner if isinstance(sandbox, Patient) else sandbox).__qualname__
     commit = context.repo.base_commit
     key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, where, *parts)
     return context.cache / "base" / f"{key}.json"

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
+from fallback_audit.event_types import JudgedTests
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel, TestsLevel
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
@@ -54,6 +55,12 @@ _HOST = re.compile(r"https?://(?:[^/\s@]*@)?([\w.\-]+(?::\d+)?)")
 def unread(gate: str, reason: str) -> GateVerdict:
     """Skipped, and a pass beside it proves no tree: something that counts could not be read."""
     return skipped(gate, reason).model_copy(update={"proof_level": ProofLevel.PINS})
+
+
+def unjudged(verdict: GateVerdict, folder: str) -> GateVerdict:
+    """The verdict on a project's tests, of which nothing is known for the reason that it gives."""
+    tests = JudgedTests(project=folder, tests_level=TestsLevel.NOT_JUDGED, reason=verdict.detail)
+    return verdict.model_copy(update={"tests_level": tests.tests_level, "tests": (tests,)})
 
 
 def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, ...]:
@@ -139,7 +146,8 @@ def beside_another_setting(verdict: GateVerdict, otherwise: str) -> GateVerdict:
     if not otherwise or not depends_on_setting(verdict):
         return verdict
     what = f"{verdict.detail}; and it is not installed as the base commit was: {otherwise}"
-    return undecided(verdict.gate, what, verdict.log)
+    found = undecided(verdict.gate, what, verdict.log)
+    return found.model_copy(update={"tests_level": verdict.tests_level, "tests": verdict.tests})
 
 
 def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVerdict:
@@ -151,7 +159,18 @@ def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVer
 
 
 def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
-    """One verdict over several project folders: a failure decides, then what is undecided, then a pass."""
+    """One verdict over several project folders: a failure decides, then what is undecided, then a pass. The
+    weakest level of tests counts, whatever the verdict that has it."""
+    found = _decisive(gate, verdicts)
+    levels = [verdict.tests_level for verdict in verdicts]
+    if not any(levels):
+        return found
+    level = TestsLevel.weakest(one or TestsLevel.NOT_JUDGED for one in levels)
+    tests = tuple(one for verdict in verdicts for one in verdict.tests)
+    return found.model_copy(update={"tests_level": level, "tests": tests})
+
+
+def _decisive(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     for status in (GateStatus.FAILED, GateStatus.UNDECIDED, GateStatus.PASSED):
         chosen = [verdict for verdict in verdicts if verdict.status is status]
         if status is GateStatus.PASSED and chosen:

@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from fallback_audit.event_types import ProvedProject
-from fallback_audit.vocabulary import FailureKind, ProofLevel
+from fallback_audit.vocabulary import TESTS_GATE, FailureKind, ProofLevel
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import patient
 from fallback_plugins.shared.gates.comparing import together
 from fallback_plugins.shared.identity import is_aside
 from fallback_plugins.shared.resolution import STILL_INSTALLED
@@ -30,8 +31,14 @@ class ProjectGate(ABC):
         return together(self.name, self._verdicts(context))
 
     def _verdicts(self, context: GateContext) -> list[GateVerdict]:
-        folders = self._touched(context)
-        return [verdict for folder in folders for verdict in self._checks(context, folder)]
+        is_of_tests = self.name == TESTS_GATE
+        context = patient(context) if is_of_tests else context
+        found = []
+        for folder in self._touched(context):
+            for verdict in self._checks(context, folder):
+                is_silent = is_of_tests and verdict.tests_level is None
+                found.append(gating.unjudged(verdict, folder) if is_silent else verdict)
+        return found
 
     def _checks(self, context: GateContext, folder: str) -> Iterable[GateVerdict]:
         """The verdict of each check of a project, where there are several."""

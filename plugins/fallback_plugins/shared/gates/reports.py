@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from fallback_audit.disk_errors import raise_failed
+from fallback_tier.execution import counted
 from fallback_tier.files.tree import FileTree
 
 #: How the names of such files begin.
@@ -127,20 +128,30 @@ class ReportFile:
     def read(self) -> str | None:
         """What was written, the tree's paths relative; None where there is no plain file of a sane size.
         A link is never followed, nothing that could block is opened."""
-        place = self._tree.find(self._name)
         try:
-            if place is None or not stat.S_ISREG(place.lstat().st_mode):
-                return None
-            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                content = file.read(MAX_REPORT_BYTES + 1)
+            content = self._content()
         except OSError as error:
             raise_failed(error, f"The report {self._name}")
             return None
-        if len(content) > MAX_REPORT_BYTES:
+        if content is None or len(content) > MAX_REPORT_BYTES:
             return None
         root = str(self._tree.root)
         return content.decode("utf-8", "replace").replace(f"{root}/", "").replace(root, ".")
+
+    def count(self) -> int:
+        """Return how many tests it names so far; 0 if it can't be read now."""
+        try:
+            return (self._content() or b"").count(b'"test":')
+        except OSError:
+            return 0
+
+    def _content(self) -> bytes | None:
+        place = self._tree.find(self._name)
+        if place is None or not stat.S_ISREG(place.lstat().st_mode):
+            return None
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(MAX_REPORT_BYTES + 1)
 
     def remove(self) -> None:
         """What runs later finds the tree as it was."""
@@ -152,10 +163,11 @@ class ReportFile:
 
 @contextmanager
 def report_in(tree: FileTree) -> Iterator[ReportFile]:
-    """A place for one run's report, removed at the end."""
+    """A place for one run's report, removed at the end. Its tests are counted while it grows."""
     file = ReportFile(tree)
     try:
-        yield file
+        with counted(file.count):
+            yield file
     finally:
         file.remove()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.test_commands import TestCommand
 from fallback_tier.execution import CommandResult
 
 #: Part of a pattern: a whole number of at most nine digits. The lookarounds keep a search from trying a
@@ -115,6 +116,10 @@ class SuiteRun:
     without_options: bool = False
     #: What the tests did beyond their process, where that is observed.
     acts: frozenset[Act] | None = None
+    #: What was run; None: not told, and the result's own words are shown.
+    command: TestCommand | None = None
+    #: Commands that were found and did not serve, each with the reason, in a sentence.
+    unserved: tuple[str, ...] = ()
 
     @classmethod
     def read(
@@ -141,6 +146,31 @@ class SuiteRun:
         return cls(
             result, summary.ran, passing, failing, summary.failed, report, installed=installed
         )
+
+
+#: What a line says that tells why a run failed, and what clients say after it of themselves.
+_TELLING = re.compile(
+    r"not found|no such|no module|cannot|can't|unable|denied|refused|missing|\w*error\b|exception|fail",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"^(?:npm (?:ERR!|error|notice|warn)|yarn run|info Visit|make(?:\[\d+\])?: \*\*\*|\W*$|>)|ELIFECYCLE"
+)
+
+#: A runner's own last words, which tell how many and not why.
+_COUNTS = re.compile(r"^(?:FAILED \(|Ran \d+|=+ .* =+$|Tests?( Suites| Files)?:? |[\d,]+ \w+)")
+
+#: Colours, cursor moves and the like, which a runner may print to a pipe too.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def last_line(output: str) -> str:
+    """Return the last line of an output that tells why it ended so, or else its last line; empty: none."""
+    lines = [_CONTROL.sub("", line).strip() for line in output.splitlines()]
+    own = [line for line in lines if line and not _BESIDE.search(line)]
+    telling = [line for line in own if _TELLING.search(line)]
+    causes = [line for line in telling if not _COUNTS.match(line)]
+    return (causes or telling or own or [line for line in lines if line] or [""])[-1]
 
 
 def steady_lines(output: str) -> set[str]:

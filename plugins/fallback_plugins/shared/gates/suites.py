@@ -7,7 +7,8 @@ nor does the patch prove anything by it. Where only a log tells, by counts and b
 Before a patch is failed, it is asked again: the tests that it would fail for alone, on both sides, then the
 suite with the patch (ADR-0078). A suite's one run says that a test failed, not why: a clock, a port, a busy
 machine. What fails here in some runs and passes in others is no failure of the patch's and no pass: a
-person's question.
+person's question, unless it was seen in one run alone: then the suite is run once more, and what passes
+there passes, with a note (ADR-0119).
 
 What the tests did beside the base commit's is compared as well (ADR-0065). An act is a line: its kind,
 then what it is done to. What the patch alone can be the reason for, and no plan declared, is a person's
@@ -16,9 +17,10 @@ tell flaky tests from sound ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from fallback_audit.vocabulary import Capability, FailureKind, GateStatus
+from fallback_audit.event_types import JudgedTests
+from fallback_audit.vocabulary import Capability, FailureKind, GateStatus, TestsLevel
 from fallback_plugins.shared.gates.base_runs import (
     PATCHED_RERUNS,
     BaseRun,
@@ -28,6 +30,8 @@ from fallback_plugins.shared.gates.base_runs import (
     SortedFailures,
     digest_of,
     is_settled,
+    limit_of,
+    limited,
     sort_failures,
 )
 from fallback_plugins.shared.gates.gating import (
@@ -37,9 +41,10 @@ from fallback_plugins.shared.gates.gating import (
     some_of,
     timed_out,
     undecided,
+    unjudged,
 )
 from fallback_plugins.shared.gates.reports import Report
-from fallback_plugins.shared.gates.suite_run import Act, SuiteRun
+from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, last_line
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 
@@ -50,6 +55,11 @@ ALONE_RUNS = 3
 
 #: Tests that are run alone, at most: to blame a patch one is enough, and their names are an argument.
 MAX_ALONE = 20
+
+#: Further runs with the patch before a person is asked about what was seen in one run alone. A race that
+#: the patch brings in fails in the first run and in neither of the two behind it in at most 15 of 100 cases
+#: (p(1-p)²); one that does not fail in the first run is never noticed.
+SECOND_LOOKS = 1
 
 #: How to run these tests alone in a tree, in the gate's own time.
 Alone = Callable[[Sequence[str]], Run]
@@ -108,6 +118,9 @@ _NAMED = 3
 #: it: a busy machine comes less far, a patch that makes the suite hang comes nowhere.
 _LEAST_SHARE = 0.5
 
+#: Of a log's last line, in a verdict's one sentence.
+_LINE_CHARS = 200
+
 _NOTHING = Report(frozenset())
 
 
@@ -130,7 +143,7 @@ def in_words(run: SuiteRun) -> str:
 def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -> GateVerdict:
     """Neither run ended: what passed there before its end, and failed here, is the patch's."""
     here, there = _report_or_none(ours.report), _report_or_none(late.report)
-    what = f"the tests do not end within {context.timeout_s:.0f} s, nor do those of the base commit"
+    what = f"the tests do not end within {limit_of(context):.0f} s, nor do those of the base commit"
     what += f"; {in_words(ours)}"
     if unseen := [one for one in here.failed if not there.excuses(one)]:
         what += f"; the base commit's run did not come to {named(unseen)}"
@@ -138,6 +151,11 @@ def judge_late(gate: str, context: GateContext, ours: SuiteRun, late: BaseRun) -
     if len(here.passed & there.passed) < len(there.passed) * _LEAST_SHARE:
         what += f", of {len(there.passed)} that passed in time at the base commit"
         return undecided(gate, what, ours.result.output)
+    if there.passed:
+        count, before = len(here.passed & there.passed), len(there.passed)
+        what += (
+            f"; {count:,} of the {before:,} that passed in time there passed here, none fails anew"
+        )
     return skipped(gate, f"could not be judged: {what}", ours.result.output)
 
 
@@ -149,7 +167,7 @@ def judge_beside_late(
     if lost := sorted(there.passed - _report_or_none(ours.report).passed):
         what = f"{len(lost)} test(s) pass at the base commit and did not run here: {named(lost)}"
         return failed(gate, FailureKind.TESTS_MISSING, what, log)
-    beside = f"the base commit's tests do not end within {context.timeout_s:.0f} s"
+    beside = f"the base commit's tests do not end within {limit_of(context):.0f} s"
     if ours.count == 0:
         return skipped(gate, f"could not be judged: no test ran here, and {beside}", log)
     failing = () if ours.result.ok else _report_or_none(ours.report).failed or ours.failing
@@ -176,6 +194,26 @@ def _report_or_none(report: Report | None) -> Report:
     return report or _NOTHING
 
 
+def _ending(run: SuiteRun) -> str:
+    line = last_line(run.result.output)
+    return f"; the output ends: {line[:_LINE_CHARS]}" if line else ""
+
+
+def _of(share: tuple[int, int]) -> str:
+    return "{} of {}".format(*share)
+
+
+def _end_of(test: str, run: SuiteRun | BaseRun) -> str:
+    """How a test ended in a run: passed, failed, absent; empty if the run does not tell."""
+    if run.report is not None:
+        if run.report.passes(test):
+            return "passed"
+        return "failed" if run.report.excuses(test) else "absent"
+    if run.failing is None:
+        return ""
+    return "failed" if test in run.failing else "passed"
+
+
 @dataclass
 class Suite:
     """One suite's verdict in the making. Runs at the base commit are made as they are needed."""
@@ -188,6 +226,12 @@ class Suite:
     by_report: bool = False
     #: Tests that fail in some runs at the base commit when run alone, and pass in others.
     flaky_alone: frozenset[str] = frozenset()
+    #: The suite's runs with the patch.
+    patched: list[SuiteRun] = field(default_factory=list)
+    #: Tests that a run with the patch raised a question about.
+    questioned: set[str] = field(default_factory=set)
+    #: Does the last verdict, an undecided one, come from what one run alone did?
+    seen_once: bool = False
 
     @property
     def late(self) -> BaseRun | None:
@@ -203,7 +247,67 @@ class Suite:
     def again(self) -> SuiteRun | NotInstalled:
         """A further run with the patch, over fresh files. Raises what ``run`` raises."""
         with self.context.worktree.fresh(patched=True) as tree:
-            return self.run(self.context.repo.laid_out(tree))
+            run = self.run(self.context.repo.laid_out(tree))
+        if not isinstance(run, NotInstalled):
+            self.patched.append(run)
+        return run
+
+    def level(self, ours: SuiteRun, verdict: GateVerdict) -> TestsLevel:
+        """Return how far a verdict on a run with the patch judged the tests. Logs compare them too if both
+        name all failing tests of equally many."""
+        if self.late is not None:
+            ran = ours.passing or _report_or_none(ours.report).passed
+            return TestsLevel.RAN if ran else TestsLevel.NOT_JUDGED
+        if verdict.status is GateStatus.SKIPPED:
+            return TestsLevel.NOT_JUDGED
+        counts = {run.count for run in self.base.made if run.failing is not None}
+        by_log = ours.failing is not None and ours.count and ours.count in counts
+        is_compared = by_log or (self.by_report and ours.report is not None)
+        return TestsLevel.COMPARED if is_compared else TestsLevel.RAN
+
+    def account(self, folder: str, ours: SuiteRun, verdict: GateVerdict) -> JudgedTests:
+        """Return what a person needs to judge the tests if they were not compared."""
+        level = self.level(ours, verdict)
+        command = ours.command
+        return JudgedTests(
+            project=folder,
+            tests_level=level,
+            reason="" if level is TestsLevel.COMPARED else self._not_compared(ours, verdict),
+            command=" ".join(ours.result.argv) if command is None else command.line,
+            source="" if command is None else command.source,
+            last_line=last_line(ours.result.output),
+        )
+
+    def _not_compared(self, ours: SuiteRun, verdict: GateVerdict) -> str:
+        if verdict.status in {GateStatus.SKIPPED, GateStatus.UNDECIDED}:
+            return verdict.detail
+        if self.late is not None:
+            return "the base commit's tests were ended before they finished"
+        if ours.count is None:
+            return "the runner does not report which tests ran"
+        before = self._count_at_base()
+        there = "are not counted" if before is None else f"{before} ran"
+        return f"no report names the tests: {ours.count} ran, and at the base commit {there}"
+
+    def in_runs(self) -> str:
+        """Return how the tests in question, or the whole runs if none is named, ended on both sides."""
+        base = (*self.base.made, *filter(None, [self.base.late]))
+        if not self.questioned:
+            here = sum(not run.result.ok for run in self.patched), len(self.patched)
+            there = sum(run.exit_code != 0 for run in base), len(base)
+            ends = f"with the patch {_of(here)} runs fail, at the base commit {_of(there)}"
+            return f"no test is named: {ends}"
+        sides = (self.patched, base)
+        words = []
+        for test in sorted(self.questioned)[:_NAMED]:
+            told = [[end for run in side if (end := _end_of(test, run))] for side in sides]
+            word = "fails" if any("failed" in side for side in told) else "does not run"
+            here, there = ((len(side) - side.count("passed"), len(side)) for side in told)
+            words.append(
+                f"{test} {word} in {_of(here)} runs with the patch, in {_of(there)} at the base commit"
+            )
+        more = len(self.questioned) - _NAMED
+        return "; ".join([*words, *([f"and {more} more tests"] if more > 0 else [])])
 
     def blamed(self, ours: SuiteRun) -> frozenset[str] | None:
         """Tests that the patch would fail for by this run: new failures, and what passes at the base commit
@@ -221,6 +325,7 @@ class Suite:
 
     def judge(self, ours: SuiteRun) -> GateVerdict:
         """The verdict on a run with the patch."""
+        self.seen_once = False
         runs = self.base.until(bool)
         if not runs and self.base.absent is not None:
             why = f"the base commit's dependencies could not be installed: {self.base.absent.why}"
@@ -230,10 +335,13 @@ class Suite:
             return skipped(self.gate, f"could not be judged: {what}", ours.result.output)
         if (late := self.late) is not None:
             judged = judge_late if ours.result.timed_out else judge_beside_late
-            broken = _broken(self.gate, ours, late)
-            return broken or judged(self.gate, self.context, ours, late)
+            verdict = _broken(self.gate, ours, late)
+            verdict = verdict or judged(self.gate, self.context, ours, late)
+            self.seen_once = verdict.status is GateStatus.UNDECIDED
+            return verdict
         if ours.result.timed_out:
-            return timed_out(self.gate, ours.result, self.context)
+            spent = replace(self.context, timeout_s=limit_of(self.context))
+            return timed_out(self.gate, ours.result, spent)
         self.by_report = ours.report is not None and any(run.report is not None for run in runs)
         if not self.by_report and (ours.result.truncated or any(run.is_cut for run in runs)):
             what = (
@@ -277,7 +385,7 @@ class Suite:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
         if not ours.passing:
-            why = "no test passes, here or at the base commit, so this shows nothing"
+            why = f"no test passes, here or at the base commit{_ending(ours)}"
             return skipped(self.gate, why, ours.result.output)
         what = f"{ours.passing} test(s) pass"
         if failures.broken:
@@ -302,11 +410,15 @@ class Suite:
         said = digest_of(ours)
         runs = self.base.until(lambda runs: any(run.said == said for run in runs))
         if any(run.said == said for run in runs):
-            why = "the tests fail at the base commit too, in the same way, so this shows nothing"
+            why = (
+                f"the tests fail as at the base commit (exit code {ours.result.exit_code}), and no failing "
+                f"test is named, so nothing is compared{_ending(ours)}"
+            )
             return skipped(self.gate, why, ours.result.output)
         failing = {run.said for run in runs if run.exit_code}
         if failing and len({run.said for run in runs}) > 1:
             what = "the tests fail, and none is named; at the base commit they fail too, otherwise than"
+            self.seen_once = True
             return undecided(self.gate, f"{what} here and than in another run", ours.result.output)
         return self._failed(ours, SortedFailures((), (), ()))
 
@@ -314,6 +426,8 @@ class Suite:
         """Flaky tests alone decide: each must pass once with the patch, and none may fail anew. A patch
         fails for none of them: what fails at the base commit now and then may do so here too."""
         left = set(failures.flaky)
+        self.questioned |= left
+        self.seen_once = True
         what = f"flaky at the base commit, they never pass here: {named(failures.flaky)}"
         for _ in range(PATCHED_RERUNS):
             again = self.again()
@@ -324,6 +438,7 @@ class Suite:
                 break
             found = self._sort_failures(failing)
             if found.new:
+                self.questioned |= {*found.new}
                 what = f"another run fails otherwise, not as at the base commit: {named(found.new)}"
                 break
             if (worse := self._fewer(again) or self._more_failing(again)) is not None:
@@ -332,6 +447,8 @@ class Suite:
             left -= self._passing(again, failing)
             if not left and again.passing:
                 return self._passed_but_flaky(again, failures, found)
+        else:
+            self.seen_once = False
         what = f"tests fail in some runs with the patch ({what})"
         verdict = undecided(self.gate, what, ours.result.output)
         return verdict.model_copy(update={"flaky": failures.flaky})
@@ -553,29 +670,53 @@ def judge_tests(
     ``run`` raises, ToolError.
     """
     base = BaseRuns(context, gate, folder, run, on)
-    context = replace(context, timeout_s=patience(context.timeout_s, base.until(bool)))
-    suite = Suite(gate, context, base, run if within is None else within(context))
+    with_time = limited(context, base)
+    suite = Suite(gate, with_time, base, run if within is None else within(with_time))
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
     ours = suite.again()
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
         if any(there.count != 0 for there in base.made) or base.late is not None:
-            return undecided(gate, f"{why}; at the base commit they do")
-        return skipped(gate, why)
+            return unjudged(undecided(gate, f"{why}; at the base commit they do"), folder)
+        return unjudged(skipped(gate, why), folder)
     verdict = suite.judge(ours)
     if verdict.status is GateStatus.FAILED:
         verdict = _ask_again(suite, ours, verdict, alone)
     verdict = _with_the_same_options(verdict, suite, ours)
+    verdict, decisive = _look_again(suite, verdict, ours)
+    account = suite.account(folder, decisive, verdict)
     verdict = judge_acts(verdict, suite, ours, alike)
-    if not ours.installed:
-        return verdict
-    return verdict.model_copy(update={"detail": f"{verdict.detail}; {ours.installed}"})
+    reported: dict[str, object] = {
+        "tests_level": account.tests_level,
+        "tests": (account,),
+        "notes": (*verdict.notes, *ours.unserved),
+    }
+    if ours.installed:
+        reported["detail"] = f"{verdict.detail}; {ours.installed}"
+    return verdict.model_copy(update=reported)
 
 
-def patience(timeout_s: float, base: Sequence[BaseRun]) -> float:
-    """Seconds that the tests get with the patch: a gate's own, and twice what they took at the base commit
-    where that is more. What ended there just in time is no hang for ending a minute later here."""
-    return max([timeout_s, *(2 * run.took_s for run in base if run.took_s is not None)])
+def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[GateVerdict, SuiteRun]:
+    """Run the suite once more before a person is asked about what one run alone did. Returns the verdict,
+    and the run that it is about. What is in question, or flaky, has a note on how both sides' runs
+    ended."""
+    is_asked = verdict.status is GateStatus.UNDECIDED
+    for _ in range(SECOND_LOOKS if is_asked and suite.seen_once else 0):
+        again = suite.again()
+        if isinstance(again, NotInstalled):
+            break
+        found = _with_the_same_options(suite.judge(again), suite, again)
+        if found.status in {GateStatus.PASSED, GateStatus.SKIPPED}:
+            note = (
+                f"run once more before asking a person, the tests are judged so; {suite.in_runs()}"
+            )
+            flaky = tuple(sorted({*verdict.flaky, *found.flaky, *suite.questioned}))
+            return found.model_copy(update={"notes": (note,), "flaky": flaky}), again
+        what = f"{verdict.detail}; run once more before asking: {found.detail}"
+        verdict = verdict.model_copy(update={"detail": what})
+    if is_asked or verdict.flaky:
+        verdict = verdict.model_copy(update={"notes": (*verdict.notes, suite.in_runs())})
+    return verdict, ours
 
 
 def _ask_again(
@@ -585,6 +726,7 @@ def _ask_again(
     if verdict.failure_kind is FailureKind.GATE_TIMEOUT:
         return _in_time_once(suite, verdict, alone)
     blamed = suite.blamed(ours)
+    suite.questioned |= blamed or set()
     is_named = suite.by_report or suite.late is not None
     told = run_alone(suite.context, alone, blamed) if alone and blamed and is_named else None
     if told is None:
@@ -594,7 +736,7 @@ def _ask_again(
     if told.uneven:
         why = "run alone it fails with the patch in some runs and passes in others"
         return _not_each_time(
-            verdict, f"{why}, and passes at the base commit: {_some(told.uneven)}"
+            suite, verdict, f"{why}, and passes at the base commit: {_some(told.uneven)}"
         )
     if told.flaky:
         suite.flaky_alone |= told.flaky
@@ -610,14 +752,15 @@ def _ask_the_suite(
     """Further runs of the suite with the patch: it fails for what fails, or is gone, in all of them."""
     if suite.late is not None:
         return _not_each_time(
+            suite,
             verdict,
             "that is one run, and the base commit's tests do not end in time to be asked again",
         )
     left = blamed
-    for _ in range(PATCHED_RERUNS):
+    for number in range(PATCHED_RERUNS):
         again = suite.again()
         if isinstance(again, NotInstalled):
-            return _not_each_time(verdict, f"another run was not possible: {again.why}")
+            return _not_each_time(suite, verdict, f"another run was not possible: {again.why}")
         if left:
             found = suite.blamed(again)
             left = left if found is None else left & found
@@ -626,7 +769,9 @@ def _ask_the_suite(
             is_gone = suite.judge(again).status is not GateStatus.FAILED
         if is_gone:
             which = f": {_some(blamed)}" if blamed else ""
-            return _not_each_time(verdict, f"not so in another run with the patch{which}")
+            why = f"not so in another run with the patch{which}"
+            once = number == 0 and suite.judge(again).status is not GateStatus.FAILED
+            return _not_each_time(suite, verdict, why, once=once)
     return _without(verdict, (blamed or frozenset()) - (left or frozenset()))
 
 
@@ -638,7 +783,7 @@ def _in_time_once(suite: Suite, verdict: GateVerdict, alone: Alone | None) -> Ga
     found = suite.judge(again)
     if found.status is GateStatus.FAILED:
         return _ask_again(suite, again, found, alone)
-    return _not_each_time(verdict, f"another run did: {found.detail}")
+    return _not_each_time(suite, verdict, f"another run did: {found.detail}", once=True)
 
 
 def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: SuiteRun) -> GateVerdict:
@@ -650,7 +795,7 @@ def _named_flaky(suite: Suite, verdict: GateVerdict, told: RunAlone, ours: Suite
         never -= {*ours.report.failed, *ours.report.passed}
     if never:
         why = f"flaky at the base commit, and never passes with the patch: {_some(never)}"
-        verdict = _not_each_time(verdict, why)
+        verdict = _not_each_time(suite, verdict, why)
     return verdict.model_copy(update={"flaky": tuple(sorted({*verdict.flaky, *told.flaky}))})
 
 
@@ -662,10 +807,14 @@ def _with_the_same_options(verdict: GateVerdict, suite: Suite, ours: SuiteRun) -
         return verdict
     if all(run.without_options for run in base):
         return verdict
-    return _not_each_time(verdict, "at the base commit with the project's own options")
+    why = "at the base commit with the project's own options"
+    return _not_each_time(suite, verdict, why, once=True)
 
 
-def _not_each_time(verdict: GateVerdict, why: str) -> GateVerdict:
+def _not_each_time(
+    suite: Suite, verdict: GateVerdict, why: str, *, once: bool = False
+) -> GateVerdict:
+    suite.seen_once = once
     return undecided(verdict.gate, f"{verdict.detail}; but {why}", verdict.log)
 
 

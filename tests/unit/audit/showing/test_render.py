@@ -62,6 +62,19 @@ def test_the_log_has_a_row_a_fix_with_its_shapes(tmp_path: Path) -> None:
     assert [text.count(word) for word in ("verified", "open")] == [2, 1]
 
 
+def test_the_log_has_dates(tmp_path: Path) -> None:
+    events = stored(tmp_path, t.recipe_verified())
+    first = shown("render_log", events).splitlines()[0]
+    assert first.startswith(events[0].recorded_at[:16].replace("T", " "))
+
+
+def test_the_status_is_that_of_the_last_transition(tmp_path: Path) -> None:
+    status = shown("render_status", stored(tmp_path, t.verified_on_retry()))
+    assert status.startswith("verified  ")
+    assert status.count("\n") == 1
+    assert shown("render_status", stored(tmp_path / "2", t.cap_reached()[:-1])).startswith("open  ")
+
+
 def test_an_empty_log() -> None:
     assert "empty" in shown("render_log", [])
 
@@ -71,7 +84,8 @@ def test_a_retry_says_what_stood_in_place_of_examples(tmp_path: Path) -> None:
     assert any("Attempt 2: fresh LLM run, no RAG" in line for line in lines)
     skip = next(i for i, line in enumerate(lines) if "summary of the last failure" in line)
     assert "tests_failed" in lines[skip]
-    assert "│ expected 1, got 2" in lines[skip + 1]
+    assert "│ (as above)" in lines[skip + 1]
+    assert sum("│ expected 1, got 2" in line for line in lines) == 1, "each summary once"
     assert any("old text not found" in line for line in lines)
     assert any("SANDBOX DISABLED" in line for line in lines)
     assert any("VERIFIED (resolved_tree): passed applies, tests" in line for line in lines)

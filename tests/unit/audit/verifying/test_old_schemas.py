@@ -305,6 +305,22 @@ def test_what_version_14_wrote_is_read_as_it_was() -> None:
     assert any(p.unread for p in ends)
 
 
+@pytest.mark.parametrize("version", range(1, 16))
+def test_what_version_16_added_is_absent_not_invented(version: int) -> None:
+    """No verdict of before tells how far tests were judged, and none gets a level now."""
+    for row in Export(TRAILS / f"schema-{version}.jsonl").rows():
+        payload = read_row(row).payload
+        if isinstance(payload, GateJudged):
+            assert (payload.tests_level, payload.tests) == (None, ())
+            assert not {"tests_level", "tests"} & payload.model_dump(mode="json").keys()
+
+
+def test_what_version_15_wrote_is_read_as_it_was() -> None:
+    payloads = [read_row(row).payload for row in Export(TRAILS / "schema-15.jsonl").rows()]
+    starts = [p for p in payloads if isinstance(p, FixStarted)]
+    assert any(p.age_exceptions and p.release_age_days == 7 for p in starts)
+
+
 def test_what_version_10_wrote_is_read_as_it_was() -> None:
     kinds = {read_row(row).kind for row in Export(TRAILS / "schema-10.jsonl").rows()}
     assert {"RecipeCandidateFailed", "RecordBegunAgain"} <= kinds

@@ -13,8 +13,9 @@ from fallback_tier.gates.builtin.configured import (
     of_base,
     of_file,
 )
+from fallback_tier.installed import look_at
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from tests.fakes.repository import commit_all, git, write
 
@@ -36,13 +37,13 @@ def based(root: Path, files: dict[str, str]) -> RepoContext:
 
 
 def at_base(root: Path, files: dict[str, str]) -> list[str]:
-    return [gate.name for gate in of_base(based(root, files), SubprocessClients())]
+    return [gate.name for gate in of_base(based(root, files), SubprocessClients()).gates]
 
 
 def of_text(tmp_path: Path, text: str) -> tuple[GateSettings, ...]:
     place = tmp_path / "ours.toml"
     place.write_text(text)
-    return of_file(place)
+    return of_file(place).gates
 
 
 def test_defaults_are_the_strict_ones(tmp_path: Path) -> None:
@@ -88,6 +89,9 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
         (LINT + "required = 1\n", "gates.0.required", "valid boolean"),
         (LINT + 'compare_base = "no"\n', "gates.0.compare_base", "valid boolean"),
         (LINT * (MAX_GATES + 1), "tool.fallback-tier.gates", f"at most {MAX_GATES}"),
+        ("[tool.fallback-tier]\ntest_command = 1\n", "tool.fallback-tier.test_command", "tuple"),
+        ("[tool.fallback-tier]\ntest_command = ' '\n", "test_command.0", "should match pattern"),
+        ("[tool.fallback-tier]\ntest_timeout_s = 0\n", "test_timeout_s", "greater than 0"),
         ("= broken", "the file", "not TOML"),
     ],
 )
@@ -128,17 +132,38 @@ def test_the_working_tree_decides_nothing(tmp_path: Path) -> None:
     git(tmp_path, "update-index", "--assume-unchanged", "pyproject.toml")
     write(tmp_path, {"pyproject.toml": "", ".fallback-tier.toml": DOCS})
     assert git(tmp_path, "status", "--porcelain", "-uno") == ""
-    assert [gate.name for gate in of_base(repo, SubprocessClients())] == ["lint"]
+    assert [gate.name for gate in of_base(repo, SubprocessClients()).gates] == ["lint"]
 
 
 def test_gates_in_two_places_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"gates stand in .* and in pyproject\.toml"):
+    with pytest.raises(ConfigurationError, match=r"it is in .* and in pyproject\.toml"):
         at_base(tmp_path, {".fallback-tier.toml": LINT, "pyproject.toml": DOCS})
 
 
 def test_a_project_without_any_has_none(tmp_path: Path) -> None:
     assert at_base(tmp_path, {"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}) == []
     assert at_base(tmp_path / "none", {}) == []
+
+
+TESTS = '[tool.fallback-tier]\ntest_command = "make test"\ntest_timeout_s = 1200\n'
+
+
+@pytest.mark.parametrize("name", [".fallback-tier.toml", "pyproject.toml"])
+def test_the_base_commit_says_how_it_is_tested(tmp_path: Path, name: str) -> None:
+    based(tmp_path, {name: TESTS})
+    found = look_at(tmp_path, SubprocessClients(), Settings()).settings
+    assert (found.test_commands, found.test_timeout_s) == (("make test",), 1200)
+    stated = Settings(test_commands=("tox -e py",), test_timeout_s=60)
+    found = look_at(tmp_path, SubprocessClients(), stated).settings
+    assert (found.test_commands, found.test_timeout_s) == (("tox -e py",), 60)
+    own = Settings(has_own_file=True)
+    assert look_at(tmp_path, SubprocessClients(), own).settings == own
+
+
+def test_test_commands_may_be_a_list(tmp_path: Path) -> None:
+    place = tmp_path / "ours.toml"
+    place.write_text('[tool.fallback-tier]\ntest_command = ["make unit", "make more"]\n')
+    assert of_file(place).test_command == ("make unit", "make more")
 
 
 def test_a_broken_pyproject_that_says_nothing_of_us_is_no_trouble(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def test_one_that_passes_alone_and_never_in_the_suite_fails_the_patch(tmp_path: 
 
 
 def test_one_that_fails_by_chance_in_the_suite_is_a_question(tmp_path: Path) -> None:
-    """Never a pass: the patch may have brought a race in. Nor the patch's failure: it may not."""
-    verdict, _ = judge(tmp_path, [BROKEN, SOUND], [SOUND], Scripted([GOOD], [GOOD]))
+    """No pass if it fails twice: the patch may have brought a race in. Nor its failure: it may not."""
+    verdict, _ = judge(tmp_path, [BROKEN, SOUND, BROKEN], [SOUND], Scripted([GOOD], [GOOD]))
     assert (verdict.status, verdict.broken) == (UNDECIDED, ())
     assert "but not so in another run with the patch: a" in verdict.detail
 
@@ -105,7 +105,8 @@ def test_one_that_can_not_run_alone_there_is_told_by_the_suite(tmp_path: Path) -
     """It needs what another test leaves behind."""
     alone = Scripted([BAD], [BAD])
     broken, _ = judge(tmp_path / "1", [BROKEN], [SOUND], alone)
-    chance, _ = judge(tmp_path / "2", [BROKEN, SOUND], [SOUND], Scripted([BAD], [BAD]))
+    twice = [BROKEN, SOUND, BROKEN]
+    chance, _ = judge(tmp_path / "2", twice, [SOUND], Scripted([BAD], [BAD]))
     assert broken.failure_kind is FailureKind.TESTS_FAILED
     assert chance.status is UNDECIDED
 
@@ -123,9 +124,9 @@ def test_a_run_alone_that_tells_nothing_leaves_it_to_the_suite(
 def test_a_test_that_is_gone_is_asked_about_too(tmp_path: Path) -> None:
     gone, fewer = ended(b="passed"), ended()
     lost, _ = judge(tmp_path / "1", [gone], [SOUND], Scripted([fewer], [GOOD]))
-    once, _ = judge(tmp_path / "2", [gone, SOUND], [SOUND], Scripted([GOOD], [GOOD]))
+    twice, _ = judge(tmp_path / "2", [gone, SOUND, gone], [SOUND], Scripted([GOOD], [GOOD]))
     assert lost.failure_kind is FailureKind.TESTS_MISSING
-    assert once.status is UNDECIDED
+    assert twice.status is UNDECIDED
 
 
 def test_one_that_is_gone_passes_for_no_flakiness_at_the_base_commit(tmp_path: Path) -> None:
@@ -149,10 +150,10 @@ def test_two_that_fail_in_turn_are_no_failure_of_the_patchs(tmp_path: Path) -> N
 
 def test_a_suite_that_names_no_test_is_asked_again_too(tmp_path: Path) -> None:
     good = unnamed("", exit_code=0)
-    once, _ = judge(tmp_path / "1", [unnamed("bad"), good], [good], None)
+    twice, _ = judge(tmp_path / "1", [unnamed("bad"), good, unnamed("bad")], [good], None)
     always, _ = judge(tmp_path / "2", [unnamed("bad")], [good], None)
     there, _ = judge(tmp_path / "3", [unnamed("bad")], [good, unnamed("bad")], None)
-    assert once.status is UNDECIDED
+    assert twice.status is UNDECIDED
     assert always.failure_kind is FailureKind.TESTS_FAILED
     assert there.status is GateStatus.SKIPPED
 
@@ -164,11 +165,12 @@ def test_one_that_says_something_else_each_time_can_not_be_compared(tmp_path: Pa
 
 
 def test_a_time_out_is_asked_again_once(tmp_path: Path) -> None:
-    slow, _ = judge(tmp_path / "1", [late(a="passed"), SOUND], [SOUND], None)
+    runs = [late(a="passed"), SOUND, late(a="passed")]
+    slow, _ = judge(tmp_path / "1", runs, [SOUND], None)
     hanging, project = judge(tmp_path / "2", [late(a="passed")], [SOUND], None)
     broken, _ = judge(tmp_path / "3", [late(), BROKEN], [SOUND], Scripted([BAD], [GOOD]))
     assert slow.status is UNDECIDED
-    assert slow.detail.endswith("but another run did: 2 test(s) pass")
+    assert "but another run did: 2 test(s) pass; run once more before asking: " in slow.detail
     assert (hanging.failure_kind, project.asked.count("patched")) == (FailureKind.GATE_TIMEOUT, 2)
     assert broken.broken == ("a",)
 

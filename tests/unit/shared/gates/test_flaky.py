@@ -237,7 +237,7 @@ def test_a_runner_without_names_is_skipped_only_where_it_says_the_same(tmp_path:
     other = judge(tmp_path / "2", Project([unnamed("bad: 2")], [unnamed("bad: 1")]))
     good = judge(tmp_path / "3", Project([unnamed("bad")], [unnamed("", exit_code=0)]))
     assert same.status is GateStatus.SKIPPED
-    assert "at the base commit too" in same.detail
+    assert "fail as at the base commit (exit code 1)" in same.detail
     assert {other.failure_kind, good.failure_kind} == {FailureKind.TESTS_FAILED}
 
 
