@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TypeVar
 
 from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_beside
@@ -25,6 +26,9 @@ _Item = TypeVar("_Item")
 #: of each: a stack is near one of the ends.
 _READ_LINES = 4_000
 _READ_CHARS = 2_000
+
+#: A larger number is no line of a file that people write.
+_MAX_LINE = 10_000_000
 
 #: A larger file of a proof is data.
 _MAX_PROOF_BYTES = 512 * 1024
@@ -48,6 +52,7 @@ _CALLED = re.compile(r"(?<![\w$])([A-Za-z_$][\w$]{1,99})(?=\s*\()")
 _ATTRIBUTE = re.compile(r"\.([A-Za-z_$][\w$]{1,99})")
 _QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
 _WORD = re.compile(r"[A-Za-z_$][\w$]{1,99}")
+_IN_QUOTES = re.compile(r"['\"`]([^'\"`]{4,300})['\"`]")
 _TITLE_PARTS = re.compile(r" \u203a | > |::")
 _PYTHON_MODULE = re.compile(r"^\s*(?:from|import)\s+([\w.]+)")
 _SPECIFIER = re.compile(r"['\"](\.{1,2}(?:/[^'\"\n]{0,200})?)['\"]")
@@ -103,7 +108,7 @@ def _frames(output: str) -> Iterator[Frame]:
         lines = [*lines[: _READ_LINES // 2], *lines[-_READ_LINES // 2 :]]
     for line in lines:
         bare = _ESCAPES.sub("", line[:_READ_CHARS]).rstrip()
-        if frame := read_frame(bare):
+        if (frame := read_frame(bare)) and 0 < frame.line <= _MAX_LINE:
             yield frame
         elif (caller := _CALLER.fullmatch(bare)) and "node_modules/" not in bare:
             yield Frame(caller["path"], int(caller["line"]))
@@ -140,7 +145,7 @@ class _Tracked:
             stem = posixpath.normpath(posixpath.join(folder, found[1]))
             # A TypeScript file imports its neighbour by the name that this has once it is compiled.
             bare = stem.rpartition(".")[0] if stem.endswith((".js", ".mjs", ".cjs")) else stem
-            stems = dict.fromkeys((stem, bare, f"{stem}/index"))
+            stems = dict.fromkeys((stem, bare, posixpath.normpath(f"{stem}/index")))
             ends = ("", *sorted(SOURCE_SUFFIXES - PYTHON_SUFFIXES))
             yield from self._product(f"{one}{end}" for one in stems for end in ends)
         if module := _PYTHON_MODULE.match(statement):
@@ -185,8 +190,11 @@ class _ProofFile:
         lines, parts = text.split("\n"), structure(text, grammar_of(path)) or Structure()
         named = [frame.line for frame in frames if _is_of(path, frame)]
         failing = [line for line in named if 0 < line <= len(lines)]
-        at = dict.fromkeys((*failing, *_titled(lines, titles)))
-        tests = [_test_around(parts, line, len(lines)) for line in at]
+        tests = [_test_at(parts, line, len(lines)) for line in _titled(lines, titles)]
+        is_named = bool(tests)
+        for line in failing:
+            if not any(first <= line <= last for first, last in tests):
+                tests.append(_test_around(parts, line, len(lines), innermost=is_named))
         if not tests and len(lines) <= _SHORT_PROOF_LINES:
             tests = [(1, len(lines))]
         return cls(path, lines, parts, failing, tests)
@@ -225,15 +233,23 @@ def _is_of(path: str, frame: Frame) -> bool:
     return f"/{path}".endswith(f"/{posixpath.normpath(frame.path)}")
 
 
-def _test_around(parts: Structure, line: int, last: int) -> tuple[int, int]:
-    """Return the first and the last line of the test that a line is in."""
+def _test_at(parts: Structure, line: int, last: int) -> tuple[int, int]:
+    """Return the first and the last line of the test whose title is on a line."""
+    begun = [one.end_line for one in parts.definitions if one.start_line == line]
+    return (line, min(last, max(begun))) if begun else _test_around(parts, line, last)
+
+
+def _test_around(
+    parts: Structure, line: int, last: int, *, innermost: bool = False
+) -> tuple[int, int]:
+    """Return the first and the last line of the test that a line is in; ``innermost``: of the function."""
     around = [
         one
         for one in parts.definitions
         if one.start_line <= line <= one.end_line and one.end_line > one.start_line
     ]
     tests = [one for one in around if _length(one) <= _MAX_TEST_LINES]
-    if tests:
+    if tests and not innermost:
         test = max(tests, key=_length)
     elif around:
         test = min(around, key=_length)
@@ -247,14 +263,19 @@ def _length(definition: Definition) -> int:
 
 
 def _titled(lines: Sequence[str], tests: Sequence[str]) -> list[int]:
-    """The lines (from 1) on which a failing test's title, or its function, is."""
+    """Return the lines (from 1) on which a failing test's title, or its function, is."""
     titles = {_TITLE_PARTS.split(test)[-1].split(" (")[0].partition("[")[0] for test in tests}
     wanted = [title.strip() for title in titles if len(title.strip()) >= _MIN_TITLE_CHARS]
-    return [
-        number
-        for number, line in enumerate(lines, start=1)
-        if any(title in line for title in wanted)
-    ]
+
+    def is_title(line: str) -> bool:
+        # Some runners print the titles of the suites around a test before its own, on one line.
+        own = (match[1] for match in _IN_QUOTES.finditer(line[:_READ_CHARS]))
+        return any(title in line for title in wanted) or any(
+            test.endswith(f" {title}") for title in own for test in tests
+        )
+
+    found = (number for number, line in enumerate(lines, start=1) if is_title(line))
+    return list(islice(found, MAX_POINTERS))
 
 
 def _used(code: str) -> Iterator[str]:
