@@ -194,7 +194,7 @@ _REFUSED_RETRIES = {
         "Read its reason below. Then try again, or reject it and fix it by hand.",
     ),
     RefusalReason.REPEATED_PATCH: WhyAsked(
-        "The model gave a plan again that had failed, also when it was told so.",
+        "The model gave a plan again that had failed, although it had been asked for another.",
         "Read the failure. Add what is missing, or choose another model, then try again.",
     ),
     RefusalReason.PLAN_INVALID: WhyAsked(

@@ -33,8 +33,8 @@ _MAX_DEFINERS = 2
 #: … looked for in so many characters of a unit.
 _CALLED_CHARS = 20_000
 
-#: The rank has fallen off where a unit has less than this part of the best one's score …
-_FALL_OFF = 0.25
+#: The rank has fallen off if a unit has less than this of the best one's score, in percent …
+_FALL_OFF = 25
 
 #: … but a package of so many characters is shown whole: a prompt of it is small.
 _SMALL_PACKAGE_CHARS = 48_000
@@ -60,7 +60,7 @@ def own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) -
     for path in small[:_WHOLE_FILES]:
         for unit in sources.units(path):
             yield Wanted(*unit[:3], unit.start, rest=True)
-    least, shown = _FALL_OFF * max((found.score for found in product), default=0.0), 0
+    least, shown = _FALL_OFF / 100 * max((found.score for found in product), default=0.0), 0
     for unit, score, focus in product:
         shown += len(sources.body(unit))
         if score < least and shown > _SMALL_PACKAGE_CHARS:
