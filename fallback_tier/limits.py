@@ -46,6 +46,10 @@ SMALL_OUTPUT_TOKENS = 2_048
 #: An answer of a model that may think first: its thinking counts.
 OUTPUT_TOKENS = 16_000
 
+#: Estimated dollars that a fix may use if its user names no cap for a fix (ADR-0120). A call of 60,000
+#: tokens was $0.21, so four attempts of two calls each are $1.70: more than a fix needs that succeeds.
+USD_PER_FIX = "2.00"
+
 #: The longest answers that models write.
 MAX_OUTPUT_TOKENS = 128_000
 

@@ -129,6 +129,34 @@ class OddName(Frozen):
     problem: str
 
 
+#: Pointers of each kind that a proof's failure has: more places are a list, and no pointer.
+MAX_POINTERS = 60
+
+
+class SourceLine(Frozen):
+    """A line (from 1) of a tracked source file."""
+
+    path: str
+    line: Annotated[int, Field(ge=1)]
+
+
+class ProofFailure(Frozen):
+    """How the proof fails at the base commit, and what that points at; at most MAX_POINTERS of each kind.
+
+    ``text``: the failing tests, assertions and frames, without secrets. ``titles``: the failing tests and
+    the proof's files. ``frames``: lines that the failure ran through, the innermost call first. ``files``:
+    tracked files that the failing tests import; ``names``: what they import of them; ``uses``: functions
+    and attributes that they use.
+    """
+
+    text: str = ""
+    titles: tuple[str, ...] = ()
+    frames: tuple[SourceLine, ...] = ()
+    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+
 class RepoContext(Frozen):
     """A repository at a base commit. ``tracked_files`` and ``manifests`` are POSIX-relative paths; what is
     in ``odd_names`` is shown as well as it can be, and is not read."""
@@ -148,6 +176,8 @@ class RepoContext(Frozen):
     layers: FileTree | None = None
     #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
     affected: Affected | None = None
+    #: How the proof fails at the base commit; None: no proof was given, or it did not run.
+    proof_failure: ProofFailure | None = None
 
     @property
     def tree(self) -> FileTree:

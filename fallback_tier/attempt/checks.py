@@ -29,6 +29,15 @@ class Invalid:
     problems: tuple[str, ...]
     reason: RefusalReason
 
+    def content(self, draft: Draft) -> str:
+        """Return what makes two rejected answers the same one: the changes that come of it, the plan
+        without its reasons, or the words."""
+        if isinstance(self.event, RepeatedPatchRejected):
+            return self.event.edit_digest
+        if draft.plan is not None:
+            return draft.plan.model_dump_json(exclude={"rationale"})
+        return " ".join(draft.text.split())
+
 
 def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid:
     """A proposal, or why the draft must be asked for again.

@@ -3,6 +3,8 @@
 import argparse
 from argparse import ArgumentTypeError
 
+from fallback_tier.limits import USD_PER_FIX
+
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
     Options = argparse.ArgumentParser | argparse._ArgumentGroup
@@ -131,10 +133,14 @@ def add_routing_floor(parser: "Options") -> None:
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """Caps on what model calls may use, and what a model costs."""
     budget = parser.add_argument_group(
-        "budget (none: no cap; a call that might exceed a cap is not sent, and the fix can be resumed)"
+        "budget (a call that might exceed a cap is not sent, and the fix can be resumed)"
     )
     budget.add_argument(
-        "--max-usd", type=dollars, metavar="N", help="estimated dollars that a fix may use"
+        "--max-usd",
+        type=dollars,
+        metavar="N",
+        help=f"estimated dollars that a fix may use; default: {USD_PER_FIX}, if the model's price is known "
+        "and --max-tokens is not given",
     )
     budget.add_argument(
         "--max-usd-per-day",

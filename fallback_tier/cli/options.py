@@ -23,10 +23,12 @@ from fallback_tier.limits import (
     OUTPUT_TOKENS,
     SMALL_CODE_ROOM_BYTES,
     SMALL_OUTPUT_TOKENS,
+    USD_PER_FIX,
 )
 from fallback_tier.repo import AnswerForm, Settings, Strategy
 from fallback_tier.wiring import Configuration, RecordSettings
 from fallback_tier.wiring.configuration import answer_form_for, is_local
+from fallback_tier.wiring.models import prices
 from fallback_tier.wiring.trail import OnViolation
 
 #: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
@@ -241,7 +243,33 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
         require_tests=getattr(arguments, "require_tests", False),
     )
     check_files(configured)
-    return configured.model_copy(update=keys(arguments.base_url, arguments.judge_base_url))
+    update = keys(arguments.base_url, arguments.judge_base_url)
+    if arguments.max_usd is None and arguments.max_tokens is None:
+        update["budget"] = _with_default_cap(configured)
+    return configured.model_copy(update=update)
+
+
+def _with_default_cap(configured: Configuration) -> BudgetLimits:
+    """Return the budget, with the default cap in dollars if every model's price is known."""
+    models = [name for name in (configured.model, configured.judge_model) if not is_local(name)]
+    named = list(filter(None, models))
+    if not named or not all(map(prices(configured).knows, named)):
+        return configured.budget
+    return configured.budget.model_copy(update={"usd_per_fix": USD_PER_FIX})
+
+
+def cap_in_words(configured: Configuration) -> str | None:
+    """Return what bounds the cost of a fix, as a sentence; None: it asks no model that is paid."""
+    if configured.model is None or is_local(configured.model):
+        return None
+    if (usd := configured.budget.usd_per_fix) is not None:
+        return f"This fix may use ${usd} of model calls (--max-usd)."
+    if configured.budget.tokens_per_fix is not None:
+        return f"This fix may use {configured.budget.tokens_per_fix:,} tokens (--max-tokens)."
+    return (
+        "The price of a model is not known, so no cap in dollars holds for this fix: name one with --price "
+        "and --max-usd, or use --max-tokens."
+    )
 
 
 def check_files(configured: Configuration) -> None:

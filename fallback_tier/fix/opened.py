@@ -126,11 +126,16 @@ class OpenFix:
             asked.advisory, watcher, asked.setup, repo=inputs.repo_ctx, report=watcher.report
         )
         if taken is None:
-            check_proofs(runner, inputs, watcher.report_proof)
+            failure = check_proofs(runner, inputs, watcher.report_proof)
         else:
             check_gates(taken, runner.gate_names, runner.setup.configuration, self.fix_id)
+            failure = taken.proof_failure
         self._known_up_to(0 if taken is None else taken.seen)
-        steps = FixSteps(runner, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+        kept = runner.setup.model_copy(update={"proof_failure": failure})
+        repo = inputs.repo_ctx.model_copy(update={"proof_failure": failure})
+        steps = FixSteps(
+            replace(runner, setup=kept), inputs.advisory, repo, inputs.recipe_selection
+        )
         self.state = steps.begin(FixState()) if taken is None else steps.resume(taken)
         self._steps = steps
         self.working.callback(steps.close)

@@ -3,6 +3,7 @@
 Pure: the runner records and carries out what is decided here.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from fallback_audit.vocabulary import (
     TESTS_GATE,
     AffectedCode,
     EscalationReason,
+    FailureKind,
     GateStatus,
     RefusalReason,
 )
@@ -20,6 +22,7 @@ from fallback_tier.budget.meter import reached_in_words
 from fallback_tier.gates.distilling.distill import distill, failure_signature, what_failed
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.steps import FixState
+from fallback_tier.history import TRIED_HEADING
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused, StepDeclined, UnreadItem
 from fallback_tier.prompt.redact import redact_secrets
@@ -27,6 +30,16 @@ from fallback_tier.prompt.redact import redact_secrets
 #: Three identical failure signatures: a fourth attempt would learn nothing new (ADR-0014).
 SAME_FAILURE_LIMIT = 3
 
+
+#: Broken tests that a right fix may contradict. Four of 44 published fixes did, with one or two tests each
+#: (docs/evaluation/own-code/report.md); a patch that breaks more has broken what they test.
+_FEW_TESTS = 3
+
+#: A test that ends so met a mistake in the patch, whatever it asserts.
+_MISTAKE = re.compile(
+    r"\b(?:Name|UnboundLocal|Attribute|Type|Import|ModuleNotFound|Syntax|Indentation|Reference|Recursion)"
+    r"Error\b"
+)
 
 #: Of a failed attempt, in a question: the gate, the first assertions and what was tried fit; the record has
 #: the rest.
@@ -138,10 +151,10 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
         raise AssertionError("a decision follows an attempt")
     if isinstance(application, Refused):
         if application.reason.is_attempt_failure:
-            return _failure(state, application, recalls=recalls)
+            return _failure(state, application, code, recalls=recalls)
         return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
-        return _failure(state, application, recalls=recalls)
+        return _failure(state, application, code, recalls=recalls)
     if state.gates_with(GateStatus.UNDECIDED):
         return AskPerson(
             EscalationReason.GATES_UNDECIDED,
@@ -183,9 +196,11 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     return Refuse(refused.reason, refused.sentence, refused.unread, refused.declined)
 
 
-def _failure(state: FixState, application: Applied | Refused, *, recalls: bool) -> Failure:
+def _failure(
+    state: FixState, application: Applied | Refused, code: AffectedCode, *, recalls: bool
+) -> Failure:
     if state.failed is not None:  # on record: what was decided about it then is decided again
-        return Failure(*state.failed, _instead_of_a_retry(state, *state.failed))
+        return Failure(*state.failed, _instead_of_a_retry(state, *state.failed, code))
     distilled = distill(
         state.verdicts,
         application=application,
@@ -201,18 +216,21 @@ def _failure(state: FixState, application: Applied | Refused, *, recalls: bool) 
         update={"prior_failure_summary": text, "contradicting_tests": against}
     )
     signature = failure_signature(summary)
-    return Failure(summary, signature, _instead_of_a_retry(state, summary, signature))
+    return Failure(summary, signature, _instead_of_a_retry(state, summary, signature, code))
 
 
 def _instead_of_a_retry(
-    state: FixState, summary: AttemptSummary, signature: Digest
+    state: FixState, summary: AttemptSummary, signature: Digest, code: AffectedCode
 ) -> AskPerson | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
     before = _own_attempts(state)
     attempts = (*before, summary)
-    against = {name for attempt in before for name in attempt.contradicting_tests}
-    if not against.isdisjoint(summary.contradicting_tests):
-        # Two patches without the flaw, and the same test against both: no third will please it.
+    against = _contradicted(before)
+    # A person who reopened the fix has seen these tests, and has asked for another patch.
+    is_answered = bool(_contradicted(state.prior_attempts) & {*summary.contradicting_tests})
+    is_new = code is AffectedCode.OWN and _only_contradicts(summary) and not is_answered
+    if is_new or not against.isdisjoint(summary.contradicting_tests):
+        # The vulnerability is gone and only tests object: a patch that satisfies them may bring it back.
         return _contradiction((summary,))
     signatures = (*state.signatures, signature)
     how = ", ".join(summary.failing_gates) or summary.failure_kind.value
@@ -235,7 +253,30 @@ def _instead_of_a_retry(
             EscalationReason.SAME_FAILURE_REPEATED,
             f"{SAME_FAILURE_LIMIT} attempts failed in the same way ({how}). What is missing?",
         )
+    is_same_answer = signatures[-2:] == (signature, signature)
+    if summary.failure_kind is FailureKind.REPEATED_PATCH or (
+        summary.failure_kind is FailureKind.PLAN_INVALID and is_same_answer
+    ):
+        return _contradiction(attempts) or AskPerson(
+            EscalationReason.RETRY_REFUSED,
+            f"The model repeats itself, so it is not asked again. {_last_words(summary)}",
+        )
     return None
+
+
+def _only_contradicts(summary: AttemptSummary) -> bool:
+    """Return whether the patch closes the flaw and only a few tests object, by what they assert."""
+    tests = {name.partition("[")[0] for name in summary.contradicting_tests}
+    message = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
+    return (
+        0 < len(tests) <= _FEW_TESTS
+        and summary.failing_gates == (TESTS_GATE,)
+        and _MISTAKE.search(message) is None
+    )
+
+
+def _contradicted(attempts: Sequence[AttemptSummary]) -> set[str]:
+    return {name for attempt in attempts for name in attempt.contradicting_tests}
 
 
 def _broken_tests(state: FixState) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ class PlanJudge:
             snippets=prompt.snippets,
             examples=draft.example_texts,
             failure_summary=prompt.failure_summary,
+            proof_failure=prompt.proof_failure,
         )
         request = judge_request(
             context,

@@ -84,8 +84,9 @@ class LlmLeaf:
     ) -> Generator[TierEvent, None, Proposal]:
         """One attempt: at most MAX_AUTHOR_CALLS answers, and every verdict on them acts.
 
-        Raises Refusal when the ceiling is reached, when the model declines, when a cap of the budget
-        is reached, and at once when no answer came (the SDK has already retried).
+        Raises Refusal when the ceiling is reached, when a rejected answer comes again, when the model
+        declines, when a cap of the budget is reached, and at once when no answer came (the SDK has already
+        retried).
         """
         caller = Caller(
             task,
@@ -112,6 +113,7 @@ class LlmLeaf:
         invalid: Invalid | None = None
         doubted: Doubted | None = None
         declined: Refuse | None = None
+        rejected: set[str] = set()
         while ceiling.take() is not None:
             strict = doubted is not None
             if conversation is None:
@@ -133,6 +135,9 @@ class LlmLeaf:
                 invalid = verdict
                 yield record(verdict.event)
                 yield _discarded(draft, task, verdict.problems)
+                if (content := verdict.content(draft)) in rejected:
+                    break  # Told what was wrong with it, the model gave it again.
+                rejected.add(content)
                 conversation = self.prompts.repair(
                     prompt, draft.text, verdict.problems, strict=strict
                 )
@@ -150,7 +155,7 @@ class LlmLeaf:
             conversation = self.prompts.regenerate(prompt, draft.text, judgement.unsupported)
         if doubted is not None:
             return (yield from flagged(doubted, attempt.task, attempt.record))
-        raise out_of_calls(invalid, ceiling.limit)
+        raise out_of_calls(invalid, ceiling.taken)
 
     def _prompt(self, task: AttemptTask, examples: Sequence[FewShot]) -> Prompt:
         return self.prompts.build(

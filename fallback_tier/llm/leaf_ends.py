@@ -64,12 +64,12 @@ def flagged(
     )
 
 
-def out_of_calls(invalid: Invalid | None, limit: int) -> Refusal:
+def out_of_calls(invalid: Invalid | None, calls: int) -> Refusal:
     """No answer was a valid plan."""
     assert invalid is not None  # noqa: S101 (the ceiling is at least one call)
     return Refusal(
         invalid.reason,
-        f"The model gave no usable plan in {limit} calls: {' '.join(invalid.problems)}",
+        f"The model gave no usable plan in {calls} calls: {' '.join(invalid.problems)}",
     )
 
 

@@ -35,8 +35,8 @@ class Prompt(Frozen):
     """What an author is asked first. ``sha256`` and ``byte_count`` are of ``system`` + ``user`` in UTF-8.
 
     Its examples are cited as E1, E2 … in their order; ``example_ids`` are those of the memory.
-    ``advisory``, ``snippets``, ``examples`` and ``failure_summary`` are what stands fenced in it, for
-    whoever fences it again (the judge). ``more``: the conversation in which a model got more code
+    ``advisory``, ``snippets``, ``examples``, ``failure_summary`` and ``proof_failure`` are fenced in it;
+    the judge fences them again. ``more``: the conversation in which a model got more code
     (``with_more_code``), which is among ``snippets``.
     """
 
@@ -48,6 +48,7 @@ class Prompt(Frozen):
     snippets: tuple[Snippet, ...]
     examples: tuple[str, ...]
     failure_summary: str | None
+    proof_failure: str | None = None
     example_ids: tuple[str, ...]
     answer_form: AnswerForm = AnswerForm.JSON
     sha256: str
@@ -108,7 +109,11 @@ class PromptBuilder:
         form = repo.settings.answer_form
         texts = tuple(example_shown(shot, form) for shot in examples)
         variables = self._variables(advisory, plugin.name, snippets, texts, prior_attempts)
+        proof = _proof_shown(repo)
         variables |= {"own_code": own_code, "answer_form": form.value}
+        variables["proof_failure"] = proof and self._fence(
+            proof, SourceKind.PROOF_FAILURE, variables["fence_code"]
+        )
         template = plugin.instruction_template()
         system = render(template, "system", {"answer_form": form.value}, next_step=_FIX_TEMPLATE)
         user = render(template, "user", variables, next_step=_FIX_TEMPLATE)
@@ -124,6 +129,7 @@ class PromptBuilder:
             snippets=snippets,
             examples=texts,
             failure_summary=prior_attempts[-1].prior_failure_summary if prior_attempts else None,
+            proof_failure=proof,
             retry_advice=variables["retry_advice"],
             example_ids=tuple(shot.example.example_id for shot in examples),
             answer_form=form,
@@ -230,6 +236,11 @@ class PromptBuilder:
         return fence(text, source_kind=source_kind, nonce=nonce, secrets=self._secrets).text
 
 
+def _proof_shown(repo: RepoContext) -> str | None:
+    """Return how the proof fails at the base commit; None: no proof, or its output says nothing."""
+    return (repo.proof_failure.text or None) if repo.proof_failure else None
+
+
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
     """A template that drops a block would ask without it, and nobody would see: an error."""
     expected = {
@@ -238,6 +249,7 @@ def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
         "examples": [example["text"] for example in variables["examples"]],
         "prior_failure_summary": [variables["prior_failure_summary"] or ""],
         "retry_advice": [variables["retry_advice"] or ""],
+        "proof_failure": [variables["proof_failure"] or ""],
     }
     for name, texts in expected.items():
         if not all(text in user for text in texts):

@@ -48,6 +48,7 @@ class SourceKind(StrEnum):
     SOLVED_EXAMPLE = "solved_example"
     PRIOR_ATTEMPT_SUMMARY = "prior_attempt_summary"
     PREVIOUS_ANSWER = "previous_answer"
+    PROOF_FAILURE = "proof_failure"
     PLAN = "plan"
 
     @property
@@ -63,6 +64,8 @@ MAX_FENCED_ADVISORY_BYTES = 6 * 1024
 MAX_FENCED_SNIPPET_BYTES = 8 * 1024
 #: Four examples then weigh no more than the repository's own code.
 MAX_FENCED_EXAMPLE_BYTES = 3 * 1024
+#: Failing tests, assertions and frames, each at most at its share of a failure summary.
+MAX_FENCED_PROOF_BYTES = 3 * 1024
 #: A plan of 2,048 output tokens is about 8 kB; its beginning and end show what was wrong.
 MAX_FENCED_ANSWER_BYTES = 4 * 1024
 #: What is under judgement is shown whole or not judged: a plan of 2,048 output tokens is about 8 kB,
@@ -75,6 +78,7 @@ _MAX_BYTES = {
     SourceKind.SOLVED_EXAMPLE: MAX_FENCED_EXAMPLE_BYTES,
     SourceKind.PRIOR_ATTEMPT_SUMMARY: MAX_FENCED_SUMMARY_BYTES,
     SourceKind.PREVIOUS_ANSWER: MAX_FENCED_ANSWER_BYTES,
+    SourceKind.PROOF_FAILURE: MAX_FENCED_PROOF_BYTES,
     SourceKind.PLAN: MAX_FENCED_PLAN_BYTES,
 }
 

@@ -35,6 +35,7 @@ class JudgeContext(Frozen):
     #: In the order of [E1], [E2] …
     examples: tuple[str, ...] = ()
     failure_summary: str | None = None
+    proof_failure: str | None = None
 
 
 def judge_request(
@@ -67,7 +68,7 @@ def judge_request(
         what = "claims are" if listed.cut else "edits are"
         most = SourceKind.PLAN.max_bytes
         return f"The plan's {what} longer than the {most:,} bytes that a judge is shown whole."
-    summary = context.failure_summary
+    summary, proof = context.failure_summary, context.proof_failure
     user = render_own(
         _TEMPLATE,
         "user",
@@ -82,6 +83,7 @@ def judge_request(
                 fenced(f"[E{number}] {text}", SourceKind.SOLVED_EXAMPLE).text
                 for number, text in enumerate(context.examples, 1)
             ],
+            "proof_failure": proof and fenced(proof, SourceKind.PROOF_FAILURE).text,
             "failure_summary": summary and fenced(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY).text,
             "edits": edits.text if _edits_text(plan) else None,
             "claims": listed.text,

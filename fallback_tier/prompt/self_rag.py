@@ -48,11 +48,12 @@ class SelfRagPrompts:
         Raises ConfigurationError for a wrong template or nonce, as everything here.
         """
         nonce = self._nonces()
-        summary = prompt.failure_summary
+        summary, proof = prompt.failure_summary, prompt.proof_failure
         variables = {
             "fence_code": nonce,
             "advisory": self._fence(prompt.advisory, SourceKind.ADVISORY, nonce),
             "snippets": snippets_shown(prompt.snippets, partial(self._fence, nonce=nonce)),
+            "proof_failure": proof and self._fence(proof, SourceKind.PROOF_FAILURE, nonce),
             "prior_failure_summary": summary
             and self._fence(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce),
             "retry_advice": prompt.retry_advice,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from fallback_audit.vocabulary import TESTS_GATE, RefusalReason
+from fallback_audit.vocabulary import TESTS_GATE
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gate_ports import Gate
@@ -12,12 +12,14 @@ from fallback_tier.gates.builtin.configured import check_names, of_base
 from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.builtin.proof_given import PROOF
+from fallback_tier.gates.distilling.proof_failure import proof_failure
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.installed import installed_gates
-from fallback_tier.outcome import NotApplicable
+from fallback_tier.outcome import RecipeSelection, Selected
 from fallback_tier.ports import EcosystemPlugin
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import ProofFailure, RepoContext
+from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -61,20 +63,22 @@ def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
         seen.add(gate.name)
 
 
-def check_proofs(runner: GateRunner, inputs: "Inputs", report: Callable[[str], None]) -> None:
-    """That the proof given fails at the base commit, before anything is spent on a patch.
+def check_proofs(
+    runner: GateRunner, inputs: "Inputs", report: Callable[[str], None]
+) -> ProofFailure | None:
+    """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
 
-    Nothing is spent where the recipe says that the repository is not affected. ``report`` hears what
-    takes its time. Raises ProofError where it can't prove anything; SandboxError, RepositoryError,
-    ToolError.
+    If nothing here can make a patch (the recipe's "no" is final, or no model is configured), the proof is
+    not run, and the result is None, as without a proof: the attempt says at once what is missing.
+    ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
+    SandboxError, RepositoryError, ToolError.
     """
-    match inputs.recipe_selection:
-        case NotApplicable(reason=RefusalReason.NOT_AFFECTED):
-            return
+    if not _may_be_patched(runner.tier, inputs.recipe_selection):
+        return None
     for gate in runner.gates:
         if isinstance(gate, ProofGate):
             report("checking that it fails at the base commit")
-            check_proof(
+            output = check_proof(
                 gate,
                 inputs.advisory,
                 inputs.repo_ctx,
@@ -84,3 +88,13 @@ def check_proofs(runner: GateRunner, inputs: "Inputs", report: Callable[[str], N
                 timeout_s=runner.timeout_s,
                 report=runner.report,
             )
+            return proof_failure(output, gate.proof.files, inputs.repo_ctx.tracked_files)
+    return None
+
+
+def _may_be_patched(tier: FallbackTier, selection: RecipeSelection) -> bool:
+    """Return whether a recipe, a solved example or a model may make a patch."""
+    if isinstance(selection, Selected):
+        return True
+    has_more = tier.parts.leaf is not None or tier.parts.retriever is not None
+    return has_more and not selection.reason.ends_chain

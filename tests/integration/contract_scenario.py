@@ -61,7 +61,7 @@ from tests.integration.leaf_sequences import (
     author_reports,
     judge_reports,
 )
-from tests.integration.test_fix_sequences import NOT_FAILED, SayingGate
+from tests.integration.test_fix_sequences import NOT_FAILED, SayingGate, repeats_itself
 
 GATES = ("applies", "proof", "tests")
 GATE_SAYS = {"fails": 9, "fails otherwise": 7, "passes": 2, "is skipped": 1, "has no tool": 1}
@@ -164,6 +164,8 @@ def _transition(
             return EscalationReason.RETRY_CAP_REACHED, last
         if len(failures) >= SAME_FAILURE_LIMIT and len(set(failures[-SAME_FAILURE_LIMIT:])) == 1:
             return EscalationReason.SAME_FAILURE_REPEATED, last
+        if repeats_itself(failures):
+            return EscalationReason.RETRY_REFUSED, last
 
 
 class Watched:

@@ -167,6 +167,7 @@ def expected(case: Case) -> Outcome:
 def attempt(author: Iterator[str], judge: Iterator[str] | None, repeats: Sequence[str]) -> Outcome:
     """The checks of ADR-0022 once more, over words alone; takes those that it uses."""
     doubts: list[str] = []
+    rejected: set[str] = set()
     why = Outcome(None)
     asked = just_asked = False
     for number in range(1, MAX_AUTHOR_CALLS + 1):
@@ -181,11 +182,13 @@ def attempt(author: Iterator[str], judge: Iterator[str] | None, repeats: Sequenc
             continue
         if word in ("refuse", "ask"):
             return Outcome(None, reason=RefusalReason.MODEL_REFUSED)
-        if word in repeats:
-            why = Outcome(None, reason=RefusalReason.REPEATED_PATCH, why=word)
-            continue
-        if word in INVALID:
-            why = Outcome(None, reason=RefusalReason.PLAN_INVALID, why=word)
+        if word in repeats or word in INVALID:
+            is_repeat = word in repeats
+            reason = RefusalReason.REPEATED_PATCH if is_repeat else RefusalReason.PLAN_INVALID
+            why = Outcome(None, reason=reason, why=f"{word}, call {number}")
+            if word in rejected:
+                break
+            rejected.add(word)
             continue
         verdict = "off" if judge is None else next(judge, "unreachable")
         if verdict == "supported":

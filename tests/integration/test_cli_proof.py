@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from fallback_audit.evidence.documents import get_document
 from fallback_tier.cli import exit_codes
+from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.sandbox.runners import BubblewrapSandbox
+from fallback_tier.wiring.trail import RecordSettings, open_evidence
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.integration.gate_setup import needs_sandbox
+from tests.own_code.author import InTurn, serving
 
 pytestmark = pytest.mark.sandbox
 
@@ -167,6 +171,44 @@ def test_a_file_of_the_proof_goes_where_it_is_told(scenario: Scenario) -> None:
         *END,
     ]
     assert scenario.fix(*placed, "--dry-run").json["proof"] == "passed"
+
+
+def test_the_first_prompt_shows_how_the_proof_fails(scenario: Scenario) -> None:
+    """Also that of a fix which another process resumes: it is on record."""
+    author = InTurn([json.dumps(plan(RIGHT))])
+    with serving(author) as server:
+        model = ("--model", "scripted", "--base-url", server.url, "--script", "")
+        words = ("--proof", "python3 proof.py", *END, "--proof-file", f"{scenario.proof}=proof.py")
+        ended = scenario.fix(*words, *model)
+    assert ended.json["outcome"] == "verified", ended
+    (prompt,) = server.prompts
+    assert "# Proof\nA test of this vulnerability fails at the present commit" in prompt
+    block = prompt.partition("# Proof\n")[2]
+    assert "proof_failure>>>\n| " in block
+    assert "| - code from outside was run" in block
+    shown = run(
+        "audit", "show", ended.json["fix_id"], "--state-dir", scenario.place / "state", "--json"
+    )
+    (started,) = (one for one in shown.json["events"] if one["kind"] == "FixStarted")
+    evidence = open_evidence(scenario.place / "state", RecordSettings())
+    inputs = get_document(evidence, FixInputs, started["payload"]["inputs_sha256"])
+    assert inputs.setup.proof_failure is not None
+    assert "code from outside was run" in inputs.setup.proof_failure.text
+    assert inputs.setup.proof_failure.files == ("left.py",)
+
+
+def test_without_a_model_a_proof_is_not_run(tmp_path: Path) -> None:
+    """What is missing is said at once: the proof would take its time, and no patch can be made."""
+    scenario = Scenario(tmp_path)
+    ran = tmp_path / "ran"
+    words = ("--proof", f"touch {ran}", "--script", "")
+    ended = scenario.fix(*words, as_json=False)
+    assert ended.code == exit_codes.REFUSED, ended
+    assert "No model is configured (--model, --base-url)" in ended.out
+    assert "checking that it fails" not in ended.err
+    assert "proof" not in ended.err
+    kept = tmp_path / "state" / "cache" / "proofs"
+    assert not kept.exists()
 
 
 def test_several_advisories_have_no_one_proof(scenario: Scenario) -> None:

@@ -1,6 +1,6 @@
 """Any sequence of answers, judgements and gate verdicts: the fix ends as it must, and on record."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
@@ -205,6 +205,16 @@ def transition(
             return Came(EscalationReason.RETRY_CAP_REACHED, proposed, failed)
         if len(failures) >= SAME_FAILURE_LIMIT and len(set(failures[-SAME_FAILURE_LIMIT:])) == 1:
             return Came(EscalationReason.SAME_FAILURE_REPEATED, proposed, failed)
+        if repeats_itself(failures):
+            return Came(EscalationReason.RETRY_REFUSED, proposed, failed)
+
+
+def repeats_itself(failures: Sequence[tuple[str, ...]]) -> bool:
+    """Whether the model gave a plan again that had failed, or the same unusable answer in two attempts."""
+    reason = failures[-1][0]
+    return reason == RefusalReason.REPEATED_PATCH or (
+        reason == RefusalReason.PLAN_INVALID and failures[-2:] == [failures[-1]] * 2
+    )
 
 
 def ended(result: FixResult) -> str:

@@ -198,11 +198,22 @@ def test_a_repeated_edit_set_never_reaches_a_gate(bench: Bench) -> None:
     result = bench.fix([PLAN, *([PLAN] * 9)], [gate])
     assert isinstance(result, Escalated)
     assert gate.judged == [1]
-    assert {s.failure_kind for s in result.prior_attempts[1:]} <= {FailureKind.REPEATED_PATCH}
+    assert result.attempts == 2
+    assert result.reason is EscalationReason.RETRY_REFUSED
+    assert "The model repeats itself" in result.question
+    assert bench.audit.kinds.count("ModelCalled") == 3
+
+
+def test_the_same_unusable_answer_in_two_attempts_is_a_question(bench: Bench) -> None:
+    result = bench.fix(["?"] * 9, [contains("ValueError")])
+    assert isinstance(result, Escalated)
+    assert result.reason is EscalationReason.RETRY_REFUSED
+    assert result.attempts == 2
+    assert bench.audit.kinds.count("ModelCalled") == 4
 
 
 def test_an_unusable_answer_costs_an_attempt(bench: Bench) -> None:
-    result = bench.fix(["?", "?", "?", OTHER_PLAN], [contains("ValueError")])
+    result = bench.fix(["?", "?", OTHER_PLAN], [contains("ValueError")])
     assert isinstance(result, Verified)
     assert result.attempts == 2
     assert result.prior_attempts[0].failure_kind is FailureKind.PLAN_INVALID

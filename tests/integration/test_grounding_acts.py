@@ -135,7 +135,7 @@ def test_where_no_valid_regeneration_comes_the_doubted_plan_is_flagged(
 
 def test_the_ceiling_is_shared(call: FallbackTierCallable) -> None:
     """Two repairs leave no call for a regeneration: flagged at once."""
-    call.answers, call.judgements = [INVALID, INVALID, PLAN], [judged(PLAN, "C1")]
+    call.answers, call.judgements = [INVALID, "no plan", PLAN], [judged(PLAN, "C1")]
     attempted = call()
     assert isinstance(attempted.application, Applied)
     assert attempted.application.low_confidence is not None

@@ -34,7 +34,7 @@ def test_a_window_that_is_too_small_is_asked_with_less(tmp_path: Path) -> None:
     assert isinstance(made.run(), Applied)
     made.check()
     large, small = sizes(made)
-    assert large > 70_000
+    assert large > 60_000, "a part of what there is room for: the rank falls off"
     assert small < 25_000
     assert len(made.audit.of(ModelFailed)) == 1
 

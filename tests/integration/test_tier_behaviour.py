@@ -378,12 +378,24 @@ def test_an_invalid_plan_is_asked_again_with_what_was_wrong(call: FallbackTierCa
 
 @pytest.mark.parametrize("answer", [INVALID, "no json at all", '{"action": "format_disk"}'])
 def test_an_invalid_plan_is_never_handed_on(call: FallbackTierCallable, answer: object) -> None:
-    call.answers = [answer] * (MAX_AUTHOR_CALLS + 2)
+    call.answers = [answer, INVALID, answer, PLAN] if answer != INVALID else [answer] * 3
     done = call()
     assert isinstance(done.application, Refused)
     assert done.application.reason is RefusalReason.PLAN_INVALID
-    assert len(done.author.requests) == MAX_AUTHOR_CALLS
+    assert len(done.author.requests) == (MAX_AUTHOR_CALLS if answer != INVALID else 2)
     assert done.audit.kinds[-1] == "AttemptRefused"
+
+
+def test_a_rejected_answer_that_comes_again_is_not_asked_for_a_third_time(
+    call: FallbackTierCallable,
+) -> None:
+    reworded = {**INVALID, "rationale": "other words for the same plan"}
+    call.answers = [INVALID, reworded, PLAN]
+    done = call()
+    assert isinstance(done.application, Refused)
+    assert done.application.reason is RefusalReason.PLAN_INVALID
+    assert "in 2 calls" in done.application.sentence
+    assert len(done.author.requests) == 2
 
 
 def test_a_failed_edit_set_is_never_handed_out_again(call: FallbackTierCallable) -> None:
@@ -402,6 +414,7 @@ def test_a_failed_edit_set_is_never_handed_out_again(call: FallbackTierCallable)
     third = call(prior_attempts=prior)
     assert isinstance(third.application, Refused)
     assert third.application.reason is RefusalReason.REPEATED_PATCH
+    assert len(third.author.requests) == 2
 
 
 def test_a_reformatted_repeat_is_a_repeat(call: FallbackTierCallable) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tests.measuring.rows import Share
 from tests.own_code.results import Result
@@ -70,6 +71,19 @@ FIGURES = (
     Figure("(d) false fixed: wrong plans, without", "0", _wrong(with_proof=False)),
     Figure("(d) false fixed: the true fix, without", "0", _plain),
 )
+
+
+#: Bytes of code and prose that one token is, about.
+BYTES_PER_TOKEN = 4
+
+#: The line of the table behind (c): what its prompts cost.
+TOKENS = "(c) first prompt: tokens, about, median (largest)"
+
+
+def tokens(rows: Sequence[Result]) -> str:
+    """What the first prompts take; a dash: no row says."""
+    sizes = [row.first_bytes // BYTES_PER_TOKEN for row in rows if row.first_bytes is not None]
+    return f"{median(sizes):,.0f} ({max(sizes):,})" if sizes else "-"
 
 
 def _proved(row: Result) -> bool:

@@ -9,7 +9,7 @@ from tests.measuring.halves import Half
 from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
 from tests.own_code.cases import HERE
 from tests.own_code.ends import Stop
-from tests.own_code.figures import FIGURES, false_fixed
+from tests.own_code.figures import FIGURES, TOKENS, false_fixed, tokens
 from tests.own_code.results import Result
 
 #: Where results and report lie.
@@ -90,10 +90,12 @@ def _half(rows: Sequence[Result]) -> Iterator[str]:
 
 def _figures(rows: Sequence[Result]) -> str:
     labels = labels_of(rows)
-    cells = (
+    cells = [
         (one.name, one.goal, *(str(one.share(_of(rows, label))) for label in labels))
         for one in FIGURES
-    )
+    ]
+    last = max(at for at, cell in enumerate(cells) if cell[0].startswith("(c) first prompt"))
+    cells.insert(last + 1, (TOKENS, "", *(tokens(_of(rows, label)) for label in labels)))
     return table(("figure", "goal", *labels), cells)
 
 

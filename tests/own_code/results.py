@@ -2,6 +2,8 @@
 
 import re
 
+from pydantic import Field
+
 from fallback_audit.frozen import Frozen
 from tests.measuring.halves import Half
 from tests.own_code.ends import End, Gate, Stop, Stopped
@@ -85,6 +87,8 @@ class Result(Frozen):
     proof: DidRun
     #: Of the first prompt; None: none was sent.
     first: Shown | None
+    #: Its size in UTF-8; None: none was sent, or an older version made the row.
+    first_bytes: int | None = Field(default=None, exclude_if=lambda size: size is None)
     retries: tuple[Shown, ...] = ()
     wrong: tuple[WrongEnd, ...] = ()
     #: This run gave the true fix alone.

@@ -196,6 +196,7 @@ def _result(
     case = measured.case
     kept = _plan(measured)
     first, retries = _shown(measured)
+    first_prompt = next(_first_prompts(measured), None)
     return Result(
         label=options.label,
         name=case.name,
@@ -213,6 +214,7 @@ def _result(
         tests=results.suite_ran([ran.end for ran in (*measured.with_proof, *measured.plain)]),
         proof=results.proof_ran([ran.end for ran in measured.with_proof]),
         first=first,
+        first_bytes=None if first_prompt is None else len(first_prompt.encode()),
         retries=retries,
         wrong=wrong,
         wrong_skipped=options.skip_wrong,
@@ -238,6 +240,12 @@ def _plan(measured: _Measured) -> Plan:
         unsayable=fix.unsayable or "",
         exact=fix.exact,
     )
+
+
+def _first_prompts(measured: _Measured) -> Iterator[str]:
+    """Of the runs that asked a model."""
+    runs = (*measured.with_proof, *measured.plain)
+    yield from (ran.prompts[0] for ran in runs if ran.prompts)
 
 
 def _shown(measured: _Measured) -> tuple[Shown | None, tuple[Shown, ...]]:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli.fix.report import exit_code, next_steps, report
-from fallback_tier.cli.options import configuration
+from fallback_tier.cli.options import cap_in_words, configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery
@@ -22,7 +22,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Fix, prove, deliver, report. The exit code says how it ended."""
     given = advisories_to_fix([Path(path) for path in arguments.advisory])
     watch = OnTerminal(quiet=arguments.json)
-    with open_fixer(configuration(arguments), given, watch) as fixer:
+    configured = configuration(arguments)
+    if (cap := cap_in_words(configured)) is not None:
+        watch.note(cap)
+    with open_fixer(configured, given, watch) as fixer:
         return run_with(given, fixer, arguments)
 
 

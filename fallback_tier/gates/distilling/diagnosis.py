@@ -8,6 +8,7 @@ failure gives one text, byte for byte, on every supported Python.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from fallback_tier.gates.distilling import log_shapes as shapes
 
@@ -239,13 +240,28 @@ class _Room:
 
 
 def _frame(line: str) -> str | None:
+    frame = read_frame(line)
+    if frame is None or frame.path.startswith("..."):
+        return None
+    return f"{frame.path}:{frame.line}" + (f" in {frame.function}" if frame.function else "")
+
+
+class Frame(NamedTuple):
+    """A place that a failure ran through. ``line`` counts from 1; ``function`` is empty if not named."""
+
+    path: str
+    line: int
+    function: str = ""
+
+
+def read_frame(line: str) -> Frame | None:
+    """Return the frame that a log's line shows; None: no frame, or one in ``node_modules``."""
     match = shapes.FRAME.fullmatch(line)
     if match is None:
         return None
     for path, number, function in shapes.FRAME_GROUPS:
-        if match[path] and "node_modules/" not in match[path] and not match[path].startswith("..."):
-            where = match[function] if function else None
-            return f"{match[path]}:{match[number]}" + (f" in {where}" if where else "")
+        if match[path] and "node_modules/" not in match[path]:
+            return Frame(match[path], int(match[number]), (function and match[function]) or "")
     return None
 
 

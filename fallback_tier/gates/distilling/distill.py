@@ -128,7 +128,7 @@ def _lines(
         )
         yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
         if verdict.log:
-            yield from _sections(_diagnosis(verdict), taken=sum(map(_size, lessons)))
+            yield from sections(_diagnosis(verdict), taken=sum(map(_size, lessons)))
     yield from lessons
     yield from _section(TRIED_HEADING, _tried(application.diff))
 
@@ -167,8 +167,9 @@ def _diagnosis(verdict: GateVerdict) -> Diagnosis:
     return replace(found, tests=tuple(names))
 
 
-def _sections(diagnosis: Diagnosis, taken: int) -> Iterator[str]:
-    """``taken``: what earlier attempts take of the room, off the last section's share."""
+def sections(diagnosis: Diagnosis, taken: int = 0) -> Iterator[str]:
+    """Yield a diagnosis under headings, each within its share. ``taken``: what earlier attempts take of the
+    room, off the last section's share."""
     # A compiler's log has no tests: its diagnostics, the last section, get that room.
     spare = -taken
     for heading, lines in (

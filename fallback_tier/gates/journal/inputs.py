@@ -13,6 +13,7 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import EvidenceStore
 from fallback_tier.advisory import Advisory, AdvisoryBundle
 from fallback_tier.advisory.vulnerability import Vulnerability, vulnerabilities
+from fallback_tier.repo import ProofFailure
 
 
 class Setup(Frozen):
@@ -25,6 +26,7 @@ class Setup(Frozen):
     part of a run over several advisories, whose patches are delivered together. ``batch_sha256``: what that
     run began with, as evidence; ``divisible``: what gates refuse is proved in smaller parts. ``bounds``:
     which limits of memory and processes held for the target's commands where the fix began, and Landlock.
+    ``proof_failure``: how the proof fails at the base commit: a resumed fix asks with the same prompt.
     """
 
     configuration: dict[str, JsonValue] = Field(default_factory=dict)
@@ -37,6 +39,8 @@ class Setup(Frozen):
     batch_sha256: Digest | None = None
     divisible: bool = False
     bounds: str = ""
+    #: Not written without a proof.
+    proof_failure: ProofFailure | None = Field(default=None, exclude_if=lambda it: it is None)
 
 
 class FixInputs(Frozen):

@@ -193,6 +193,14 @@ _REFUSED_RETRIES = {
         "After a failed attempt the model declined to write another patch.",
         "Read its reason below. Then try again, or reject it and fix it by hand.",
     ),
+    RefusalReason.REPEATED_PATCH: WhyAsked(
+        "The model gave a plan again that had failed, although it had been asked for another.",
+        "Read the failure. Add what is missing, or choose another model, then try again.",
+    ),
+    RefusalReason.PLAN_INVALID: WhyAsked(
+        "The model gave the same unusable answer in two attempts.",
+        "Choose another model or another form of answer (--answer-form), then try again.",
+    ),
     RefusalReason.CONTEXT_TOO_LONG: WhyAsked(
         "After a failed attempt the prompt of the retry does not fit the model's window.",
         "Choose a model with a larger window or less code in the prompt, then try again.",

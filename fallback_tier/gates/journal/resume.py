@@ -28,7 +28,7 @@ from fallback_tier.errors import InputError, RepositoryError, UnansweredError
 from fallback_tier.gates.journal.budget_raise import how_to_go_on
 from fallback_tier.gates.journal.ending import result_of
 from fallback_tier.gates.journal.history import History, read_history
-from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.gates.journal.inputs import FixInputs, Setup
 from fallback_tier.gates.journal.rebuild import (
     last_failure,
     rebuild,
@@ -38,6 +38,7 @@ from fallback_tier.gates.journal.rebuild import (
 from fallback_tier.gates.journal.review import can_be_tried_again
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import APPLIES, FixState
+from fallback_tier.repo import ProofFailure
 
 #: The parts of a configuration that say what a patch is judged by.
 _JUDGED_BY = ("gates", "proof")
@@ -57,7 +58,8 @@ class ResumedFix:
     or was reopened for attempts; ``asked_model``: it asked one. ``result``: how it has ended; None: it goes
     on. ``delivered``: where the proved patch was put, as it is on record. ``affected``: whose code it is
     about, as it began; None: an older version did not say. ``seen``: number of the last event that was
-    read. ``resolutions``: what was resolved for it, by its plugin's keys.
+    read. ``resolutions``: what was resolved for it, by its plugin's keys. ``proof_failure``: how its proof
+    failed as it began.
     """
 
     gate_transition_id: str
@@ -76,6 +78,7 @@ class ResumedFix:
     affected: Affected | None = None
     seen: int = 0
     resolutions: dict[str, str] = field(default_factory=dict)
+    proof_failure: ProofFailure | None = None
 
 
 def inputs_of(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> FixInputs:
@@ -109,12 +112,18 @@ def resume_from_trail(
     """
     history = read_history(audit, fix_id)
     start = _start(history)
-    configuration = _check_advisory(start, advisory, evidence, fix_id)
+    setup = _check_advisory(start, advisory, evidence, fix_id)
+    configuration = setup.configuration
     current = history.current
     asked_model = any(t.of(ModelCalled) or t.of(BudgetReached) for t in history.transitions)
     if current.reopened is not None:
         taken = _reopened(history, start, evidence)
-        return replace(taken, needs_model=taken.state.recorded is None, asked_model=asked_model)
+        return replace(
+            taken,
+            needs_model=taken.state.recorded is None,
+            asked_model=asked_model,
+            proof_failure=setup.proof_failure,
+        )
     end = current.end
     if end is not None and (reached := current.stopped) is not None:
         raise UnansweredError(
@@ -142,6 +151,7 @@ def resume_from_trail(
         seen=history.last_seq,
         result=result,
         resolutions={} if result else recorded_resolutions(current, evidence),
+        proof_failure=setup.proof_failure,
         delivered=current.last_of(PatchDelivered)
         if isinstance(end, FixVerified | FixPatched)
         else None,
@@ -243,8 +253,8 @@ def _affected(start: FixStarted) -> Affected | None:
 
 def _check_advisory(
     start: FixStarted, advisory: Advisory, evidence: EvidenceStore, fix_id: str
-) -> dict[str, JsonValue]:
-    """Returns the configuration that the fix began with; empty where an older version began it."""
+) -> Setup:
+    """Return what the fix began with; an empty setup where an older version began it."""
     ecosystems = ", ".join(advisory.ecosystems)
     if (start.advisory_ids, start.ecosystem) != (advisory.ids, ecosystems):
         raise InputError(
@@ -253,7 +263,7 @@ def _check_advisory(
             next_step="Give the advisory that the fix began with.",
         )
     if start.inputs_sha256 is None:
-        return {}
+        return Setup()
     inputs = get_document(evidence, FixInputs, start.inputs_sha256)
     if inputs.advisory != advisory:
         raise InputError(
@@ -261,4 +271,4 @@ def _check_advisory(
             next_step=f"`fallback-tier resume {fix_id}` continues with the advisory as it was; or start a "
             "new fix.",
         )
-    return inputs.setup.configuration
+    return inputs.setup

@@ -5,7 +5,8 @@ A model that sees the place of a flaw is mostly right about it, so what there is
 1. the units that tell most;
 2. what they call, where the package defines it: guards, checks, escapes;
 3. the rest of their files: a fix seldom keeps to one function, and what it needs is imported above;
-4. all other units.
+4. all other units, until their rank falls off: code that has little of what is looked for costs as much
+   as the place of the flaw, and hides it (ADR-0120).
 """
 
 import re
@@ -32,6 +33,12 @@ _MAX_DEFINERS = 2
 #: … looked for in so many characters of a unit.
 _CALLED_CHARS = 20_000
 
+#: The rank has fallen off if a unit has less than this of the best one's score, in percent …
+_FALL_OFF = 25
+
+#: … but a package of so many characters is shown whole: a prompt of it is small.
+_SMALL_PACKAGE_CHARS = 48_000
+
 _CALLED = re.compile(r"([A-Za-z_$][\w$]{3,100})\s*\(")
 
 
@@ -53,7 +60,11 @@ def own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) -
     for path in small[:_WHOLE_FILES]:
         for unit in sources.units(path):
             yield Wanted(*unit[:3], unit.start, rest=True)
-    for unit, _, focus in product:
+    least, shown = _FALL_OFF / 100 * max((found.score for found in product), default=0.0), 0
+    for unit, score, focus in product:
+        shown += len(sources.body(unit))
+        if score < least and shown > _SMALL_PACKAGE_CHARS:
+            return
         yield Wanted(*unit[:3], focus, rest=True)
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fallback_tier.files.source_paths import is_beside, is_test
-from fallback_tier.prompt.context.bm25 import bm25
+from fallback_tier.prompt.context.bm25 import bm25, bm25_whole
 from fallback_tier.prompt.context.named import defines, find_word
 from fallback_tier.prompt.context.sources import Sources
 from fallback_tier.prompt.context.units import Unit
 from fallback_tier.prompt.context.weaknesses import Sign
 from fallback_tier.prompt.context.words import WordSet
+from fallback_tier.repo import ProofFailure
 
 #: Files whose units are ranked: those with the best score as a whole.
 MAX_RANKED_FILES = 12
@@ -33,7 +34,17 @@ _CALLS_PACKAGE = 2.0
 _ABOUT = 3.0
 _CALLS_FOUND = 1.0
 _TITLE = 3.0
+_TESTED = 3.0
 _SIGNS = 1.0
+
+# … of own code: a proof's failure first, then what the advisory marks as code, then prose (ADR-0120).
+_FRAME = 12.0
+_PROOF_IMPORTS = 4.0
+_PROOF_USES = 2.0
+_MARKED = 2.0
+
+#: Definitions of a unit that a proof uses, and that count: a long class has a name of every kind.
+_MAX_USED = 2
 
 #: What code counts that is not in the ecosystem's language (a Python package's browser part), and of a
 #: neighbour in the same repository.
@@ -70,12 +81,40 @@ class Interest(NamedTuple):
 class Own(NamedTuple):
     """What tells of a flaw in a package's own code: the ``title`` of its advisory, in words, and ``signs``
     of its kind of weakness. ``suffixes``: of the ecosystem's language; ``folders``: where the package's own
-    manifests are (``packages/core/``; empty: at the root)."""
+    manifests are (``packages/core/``; empty: at the root). ``proof``: how the proof fails, if there is one.
+    """
 
     title: tuple[str, ...]
     signs: tuple[Sign, ...]
     suffixes: frozenset[str]
     folders: tuple[str, ...] = ("",)
+    proof: ProofFailure = ProofFailure()
+
+    #: What the proof's failing tests are called, in words.
+    tested: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Identifiers that the proof's failing tests use."""
+        return frozenset((*self.proof.names, *self.proof.uses))
+
+    def of_proof(self, path: str, defined: Iterable[str], weights: dict[str, float]) -> float:
+        """Return how much a proof points at a file, or a unit of it, that defines these names."""
+        names = frozenset(self.proof.names)
+        found = (
+            weights.get(_definition(name), 0.0) * (_PROOF_IMPORTS if name in names else _PROOF_USES)
+            for name in defined
+        )
+        is_imported = _PROOF_IMPORTS * (path in self.proof.files)
+        return is_imported + math.fsum(sorted(found, reverse=True)[:_MAX_USED])
+
+    def frames_in(self, unit: Unit) -> list[int]:
+        """Return the lines (from 0) of the unit that the proof's failure ran through."""
+        return [
+            frame.line - 1
+            for frame in self.proof.frames
+            if frame.path == unit.path and unit.start < frame.line <= unit.end
+        ]
 
 
 class Ranked(NamedTuple):
@@ -91,6 +130,7 @@ class _File(NamedTuple):
     imports: bool
     symbols: frozenset[str]
     words: frozenset[str]
+    used: frozenset[str] = frozenset()
 
 
 class _Evidence(NamedTuple):
@@ -126,12 +166,17 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
             found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
     words = WordSet(interest.words)
     texts = [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found]
-    about = bm25(texts, interest.words)
+    about = (bm25_whole if interest.own else bm25)(texts, interest.words)
     if interest.own:
-        titled = bm25(texts, interest.own.title)
+        titled = bm25_whole(texts, interest.own.title)
+        tested = bm25_whole(texts, interest.own.tested)
+        near = [
+            _ABOUT * a + _TITLE * b + _TESTED * c
+            for a, b, c in zip(about, titled, tested, strict=True)
+        ]
         ranked = [
-            Ranked(unit, score + _of_own(unit, near, of_title, interest.own, sources), focus)
-            for (unit, score, focus), near, of_title in zip(found, about, titled, strict=True)
+            Ranked(unit, score + _of_own(unit, prose, interest.own, sources), focus)
+            for (unit, score, focus), prose in zip(found, near, strict=True)
         ]
     else:
         ranked = [
@@ -146,13 +191,16 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
 
 
 def _scanned(interest: Interest, paths: Iterable[str], sources: Sources) -> list[_File]:
-    looked_for = WordSet(interest.words, interest.symbols)
+    used = interest.own.wanted if interest.own else frozenset()
+    symbols = frozenset(interest.symbols)
+    looked_for = WordSet(interest.words, tuple(dict.fromkeys((*interest.symbols, *sorted(used)))))
     found = []
     for path in paths:
         text = sources.text(path)
         if text is not None:
-            words, symbols = looked_for.within(text)
-            found.append(_File(path, interest.imports(path, text), symbols, words))
+            words, names = looked_for.within(text)
+            imports = interest.imports(path, text)
+            found.append(_File(path, imports, names & symbols, words, names & used))
     return found
 
 
@@ -177,11 +225,12 @@ def _where_defined(
         name
         for file in files
         if not is_beside(file.path)
-        for name in file.symbols
+        for name in file.symbols | file.used
         if defines(sources.text(file.path) or "", name) is not None
     )
     return weights | {
-        _definition(name): max(weights[name], 1 / count) for name, count in definers.items()
+        _definition(name): max(weights.get(name, 0.0), 1 / count)
+        for name, count in definers.items()
     }
 
 
@@ -189,11 +238,11 @@ def _definition(name: str) -> str:
     return f"def {name}"  # under which the weight of a name's definition is kept
 
 
-def _of_own(unit: Unit, near: float, of_title: float, own: Own, sources: Sources) -> float:
-    """How much a unit of the package's own code is about what the advisory says."""
+def _of_own(unit: Unit, prose: float, own: Own, sources: Sources) -> float:
+    """How much a unit of the package's own code is about what advisory and proof say."""
     body = sources.body(unit)
     signs = sum(sign.search(body) is not None for sign in own.signs)
-    score = _ABOUT * near + _TITLE * of_title + _SIGNS * signs / max(1, len(own.signs))
+    score = prose + _SIGNS * signs / max(1, len(own.signs))
     if not unit.path.endswith(tuple(own.suffixes)):
         score *= _OTHER_LANGUAGE
     return score if unit.path.startswith(own.folders) else score * _NEIGHBOUR
@@ -213,6 +262,10 @@ def _file_order(
             for name in file.symbols
         )
         score += _NAMED_FILE * (file.path in interest.files)
+        if interest.own:
+            score *= _MARKED
+            score += _FRAME * any(frame.path == file.path for frame in interest.own.proof.frames)
+            score += interest.own.of_proof(file.path, file.used, weights)
         score += _CALLS_PACKAGE * max(_OWN, weights[""]) * file.imports
         score += _ABOUT * math.fsum(weights[word] for word in file.words) / most
         return is_behind(file.path, interest), -score, file.path.count("/"), file.path
@@ -258,7 +311,14 @@ def _evidence(
     if file.path in interest.files:
         score += _NAMED_FILE
     focus = min(defined or used or [0])
-    return _Evidence(score, unit.start + body.count("\n", 0, focus))
+    line = unit.start + body.count("\n", 0, focus)
+    if interest.own is None:
+        return _Evidence(score, line)
+    frames = interest.own.frames_in(unit)
+    score = _MARKED * score + _FRAME * bool(frames)
+    defining = (name for name in file.used if name in unit.names or defines(body, name) is not None)
+    score += interest.own.of_proof(file.path, defining, weights)
+    return _Evidence(score, frames[0] if frames else line)
 
 
 def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:

@@ -29,7 +29,7 @@ from fallback_tier.prompt.context.ranking import Interest, Own, Ranked, ranked_u
 from fallback_tier.prompt.context.sources import Showable, Sources
 from fallback_tier.prompt.context.weaknesses import signs_of
 from fallback_tier.prompt.context.words import significant_words
-from fallback_tier.repo import RepoContext
+from fallback_tier.repo import ProofFailure, RepoContext
 
 #: A root manifest that is shown beside a package's own code.
 _SHORT_MANIFEST_CHARS = 800
@@ -191,7 +191,9 @@ def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
     packages = repo.affected.own if repo.affected else ()
     folders = (package.manifest.rpartition("/")[0] for package in packages)
     places = tuple(f"{folder}/" if folder else "" for folder in dict.fromkeys(folders)) or ("",)
-    return Own(title, signs_of(advisory.cwe, text), suffixes, places)
+    signs = signs_of(advisory.cwe, text)
+    proof = repo.proof_failure or ProofFailure()
+    return Own(title, signs, suffixes, places, proof, significant_words("\n".join(proof.titles)))
 
 
 def _first(text: str, names: Sequence[str]) -> int | None:

@@ -1,4 +1,4 @@
-"""How much own code a prompt may show, and how long an answer may be: by the options, and by the model."""
+"""How much own code a prompt may show, how long an answer may be, and what a fix may cost."""
 
 import argparse
 
@@ -6,7 +6,7 @@ import pytest
 
 from fallback_tier.cli.main import build_parser
 from fallback_tier.cli.model_options import EFFORTS
-from fallback_tier.cli.options import settings
+from fallback_tier.cli.options import cap_in_words, configuration, settings
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.repo import Effort
 
@@ -61,3 +61,41 @@ def test_effort_is_passed_on_where_it_is_given() -> None:
     assert settings(parsed()).effort is None
     assert settings(parsed("--effort", "high")).effort is Effort.HIGH
     assert tuple(Effort) == EFFORTS
+
+
+@pytest.mark.parametrize(
+    ("options", "cap", "words"),
+    [
+        (("--model", "claude-sonnet-5"), "2.00", "may use $2.00 of model calls (--max-usd)"),
+        (("--model", "claude-sonnet-5", "--max-usd", "7"), "7", "may use $7 of"),
+        (("--model", "mine", "--base-url", "http://x", "--price", "1:2"), "2.00", "may use $2.00"),
+        (
+            ("--model", "claude-sonnet-5", "--max-tokens", "9000"),
+            None,
+            "9,000 tokens (--max-tokens)",
+        ),
+        (("--model", "mine", "--base-url", "http://x"), None, "price of a model is not known"),
+        (("--model", "local:small.gguf"), None, ""),
+        ((), None, ""),
+    ],
+)
+def test_a_fix_has_a_cap_in_dollars_unless_another_is_named(
+    options: tuple[str, ...], cap: str | None, words: str
+) -> None:
+    configured = configuration(parsed(*options))
+    assert configured.budget.usd_per_fix == cap
+    assert words in (cap_in_words(configured) or "")
+    assert bool(words) == (cap_in_words(configured) is not None)
+
+
+def test_an_unknown_price_of_the_judge_leaves_no_cap_in_dollars() -> None:
+    options = (
+        "--model",
+        "claude-sonnet-5",
+        "--judge-model",
+        "mine",
+        "--judge-base-url",
+        "http://x",
+    )
+    configured = configuration(parsed(*options))
+    assert configured.budget.usd_per_fix is None

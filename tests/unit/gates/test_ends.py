@@ -42,10 +42,14 @@ UNDECIDED = undecided("tests", "on another Python than at the base commit")
 OWN, DEPENDENCY = AffectedCode.OWN, AffectedCode.DEPENDENCY
 
 
-def verdict(gate: str, *, broken: tuple[str, ...] = (), passed: bool = True) -> GateVerdict:
+def verdict(
+    gate: str, *, broken: tuple[str, ...] = (), passed: bool = True, log: str = ""
+) -> GateVerdict:
     if broken:
         kind, status = FailureKind.TESTS_FAILED, GateStatus.FAILED
-        return GateVerdict(gate=gate, status=status, failure_kind=kind, detail="", broken=broken)
+        return GateVerdict(
+            gate=gate, status=status, failure_kind=kind, detail="", broken=broken, log=log
+        )
     status = GateStatus.PASSED if passed else GateStatus.SKIPPED
     return GateVerdict(gate=gate, status=status, detail="")
 
@@ -120,11 +124,64 @@ def test_undecided_in_one_patch_several_fixes_are_proved_apart() -> None:
     assert end.reason is RefusalReason.FAILS_TOGETHER
 
 
-def test_a_first_patch_against_a_test_is_tried_again() -> None:
-    end = decided(verdict("proof"), verdict("tests", broken=("t.py::a", "t.py::b")))
+def test_a_proved_patch_that_only_a_few_tests_object_to_is_a_question_at_once() -> None:
+    log = "FAILED t.py::a[1] - AssertionError: assert 1 == 2\n"
+    broken = ("t.py::a[1]", "t.py::a[2]", "t.py::b", "t.py::c")
+    end = decided(verdict("proof"), verdict("tests", broken=broken, log=log))
+    assert isinstance(end, Failure)
+    assert end.then is not None
+    assert end.then.reason is EscalationReason.TESTS_CONTRADICT_PATCH
+    assert "attempt 1" in end.then.question
+    assert end.summary.contradicting_tests == broken
+
+
+MISTAKE = "FAILED t.py::a - NameError: name 'clean' is not defined\n"
+FOUR = ("t.py::a", "t.py::b", "t.py::c", "t.py::d")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        pytest.param((verdict("proof"), verdict("tests", broken=FOUR)), OWN, id="many tests"),
+        pytest.param(
+            (verdict("proof"), verdict("tests", broken=("t.py::a",), log=MISTAKE)),
+            OWN,
+            id="a mistake in the patch",
+        ),
+        pytest.param(
+            (
+                verdict("proof"),
+                verdict("tests", broken=("t.py::a",)),
+                verdict("own", broken=("t.py::z",)),
+            ),
+            OWN,
+            id="another gate fails too",
+        ),
+        pytest.param((verdict("tests", broken=("t.py::a",)),), OWN, id="no proof"),
+        pytest.param(
+            (verdict("proof"), verdict("tests", broken=("t.py::a",))),
+            DEPENDENCY,
+            id="callers of a new version are to be edited",
+        ),
+    ],
+)
+def test_a_first_patch_that_may_have_broken_something_is_tried_again(
+    verdicts: tuple[GateVerdict, ...], code: AffectedCode
+) -> None:
+    end = decided(*verdicts, code=code)
     assert isinstance(end, Failure)
     assert end.then is None
-    assert end.summary.contradicting_tests == ("t.py::a", "t.py::b")
+
+
+def test_tests_that_a_person_has_seen_are_no_question_at_once() -> None:
+    patch = PATCH.model_copy(update={"attempt": 2})
+    verdicts = (verdict("proof"), verdict("tests", broken=("t.py::a",)))
+    reopened = FixState(
+        prior_attempts=(failed(1, "t.py::a"),), application=patch, verdicts=verdicts
+    )
+    end = decide(reopened, "fix-1", OWN)
+    assert isinstance(end, Failure)
+    assert end.then is None
 
 
 def test_a_second_patch_without_the_flaw_against_the_same_test_is_a_question() -> None:
@@ -146,7 +203,10 @@ def test_without_a_proof_the_same_test_may_have_found_the_same_mistake_twice() -
 
 def test_other_tests_are_another_failure() -> None:
     end = decided(
-        verdict("proof"), verdict("tests", broken=("t.py::b",)), prior=(failed(1, "t.py::a"),)
+        verdict("proof"),
+        verdict("tests", broken=("t.py::b",)),
+        prior=(failed(1, "t.py::a"),),
+        code=DEPENDENCY,
     )
     assert isinstance(end, Failure)
     assert end.then is None

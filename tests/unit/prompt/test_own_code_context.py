@@ -9,7 +9,7 @@ from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.affected import Affected, OwnPackage
 from fallback_tier.outcome import AttemptSummary
 from fallback_tier.prompt.context import MAX_SNIPPET_BYTES, Snippet, select_snippets
-from fallback_tier.repo import Settings
+from fallback_tier.repo import ProofFailure, Settings
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.repository import context
 from tests.unit.prompt.context_cases import failed
@@ -37,11 +37,13 @@ def chosen(
     space: int = 96_000,
     manifests: tuple[str, ...] = ("pyproject.toml",),
     prior: tuple[AttemptSummary, ...] = (),
+    proof: ProofFailure | None = None,
 ) -> tuple[Snippet, ...]:
     own = tuple(OwnPackage(name="lib", manifest=one) for one in manifests)
     affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST, own=own)
     settings = Settings(own_code_budget_bytes=space)
-    repo = context(root, files).model_copy(update={"affected": affected, "settings": settings})
+    update = {"affected": affected, "settings": settings, "proof_failure": proof}
+    repo = context(root, files).model_copy(update=update)
     return select_snippets(about, repo, FakeEcosystem(), own_code=True, prior_attempts=prior)
 
 
@@ -296,3 +298,110 @@ def test_of_manifests_a_short_one_at_the_root_comes_behind_the_code(tmp_path: Pa
     assert paths(found) == ["lib/a.py", "deps.txt"]
     long = files | {"deps.txt": "other 1.0\n" * 100}
     assert paths(chosen(tmp_path / "2", long, advisory("XSS in lib"))) == ["lib/a.py"]
+
+
+def failing(**pointers: object) -> ProofFailure:
+    return ProofFailure.model_validate({"text": "Failing tests:\n- it", **pointers})
+
+
+#: Each of many files has the words of the advisory, and one has what the proof points at.
+ABOUT = "A regular expression in the parser of links is slow"
+TALKING = {
+    f"lib/m{number}.py": function("other", "regular = expression = parser = links", 60)
+    for number in range(20)
+}
+
+
+@pytest.mark.parametrize(
+    "pointers",
+    [
+        pytest.param({"frames": [{"path": "lib/z.py", "line": 2}]}, id="a frame"),
+        pytest.param({"files": ["lib/z.py"], "names": ["quite_other"]}, id="an import"),
+    ],
+)
+def test_what_the_proof_points_at_comes_before_what_the_advisory_talks_about(
+    tmp_path: Path, pointers: dict[str, object]
+) -> None:
+    files = {**TALKING, "lib/z.py": function("quite_other", "pass", 40)}
+    assert "lib/z.py" not in paths(chosen(tmp_path, files, advisory(ABOUT), space=3_000))
+    found = chosen(tmp_path, files, advisory(ABOUT), space=3_000, proof=failing(**pointers))
+    assert paths(found)[0] == "lib/z.py"
+
+
+@pytest.mark.parametrize(
+    "pointers",
+    [
+        pytest.param({"files": ["lib/z.py"]}, id="a file that is imported"),
+        pytest.param({"names": ["quite_other"]}, id="a name that is imported"),
+        pytest.param({"uses": ["quite_other"]}, id="a function that is called"),
+        pytest.param({"titles": ["test/test_quite_other.py::test_quite_other"]}, id="a title"),
+    ],
+)
+def test_a_proof_tells_places_apart_that_the_advisory_does_not(
+    tmp_path: Path, pointers: dict[str, object]
+) -> None:
+    files = {**TALKING, "lib/z.py": function("quite_other", "pass", 300)}
+    about = advisory("An issue in lib")
+    assert paths(chosen(tmp_path, files, about, space=3_000))[0] != "lib/z.py"
+    found = chosen(tmp_path, files, about, space=3_000, proof=failing(**pointers))
+    assert paths(found)[0] == "lib/z.py"
+
+
+def test_the_line_of_a_frame_is_shown_of_a_long_function(tmp_path: Path) -> None:
+    long = function("read_all", "step = 1", 600) + function("other", "pass", 20)
+    files = {"lib/a.py": long}
+    frame = {"path": "lib/a.py", "line": 500}
+    (found,) = chosen(tmp_path, files, advisory(ABOUT), space=1_000, proof=failing(frames=[frame]))
+    assert found.start_line <= 500 <= found.end_line
+
+
+def test_what_an_advisory_marks_as_code_comes_before_its_prose(tmp_path: Path) -> None:
+    files = {**TALKING, "lib/z.py": function("walk_tree", "pass", 40)}
+    found = chosen(tmp_path, files, advisory(ABOUT, "`walk_tree` does it."), space=3_000)
+    assert paths(found)[0] == "lib/z.py"
+
+
+def test_a_part_of_a_word_is_no_match(tmp_path: Path) -> None:
+    files = {
+        **{
+            f"lib/m{n}.py": function(f"regularized_{n}", "regularization = 1", 60) for n in range(9)
+        },
+        "lib/z.py": function("find", "matches = regular", 40),
+    }
+    found = chosen(tmp_path, files, advisory("A regular thing is slow"), space=3_000)
+    assert paths(found)[0] == "lib/z.py"
+
+
+def test_a_whole_word_comes_before_a_part_of_an_identifier(tmp_path: Path) -> None:
+    files = {
+        **{f"lib/m{n}.py": function("other", f"archive_{n} = 1", 60) for n in range(9)},
+        "lib/z.py": function("find", "archive = 1", 60),
+    }
+    found = chosen(tmp_path, files, advisory("An archive is read"), space=3_000)
+    assert paths(found)[0] == "lib/z.py"
+
+
+def test_code_is_added_until_its_rank_falls_off(tmp_path: Path) -> None:
+    other = {f"lib/m{number}.py": function("other", "pass", 300) for number in range(80)}
+    files = {**other, "lib/z.py": function("walk_tree", "pass", 40)}
+    frame = {"path": "lib/z.py", "line": 2}
+    found = chosen(tmp_path, files, advisory(ABOUT), space=190_000, proof=failing(frames=[frame]))
+    assert paths(found)[0] == "lib/z.py"
+    shown = sum(len(one.text) for one in found)
+    assert 40_000 < shown < 60_000, "of 220,000 characters"
+    # Where nothing tells one place from another, the room is filled.
+    everything = chosen(tmp_path, files, advisory("An issue in lib"), space=100_000)
+    assert sum(len(one.text) for one in everything) > 90_000
+
+
+def test_a_pointer_at_what_is_not_there_does_no_harm(tmp_path: Path) -> None:
+    pointers = {
+        "frames": [{"path": "lib/gone.py", "line": 3}, {"path": "lib/a.py", "line": 999_999}],
+        "files": ["lib/gone.py"],
+        "names": ["gone"],
+        "titles": ["\ud800", ""],
+    }
+    files = {"lib/a.py": function("one")}
+    assert paths(chosen(tmp_path, files, advisory(ABOUT), proof=failing(**pointers))) == [
+        "lib/a.py"
+    ]
