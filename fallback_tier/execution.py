@@ -106,9 +106,9 @@ class Sandbox(Protocol):
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
     ) -> CommandResult:
-        """``worktree`` (a path: a plain folder) is writable, its .git is not, and is the working
-        directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError where
-        no sandbox can be had."""
+        """``worktree`` (a path: a plain folder) is writable, its .git only if it is disposable, and is the
+        working directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError
+        where no sandbox can be had."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:

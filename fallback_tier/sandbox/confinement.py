@@ -18,9 +18,15 @@ MAX_TMPFS_BYTES = 512 * 1024 * 1024
 _SYSTEM_OR_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FOLDERS = ("alternatives", "pki/tls/certs", "ssl/certs")
 _ETC_FILES = (
-    "group", "host.conf", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf",
+    "group", "host.conf", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf",
     "os-release", "passwd", "protocols", "services", "ssl/openssl.cnf",
 )  # fmt: skip
+
+_HOSTNAME = "sandbox"
+
+#: Of the loopback network. `localhost` is one address, as on the usual CI machines: a server that listens
+#: on the one and a client that tries the other would miss each other.
+_HOSTS = f"127.0.0.1 localhost {_HOSTNAME}\n::1 ip6-localhost ip6-loopback\n"
 
 #: Where a command may write beside its worktree: memory, all of it.
 SCRATCH = ("/tmp", "/dev")  # noqa: S108 (the sandbox's own)
@@ -46,6 +52,7 @@ def target_environment(
         "HOME": home,
         "TMPDIR": str(Path(home).parent),
         "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "TERM": "dumb",
         "NO_COLOR": "1",
@@ -59,7 +66,7 @@ def target_environment(
 def isolation(userns: Sequence[str]) -> Iterator[str]:
     """Namespaces, capabilities, name; ``userns``: how nested user namespaces are closed."""
     yield from ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session")
-    yield from ("--cap-drop", "ALL", "--hostname", "sandbox", *userns)
+    yield from ("--cap-drop", "ALL", "--hostname", _HOSTNAME, *userns)
 
 
 def file_system(
@@ -78,7 +85,7 @@ def file_system(
     yield from ("--proc", "/proc", "--dev", "/dev")
     for place in ("/dev/shm", "/tmp"):  # noqa: S108 (the sandbox's own)
         yield from ("--size", str(MAX_TMPFS_BYTES), "--tmpfs", place)
-    yield from ("--dir", HOME)
+    yield from ("--dir", HOME, "--symlink", "/tmp", "/var/tmp")  # noqa: S108 (the sandbox's own)
     for path in dict.fromkeys([*_prefixes(interpreters), *(p.resolve() for p in readable)]):
         yield from ("--ro-bind", str(path), str(path))
     yield from writable_worktree(worktree)
@@ -91,7 +98,10 @@ def file_system(
 
 def etc_files(opened: ExitStack) -> dict[str, int]:
     """The files of /etc that a target may read, open until ``opened`` closes them."""
-    found = {}
+    found = {"hosts": os.memfd_create("hosts")}
+    opened.callback(os.close, found["hosts"])
+    os.write(found["hosts"], _HOSTS.encode())
+    os.lseek(found["hosts"], 0, os.SEEK_SET)
     for name in _ETC_FILES:
         try:
             found[name] = os.open(f"/etc/{name}", os.O_RDONLY | os.O_CLOEXEC)
@@ -102,7 +112,8 @@ def etc_files(opened: ExitStack) -> dict[str, int]:
 
 
 def writable_worktree(worktree: FileTree) -> Iterator[str]:
-    """The one place that a command may change for good, at its own path; its .git read-only."""
+    """The one place that a command may change for good, at its own path; its .git read-only, unless nothing
+    reads that later."""
     root = str(worktree.root)
     if worktree.upper is None:
         yield from ("--bind", root, root)
@@ -110,7 +121,7 @@ def writable_worktree(worktree: FileTree) -> Iterator[str]:
         for layer in worktree.lower:
             yield from ("--overlay-src", str(layer))
         yield from ("--overlay", str(worktree.upper), str(worktree.work), root)
-    git = worktree.find(".git")
+    git = None if worktree.is_disposable else worktree.find(".git")
     if git is not None:
         yield from ("--ro-bind", str(git), f"{root}/.git")
 

@@ -163,7 +163,8 @@ class BubblewrapSandbox:
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
     ) -> CommandResult:
-        """Run one command with ``worktree`` writable (its .git is not) and as working directory.
+        """Run one command with ``worktree`` writable and as working directory; its .git is writable only
+        if the tree is disposable.
 
         No network but the sandbox's own loopback. ``readable`` paths are bound read-only at their
         own place. Output is bounded by MAX_OUTPUT_BYTES; at ``timeout_s`` everything inside is
