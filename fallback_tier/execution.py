@@ -105,10 +105,12 @@ class Sandbox(Protocol):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        servers: Sequence[str] = (),
     ) -> CommandResult:
         """``worktree`` (a path: a plain folder) is writable, its .git only if it is disposable, and is the
-        working directory; ``readable`` paths are bound read-only at their own place. Raises SandboxError
-        where no sandbox can be had."""
+        working directory; ``readable`` paths are bound read-only at their own place. ``servers``: names of
+        those that the command starts itself; they lead to the loopback network, and nothing runs as root,
+        which such servers refuse. Raises SandboxError where no sandbox can be had."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:

@@ -94,10 +94,16 @@ class Numbered(BubblewrapSandbox):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        servers: Sequence[str] = (),
     ) -> CommandResult:
         reported = {**(env or {}), "RUN": str(next(self.numbers))}
         return super().run(
-            argv, worktree=worktree, timeout_s=timeout_s, env=reported, readable=readable
+            argv,
+            worktree=worktree,
+            timeout_s=timeout_s,
+            env=reported,
+            readable=readable,
+            servers=servers,
         )
 
 
