@@ -16,7 +16,7 @@ from fallback_plugins.npm.gates.checks import (
     beside_base,
     touched,
 )
-from fallback_plugins.npm.gates.testing import Choice, choose, reached_members
+from fallback_plugins.npm.gates.testing import Suite, choose_suite, reached_members
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.installing.modules_layer import MODULES, Package
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
@@ -28,6 +28,7 @@ from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import Choice
 from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
@@ -387,36 +388,42 @@ class TestsGate(NpmGate):
 
     def _checks(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
         project = Installation(context, gating.patched(context), folder)
-        of_root = choose(context, project, folder, self.name)
+        of_root = choose_suite(context, project, folder, self.name)
         if of_root is not None:
-            yield self._judged(context, project, folder, of_root)
-        is_whole = of_root is not None and self._runs_members(project, of_root)
+            yield self._judged(context, project, folder, *of_root)
+        is_whole = of_root is not None and self._runs_members(project, of_root[0])
         members = () if is_whole else reached_members(project)
-        chosen = ((it, choose(context, project, it, self.name)) for it in members[:MAX_MEMBERS])
-        of_members = [(member, choice) for member, choice in chosen if choice is not None]
-        for member, choice in of_members:
-            yield self._judged(context, project, member, choice)
-        if of_root is None and not of_members:
+        is_tested = of_root is not None
+        for member in members[:MAX_MEMBERS]:
+            if (of_member := choose_suite(context, project, member, self.name)) is not None:
+                yield self._judged(context, project, member, *of_member)
+                is_tested = True
+        if not is_tested:
             yield gating.skipped(self.name, f"{project.manifest} has no test script")
         if left := members[MAX_MEMBERS:]:
             names = gating.some_of(left, _NAMED)
             yield gating.skipped(self.name, f"more members depend on what the patch moves: {names}")
 
     def _judged(
-        self, context: GateContext, project: Installation, folder: str, choice: Choice
+        self,
+        context: GateContext,
+        project: Installation,
+        folder: str,
+        suite: Suite,
+        choice: Choice,
     ) -> GateVerdict:
         def within(limits: GateContext) -> Run:
-            return choice.suite.run_in(project, limits)
+            return suite.run_in(project, limits)
 
-        ran = (self.name, context, folder, within(context), choice.suite.on(project))
-        verdict = beside_base(project, lambda: judge_tests(*ran, within=within))
+        ran = (self.name, context, folder, choice.way.run, choice.on)
+        verdict = beside_base(project, lambda: judge_tests(*ran, within=within, base=choice.base))
         where = "" if folder == project.folder else f"{folder}: "
-        notes = (*verdict.notes, *choice.notes)
-        return verdict.model_copy(update={"detail": f"{where}{verdict.detail}", "notes": notes})
+        explained = choice.explain(verdict) if choice.passed_over else verdict
+        return explained.model_copy(update={"detail": f"{where}{explained.detail}"})
 
-    def _runs_members(self, project: Installation, choice: Choice) -> bool:
+    def _runs_members(self, project: Installation, suite: Suite) -> bool:
         """Does a suite of the root run the tests of its members, by what its commands and scripts say?"""
-        if any(one.folder != project.folder for one in choice.suite.commands):
+        if any(one.folder != project.folder for one in suite.commands):
             return True
-        texts = [one.line for one in choice.suite.commands]
+        texts = [one.line for one in suite.commands]
         return _OF_ALL.search(" ".join([*texts, *project.scripts.values()])) is not None

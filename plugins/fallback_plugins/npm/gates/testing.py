@@ -29,7 +29,8 @@ from fallback_plugins.npm.locks.yarn_berry import berry_format
 from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import BaseRuns, On, Run
+from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import Choice, Way, choose
 from fallback_plugins.shared.gates.reports import Report, merged, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
 from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
@@ -38,9 +39,6 @@ from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
-
-#: Suites that are tried at the base commit before `npm test`: each may take the time of a whole suite.
-MAX_TRIED = 5
 
 #: What `npm init` writes as the test script: no test, and a failure.
 _PLACEHOLDER = "no test specified"
@@ -105,49 +103,26 @@ class Suite:
         """Return what runs it in any tree, within a context's limits."""
         return lambda tree: run_suite(project.in_tree(tree, limits), tree, self)
 
-    def on(self, project: Installation) -> On:
-        """What it runs on at the base commit: what is installed, and its own commands."""
-        key = gating.content_key(*(vars(one) for one in self.commands))
-        return lambda: f"{project.at_base.contents()} {key}"
 
-
-@dataclass(frozen=True)
-class Choice:
-    """The suite of a folder. ``declined``: those before it that run no test, each with its reason."""
-
-    suite: Suite
-    declined: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know of it."""
-        if not self.declined:
-            return ()
-        return (f"tests ran as {self.suite.title}; {'; '.join(self.declined)}",)
-
-
-def choose(context: GateContext, project: Installation, folder: str, gate: str) -> Choice | None:
-    """Choose the first suite of a folder that runs tests at the base commit; if none does, the last. None:
-    there are no tests. Runs at the base commit are kept, so that the same suite is chosen again.
+def choose_suite(
+    context: GateContext, project: Installation, folder: str, gate: str
+) -> tuple[Suite, Choice] | None:
+    """Choose the suite of a folder (``choosing.choose``). None: there are no tests.
 
     Raises as ``run_suite``.
     """
-    found = [*suites(context, project, folder)]
-    declined: list[str] = []
-    for suite in found[:-1]:
-        base = BaseRuns(context, gate, folder, suite.run_in(project, context), suite.on(project))
-        runs = base.until(bool)
-        ran = next(iter(runs), base.late)
-        if ran is None or ran.count or ran.report is not None:
-            return Choice(suite, tuple(declined))
-        why = "does not end in time" if base.late else "runs no test that is counted"
-        code = "" if ran.exit_code is None else f" (exit code {ran.exit_code})"
-        declined.append(f"{suite.title} {why} at the base commit{code}")
-    return Choice(found[-1], tuple(declined)) if found else None
+    found = {
+        gating.content_key(*map(vars, it.commands)): it for it in suites(context, project, folder)
+    }
+    if not found:
+        return None
+    ways = [Way(it.title, it.run_in(project, context), key) for key, it in found.items()]
+    choice = choose(context, gate, folder, project.at_base.contents, ways)
+    return found[choice.way.key], choice
 
 
 def suites(context: GateContext, project: Installation, folder: str) -> Iterator[Suite]:
-    """Yield the ways in which a folder of a project is tested, the best first; `npm test` is the last."""
+    """Yield what tests a folder of a project, the best first; `npm test` is the last."""
     stated = getattr(context.repo.settings, "test_commands", ())
     groups: dict[str, list[TestCommand]] = {}
     for command in own_commands(context.repo, folder, stated):
@@ -156,7 +131,7 @@ def suites(context: GateContext, project: Installation, folder: str) -> Iterator
         if is_here and command.kind is CommandKind.TESTS and command.runtime in ("", "node"):
             group = command.group or f"{command.source} {command.line}"
             groups.setdefault(group, []).append(command)
-    for commands in [*groups.values()][:MAX_TRIED]:
+    for commands in groups.values():
         yield Suite(tuple(commands))
     path = in_folder(folder, MANIFEST)
     script = _scripts(gating.patched(context), path).get("test", "").strip()
@@ -231,7 +206,8 @@ def run_suite(target: Installation, tree: RepoContext, suite: Suite) -> SuiteRun
     if told is None and not (result.ok or result.timed_out or result.truncated):
         made = replace(made, failing=failing_names(result.output) or None)
     others = run.others if made.report is not None and not made.report.failed else set()
-    return replace(made, others=sha256("\n".join(sorted(others)).encode()).hexdigest())
+    digest = sha256("\n".join(sorted(others)).encode()).hexdigest()
+    return replace(made, others=digest, command=suite.commands[0])
 
 
 @dataclass
