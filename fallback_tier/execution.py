@@ -126,11 +126,14 @@ class Sandbox(Protocol):
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
         silent_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
-        """``worktree`` (a path: a plain folder) is writable, its .git is not, and is the working
-        directory; ``readable`` paths are bound read-only at their own place; ``silent_s``: a command that
-        prints nothing for so long, and of which no test is reported, is ended as at ``timeout_s``. Raises
-        SandboxError where no sandbox can be had."""
+        """``worktree`` (a path: a plain folder) is writable, its .git only if it is disposable, and is the
+        working directory; ``readable`` paths are bound read-only at their own place; ``silent_s``: a
+        command that prints nothing for so long, and of which no test is reported, is ended as at
+        ``timeout_s``. ``servers``: names of those that the command starts itself; they lead to the loopback
+        network, and nothing runs as root, which such servers refuse. Raises SandboxError where no sandbox
+        can be had."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:

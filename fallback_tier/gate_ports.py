@@ -31,8 +31,9 @@ class Worktree(Protocol):
         ...
 
     def fresh(self, *, patched: bool) -> AbstractContextManager[FileTree]:
-        """The patched files, or the base commit's, as nothing but git left them: without ``.git`` and
-        what gates installed. Gone at the end. Raises ToolError."""
+        """The patched files, or the base commit's, as nothing but git left them, without what gates
+        installed. Its ``.git`` is its own: HEAD is these files, with the base commit's history and tags
+        (ADR-0117). Gone at the end. Raises ToolError."""
         ...
 
 

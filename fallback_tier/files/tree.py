@@ -36,13 +36,15 @@ class FileTree(Frozen):
     """Files that a command finds at ``root``.
 
     ``lower``: layers that nobody writes to, the lowest first; ``upper`` takes what is written, ``work``
-    is the kernel's own (same file system). A plain folder has none of the three.
+    is the kernel's own (same file system). A plain folder has none of the three. ``is_disposable``: no git
+    outside a sandbox reads it, so that its ``.git`` may be written too.
     """
 
     root: Path
     lower: tuple[Path, ...] = ()
     upper: Path | None = None
     work: Path | None = None
+    is_disposable: bool = False
 
     @property
     def layers(self) -> tuple[Path, ...]:

@@ -1,6 +1,7 @@
 """What bubblewrap is told: the namespaces, the file system and the environment of a command."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,20 @@ MAX_TMPFS_BYTES = 512 * 1024 * 1024
 _SYSTEM_OR_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FOLDERS = ("alternatives", "pki/tls/certs", "ssl/certs")
 _ETC_FILES = (
-    "group", "host.conf", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf",
+    "group", "host.conf", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf",
     "os-release", "passwd", "protocols", "services", "ssl/openssl.cnf",
 )  # fmt: skip
+
+_HOSTNAME = "sandbox"
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+
+#: Of the loopback network. `localhost` is one address, as on the usual CI machines: a server that listens
+#: on the one and a client that tries the other would miss each other.
+_HOSTS = f"127.0.0.1 localhost {_HOSTNAME}\n::1 ip6-localhost ip6-loopback\n"
+
+#: Whom root is inside, where a command starts servers: some refuse to run as root.
+_USER_ID = 1000
+_USERS = f"root:x:0:0:root:/root:/bin/sh\nuser:x:{_USER_ID}:{_USER_ID}:user:/tmp/home:/bin/sh\n"
 
 #: Where a command may write beside its worktree: memory, all of it.
 SCRATCH = ("/tmp", "/dev")  # noqa: S108 (the sandbox's own)
@@ -46,6 +58,7 @@ def target_environment(
         "HOME": home,
         "TMPDIR": str(Path(home).parent),
         "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "TERM": "dumb",
         "NO_COLOR": "1",
@@ -56,10 +69,13 @@ def target_environment(
     }
 
 
-def isolation(userns: Sequence[str]) -> Iterator[str]:
-    """Namespaces, capabilities, name; ``userns``: how nested user namespaces are closed."""
+def isolation(userns: Sequence[str], *, unprivileged: bool = False) -> Iterator[str]:
+    """Namespaces, capabilities, name; ``userns``: how nested user namespaces are closed; ``unprivileged``:
+    not as root, even if we are."""
     yield from ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session")
-    yield from ("--cap-drop", "ALL", "--hostname", "sandbox", *userns)
+    yield from ("--cap-drop", "ALL", "--hostname", _HOSTNAME, *userns)
+    if unprivileged and os.geteuid() == 0:
+        yield from ("--uid", str(_USER_ID), "--gid", str(_USER_ID))
 
 
 def file_system(
@@ -78,7 +94,7 @@ def file_system(
     yield from ("--proc", "/proc", "--dev", "/dev")
     for place in ("/dev/shm", "/tmp"):  # noqa: S108 (the sandbox's own)
         yield from ("--size", str(MAX_TMPFS_BYTES), "--tmpfs", place)
-    yield from ("--dir", HOME)
+    yield from ("--dir", HOME, "--symlink", "/tmp", "/var/tmp")  # noqa: S108 (the sandbox's own)
     for path in dict.fromkeys([*_prefixes(interpreters), *(p.resolve() for p in readable)]):
         yield from ("--ro-bind", str(path), str(path))
     yield from writable_worktree(worktree)
@@ -89,10 +105,22 @@ def file_system(
     yield from ("--chdir", str(worktree.root))
 
 
-def etc_files(opened: ExitStack) -> dict[str, int]:
-    """The files of /etc that a target may read, open until ``opened`` closes them."""
+def etc_files(opened: ExitStack, servers: Sequence[str] = ()) -> dict[str, int]:
+    """The files of /etc that a target may read, open until ``opened`` closes them. ``servers``: further
+    names of the loopback network."""
+    names = [name for name in servers if _HOST.fullmatch(name)]
+    texts = {"hosts": _HOSTS + "".join(f"127.0.0.1 {name}\n" for name in names)}
+    if servers and os.geteuid() == 0:
+        texts["passwd"] = _USERS
     found = {}
+    for name, text in texts.items():
+        found[name] = os.memfd_create(name)
+        opened.callback(os.close, found[name])
+        os.write(found[name], text.encode())
+        os.lseek(found[name], 0, os.SEEK_SET)
     for name in _ETC_FILES:
+        if name in found:
+            continue
         try:
             found[name] = os.open(f"/etc/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:  # this system does without it
@@ -102,7 +130,8 @@ def etc_files(opened: ExitStack) -> dict[str, int]:
 
 
 def writable_worktree(worktree: FileTree) -> Iterator[str]:
-    """The one place that a command may change for good, at its own path; its .git read-only."""
+    """The one place that a command may change for good, at its own path; its .git read-only, unless nothing
+    reads that later."""
     root = str(worktree.root)
     if worktree.upper is None:
         yield from ("--bind", root, root)
@@ -110,7 +139,7 @@ def writable_worktree(worktree: FileTree) -> Iterator[str]:
         for layer in worktree.lower:
             yield from ("--overlay-src", str(layer))
         yield from ("--overlay", str(worktree.upper), str(worktree.work), root)
-    git = worktree.find(".git")
+    git = None if worktree.is_disposable else worktree.find(".git")
     if git is not None:
         yield from ("--ro-bind", str(git), f"{root}/.git")
 

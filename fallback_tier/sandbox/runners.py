@@ -163,16 +163,18 @@ class BubblewrapSandbox:
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
         silent_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
-        """Run one command with ``worktree`` writable (its .git is not) and as working directory.
+        """Run one command with ``worktree`` writable and as working directory; its .git is writable only
+        if the tree is disposable.
 
-        No network but the sandbox's own loopback. ``readable`` paths are bound read-only at their
-        own place. Output is bounded by MAX_OUTPUT_BYTES; at ``timeout_s``, or after ``silent_s`` without
-        any, everything inside is killed.
+        No network but the sandbox's own loopback, to which the names ``servers`` lead; with any, nothing
+        runs as root. ``readable`` paths are bound read-only at their own place. Output is bounded by
+        MAX_OUTPUT_BYTES; at ``timeout_s``, or after ``silent_s`` without any, everything inside is killed.
         Raises SandboxError where no sandbox can be had.
         """
         self.probe()
-        return self._start(argv, worktree, timeout_s, env, readable, silent_s)
+        return self._start(argv, worktree, timeout_s, env, readable, silent_s, servers)
 
     def mounts_layers(self, folder: Path) -> bool:
         """Tried once for a folder. Raises SandboxError where no sandbox can be had."""
@@ -187,6 +189,7 @@ class BubblewrapSandbox:
         env: Mapping[str, str] | None,
         readable: Sequence[Path],
         silent_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
         tree = worktree if isinstance(worktree, FileTree) else FileTree(root=worktree.resolve())
         bwrap = self._bwrap or find_bwrap()
@@ -198,9 +201,9 @@ class BubblewrapSandbox:
             inner = [*second_wall.landlocked(self._landlock, [*SCRATCH, str(tree.root)]), *inner]
         with ExitStack() as opened:
             opened.enter_context(mounting(tree))
-            files = etc_files(opened)
+            files = etc_files(opened, servers)
             options = [
-                *isolation(self._isolation or ()),
+                *isolation(self._isolation or (), unprivileged=bool(servers)),
                 *file_system(tree, self._interpreters, readable, files),
             ]
             filters = [] if self._program is None else [seccomp_file(self._program)]
@@ -250,6 +253,7 @@ class UnsandboxedRunner:
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),  # noqa: ARG002 (everything is readable here)
         silent_s: float | None = None,
+        servers: Sequence[str] = (),  # noqa: ARG002 (nothing is ours to set)
     ) -> CommandResult:
         """As ``BubblewrapSandbox.run``, with a fresh HOME and TMPDIR, removed afterwards."""
         nonce = secrets.token_hex(16)

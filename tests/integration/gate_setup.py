@@ -95,6 +95,7 @@ class Numbered(BubblewrapSandbox):
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
         silent_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
         reported = {**(env or {}), "RUN": str(next(self.numbers))}
         return super().run(
@@ -104,6 +105,7 @@ class Numbered(BubblewrapSandbox):
             env=reported,
             readable=readable,
             silent_s=silent_s,
+            servers=servers,
         )
 
 

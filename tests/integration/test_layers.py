@@ -144,17 +144,17 @@ def test_what_was_installed_is_not_even_looked_at(
     assert not [path for path in looked if "node_modules" in path or "built" in path]
 
 
-def test_fresh_trees_have_neither_what_was_written_nor_git(
+def test_fresh_trees_have_nothing_that_was_written(
     sandbox: BubblewrapSandbox, worktree: Worktree
 ) -> None:
     sh(sandbox, worktree.tree, "echo evil > app.py; mkdir node_modules")
     with worktree.fresh(patched=True) as ours, worktree.fresh(patched=False) as base:
         ours.add("proof/test.py", b"proof\n")
         seen = sh(sandbox, ours, "cat app.py proof/test.py; ls -A; echo mine > app.py")
-        assert seen.output == "patched\nproof\n" + "app.py\nlib\nproof\n"
+        assert seen.output == "patched\nproof\n" + ".git\napp.py\nlib\nproof\n"
         assert (
             sh(sandbox, base, "cat app.py gone.py; ls -A").output
-            == "one\nx\napp.py\ngone.py\nlib\n"
+            == "one\nx\n.git\napp.py\ngone.py\nlib\n"
         )
     assert sh(sandbox, worktree.tree, "cat app.py; ls -A").output == (
         "evil\n.git\napp.py\nlib\nnode_modules\n"

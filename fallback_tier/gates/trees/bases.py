@@ -15,11 +15,18 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import MARK, Entries, Entry, say_nothing
 from fallback_tier.files.folders import boot_id
-from fallback_tier.gates.trees.isolation import alternates, check_out, git
+from fallback_tier.gates.trees.isolation import check_out, git
+from fallback_tier.gates.trees.private_git import keep_history
 from fallback_tier.repo import RepoContext
 
 #: Bases kept. A base is as large as a checkout; a fleet works on a few commits of a few repositories.
 MAX_BASES = 8
+
+#: Changed with what a base has: one of an older version is not taken.
+_FORMAT = 2
+
+#: File of a base that names its repository.
+_OF = "repository"
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Bases:
         Raises RepositoryError where the objects are not there, ToolFailedError where git fails
         otherwise, OSError where the folder can't be written.
         """
-        key = hashlib.sha256(f"{repo.root}\0{repo.base_commit}".encode()).hexdigest()[:32]
+        of = f"{_FORMAT}\0{repo.root}\0{repo.base_commit}"
+        key = hashlib.sha256(of.encode()).hexdigest()[:32]
         with self._entries.turn(key) as place:
             if not _is_sound(place):
                 self._make(repo, place)
@@ -73,6 +81,8 @@ class Bases:
         with self._entries.made(place.name) as part:
             (part / "tree").mkdir()
             check_out(repo, part / "tree", self._clients)
+            keep_history(repo, part / "tree", self._clients)
+            (part / _OF).write_text(str(repo.root), encoding="utf-8")
             (part / MARK).write_text(boot_id(), encoding="ascii")
 
     def _is_clean(self, place: Path) -> bool:
@@ -81,7 +91,7 @@ class Bases:
         status = ["status", "--porcelain=v1", "--untracked-files=all", "--ignored=matching"]
         try:
             return (tree / ".git").is_dir() and not git(self._clients, tree, status)
-        except ToolFailedError:  # of what it borrows, something is gone
+        except ToolFailedError:  # an object is gone
             return False
 
 
@@ -93,20 +103,16 @@ def entries_of(folder: Path, report: Callable[[str], None] = say_nothing) -> Ent
 def described(entry: Entry) -> tuple[str, str]:
     """What kind of entry a base is, and of which repository and commit."""
     try:
-        objects = Path(alternates(entry.place / "tree").read_text(encoding="utf-8").rstrip("\n"))
+        repository = (entry.place / _OF).read_text(encoding="utf-8")
         commit = (entry.place / "tree" / ".git" / "HEAD").read_text(encoding="ascii")
     except (OSError, ValueError):
         return "checkout", "nothing that can be read"
-    return "checkout", f"{objects.parent.parent} at {commit[:12]}"
+    return "checkout", f"{repository} at {commit[:12]}"
 
 
 def _is_sound(place: Path) -> bool:
-    """Renamed into place when it was whole, and no power was lost since (files are not synced); and the
-    objects that it borrows are still where they were."""
+    """Renamed into place when it was whole, and no power was lost since (files are not synced)."""
     try:
-        if (place / MARK).read_text(encoding="ascii") != boot_id():
-            return False
-        borrowed = alternates(place / "tree").read_text(encoding="utf-8")
+        return (place / MARK).read_text(encoding="ascii") == boot_id()
     except FileNotFoundError:
         return False
-    return Path(borrowed.removesuffix("\n")).is_dir()

@@ -1,6 +1,7 @@
 """A worktree that is one checkout: works wherever git does; its cost grows with the repository."""
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from fallback_tier.gates.trees.isolation import (
     git_failed,
     in_short,
 )
+from fallback_tier.gates.trees.private_git import commit_index, keep_history
 from fallback_tier.repo import RepoContext
 
 _MOVED = re.compile(r"^Hunk #\d+ succeeded at \d+ \(offset", re.MULTILINE)
@@ -44,6 +46,7 @@ class CheckoutWorktree:
         worktree = cls(place, repo.base_commit, clients)
         worktree.tree.root.mkdir()
         check_out(repo, worktree.tree.root, clients)
+        keep_history(repo, worktree.tree.root, clients)
         return worktree
 
     def apply(self, diff: str) -> None:
@@ -87,21 +90,19 @@ class CheckoutWorktree:
 
     @contextmanager
     def fresh(self, *, patched: bool) -> Iterator[FileTree]:
-        """The patched files, or the base commit's, as nothing but git left them; without ``.git``.
+        """The patched files, or the base commit's, as nothing but git left them, with its own ``.git``.
 
         Raises ToolFailedError.
         """
         folder = Path(tempfile.mkdtemp(dir=self._place, prefix="fresh-"))
         try:
-            env = {}
-            if not patched:
-                env = {"GIT_INDEX_FILE": str(folder / "index")}
-                git(self._clients, self.tree.root, ["read-tree", self._base_commit], env)
-            tree = folder / "tree"
-            tree.mkdir()
-            export = ["checkout-index", "--all", "--force", f"--prefix={tree}/"]
-            git(self._clients, self.tree.root, export, env)
-            yield FileTree(root=tree)
+            tree, git_dir = folder / "tree", self.tree.root / ".git"
+            own = tree / ".git"
+            shutil.copytree(git_dir, own)
+            if patched:
+                commit_index(git_dir, own / "index", own, self._base_commit, self._clients)
+            git(self._clients, tree, ["reset", "--quiet", "--hard", "HEAD"])
+            yield FileTree(root=tree, is_disposable=True)
         finally:
             remove_tree(folder)
 

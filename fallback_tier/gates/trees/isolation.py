@@ -1,11 +1,12 @@
 """The user's repository is only ever read: what it is, and its base commit checked out elsewhere.
 
-A checkout is a repository of its own that *borrows* the user's objects (gitrepository-layout(5),
-``objects/info/alternates``). Unlike ``git worktree add`` it leaves no entry behind in the user's
-``.git``, and unlike ``git clone`` it starts no transport, copies no configuration and no hooks, so
-that nothing that the target names is executed here. Of the repository's own configuration an allow-list
-counts (ADR-0092). Filters (LFS among them) don't run in a checkout either: a file that a filter would
-replace stays as it is committed. Submodules are not checked out.
+A checkout is a separate repository that *borrows* the user's objects (gitrepository-layout(5),
+``objects/info/alternates``) until it has copied what it needs (``private_git``). Unlike ``git worktree
+add`` it leaves no entry behind in the user's ``.git``, and unlike ``git clone`` it starts no transport,
+copies no configuration and no hooks, so that nothing that the target names is executed here. Of the
+repository's own configuration an allow-list counts (ADR-0092). Filters (LFS among them) don't run in a
+checkout either: a file that a filter would replace stays as it is committed. Submodules are not checked
+out.
 """
 
 import errno

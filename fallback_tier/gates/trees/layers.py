@@ -14,9 +14,10 @@ from pathlib import Path
 
 from fallback_tier.execution import ClientRunner
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.files.tree import OPAQUE, FileTree, RawChange, is_opaque, merged, write_whiteout
+from fallback_tier.files.tree import OPAQUE, FileTree, RawChange, is_opaque, merged
 from fallback_tier.gates.trees.bases import Base
 from fallback_tier.gates.trees.patch_layer import PatchLayer
+from fallback_tier.gates.trees.private_git import changed_index, commit_index
 
 
 class LayeredWorktree:
@@ -25,6 +26,8 @@ class LayeredWorktree:
     def __init__(self, base: Base, base_commit: str, clients: ClientRunner, place: Path) -> None:
         self._place = place
         self._base = base
+        self._base_commit = base_commit
+        self._clients = clients
         self._patch = PatchLayer(place, base, base_commit, clients)
         self.tree = FileTree(
             root=place / "tree",
@@ -40,6 +43,7 @@ class LayeredWorktree:
         Raises PatchError with git's own words, no patch is there then; ToolFailedError where the base
         is not what the commit says.
         """
+        self._forget_commit()
         self._patch.apply(diff)
 
     def restore(self) -> None:
@@ -53,23 +57,41 @@ class LayeredWorktree:
 
     @contextmanager
     def fresh(self, *, patched: bool) -> Iterator[FileTree]:
-        """The patched files, or the base commit's, as nothing but git left them; without ``.git``."""
+        """The patched files, or the base commit's, as nothing but git left them, with its own ``.git``."""
         folder = Path(tempfile.mkdtemp(dir=self._place, prefix="fresh-"))
         try:
             for name in ("upper", "work"):
                 (folder / name).mkdir()
-            write_whiteout(folder / "upper" / ".git")
             yield FileTree(
                 root=folder / "tree",
-                lower=self.tree.lower if patched else self.tree.lower[:1],
+                lower=(*self.tree.lower, self._committed()) if patched else self.tree.lower[:1],
                 upper=folder / "upper",
                 work=folder / "work",
+                is_disposable=True,
             )
         finally:
             remove_tree(folder)
 
+    def _committed(self) -> Path:
+        """The layer whose ``.git``, over the base's, has the patched files as HEAD; made once a patch."""
+        layer = self._place / "commit"
+        if not layer.exists():
+            part = self._place / "commit.part"
+            remove_tree(part)
+            git_dir, index = self._base.tree / ".git", part / ".git" / "index"
+            index.parent.mkdir(parents=True)
+            changes = self._patch.changed()
+            changed_index(git_dir, self._patch.folder, changes, index, self._clients)
+            commit_index(git_dir, index, index.parent, self._base_commit, self._clients)
+            part.rename(layer)
+        return layer
+
+    def _forget_commit(self) -> None:
+        remove_tree(self._place / "commit")
+
     def reset(self) -> None:
         """Back to the pristine base commit: no patch, and nothing of what commands wrote."""
+        self._forget_commit()
         for folder in self._layers():
             remove_tree(folder)
             folder.mkdir()

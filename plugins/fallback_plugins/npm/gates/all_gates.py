@@ -1,5 +1,6 @@
 """npm's gates: the tree installs, holds no affected version, and the tests still pass."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from fallback_plugins.npm.gates.checks import (
     beside_base,
     touched,
 )
-from fallback_plugins.npm.gates.running import run_tests
+from fallback_plugins.npm.gates.testing import Suite, choose_suite, reached_members
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.installing.modules_layer import MODULES, Package
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
@@ -27,6 +28,7 @@ from fallback_plugins.npm.surveying.survey import Project, survey
 from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import Choice
 from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
@@ -34,9 +36,8 @@ from fallback_plugins.shared.gates.project_gates import (
     left_aside,
     may_stay,
 )
-from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.installed import Level, NotInstalled
+from fallback_plugins.shared.installed import Level
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
@@ -370,29 +371,59 @@ def _places(project: Project) -> Iterator[tuple[str, str]]:
             yield project.manifest, lowest
 
 
+#: Members of a workspace whose tests one verdict runs beside the root's.
+MAX_MEMBERS = 10
+
+#: A command that runs the scripts of members too.
+_OF_ALL = re.compile(
+    r"--workspaces?\b|--filter\b|--recursive\b|\bforeach\b|\b(?:turbo|lerna|nx|wsrun|ultra)\b|\s-(?:r|ws|w)\b"
+)
+
+
 class TestsGate(NpmGate):
-    """``npm test`` of every project that the patch touched."""
+    """The own tests of every project that the patch touches, and of the members of its workspace that
+    depend on what the patch moves."""
 
     name = "tests"
 
-    def _project(self, context: GateContext, folder: str) -> GateVerdict:
+    def _checks(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
         project = Installation(context, gating.patched(context), folder)
-        if not project.has_tests:
-            return gating.skipped(self.name, f"{project.manifest} has no test script")
+        of_root = choose_suite(context, project, folder, self.name)
+        if of_root is not None:
+            yield self._judged(context, project, folder, *of_root)
+        is_whole = of_root is not None and self._runs_members(project, of_root[0])
+        members = () if is_whole else reached_members(project)
+        is_tested = of_root is not None
+        for member in members[:MAX_MEMBERS]:
+            if (of_member := choose_suite(context, project, member, self.name)) is not None:
+                yield self._judged(context, project, member, *of_member)
+                is_tested = True
+        if not is_tested:
+            yield gating.skipped(self.name, f"{project.manifest} has no test script")
+        if left := members[MAX_MEMBERS:]:
+            names = gating.some_of(left, _NAMED)
+            yield gating.skipped(self.name, f"more members depend on what the patch moves: {names}")
 
+    def _judged(
+        self,
+        context: GateContext,
+        project: Installation,
+        folder: str,
+        suite: Suite,
+        choice: Choice,
+    ) -> GateVerdict:
         def within(limits: GateContext) -> Run:
-            def run(tree: RepoContext) -> SuiteRun | NotInstalled:
-                target = project.in_tree(tree, limits)
-                found = target.install()
-                if found.absent is not None:
-                    return found.absent
-                if target.has_build:
-                    target.run(target.in_it("npm", "run", "build"))  # tests may be of what it makes
-                return run_tests(
-                    target, tree, f"installed {found.in_words}" if found.declined else ""
-                )
+            return suite.run_in(project, limits)
 
-            return run
+        ran = (self.name, context, folder, choice.way.run, choice.on)
+        verdict = beside_base(project, lambda: judge_tests(*ran, within=within, base=choice.base))
+        where = "" if folder == project.folder else f"{folder}: "
+        explained = choice.explain(verdict) if choice.passed_over else verdict
+        return explained.model_copy(update={"detail": f"{where}{explained.detail}"})
 
-        ran = (self.name, context, folder, within(context), project.at_base.contents)
-        return beside_base(project, lambda: judge_tests(*ran, within=within))
+    def _runs_members(self, project: Installation, suite: Suite) -> bool:
+        """Does a suite of the root run the tests of its members, by what its commands and scripts say?"""
+        if any(one.folder != project.folder for one in suite.commands):
+            return True
+        texts = [one.line for one in suite.commands]
+        return _OF_ALL.search(" ".join([*texts, *project.scripts.values()])) is not None

@@ -23,13 +23,12 @@ from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.manifests.layout import MANIFEST
 from fallback_plugins.npm.manifests.manifest import entries, parse_manifest
 from fallback_plugins.shared.gates.gating import run_as_given
-from fallback_plugins.shared.gates.reports import Report, ReportFile, read_lines, report_in
+from fallback_plugins.shared.gates.reports import Report, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import (
     Names,
     SuiteRun,
     numbered,
     shortened,
-    steady_lines,
 )
 from fallback_plugins.shared.versions import interpreters
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -49,6 +48,7 @@ _NODE_TEST = re.compile(r"\bnode\b[^&|;]* --test(?![\w-])")
 _REPORTER = "--test-reporter"
 
 _REPORTERS = "fallback_plugins.npm.gates"
+_FILES = ("attach.cjs", "mocha.cjs", "node.mjs", "witness.cjs")
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,6 @@ def reporting(scripts: Mapping[str, str], place: str, cache: Path) -> Reporting 
     options += [f"{_REPORTER}=data:text/javascript;base64,{source}"]
     options += [f'"{_REPORTER}-destination={quoted}"']
     return Reporting(env={"NODE_OPTIONS": " ".join(options)})
-
-
-def reporting_part(script: str, place: str, cache: Path) -> tuple[str, Reporting] | None:
-    """A command of a script of several that plainly calls a runner, and how it is made to report when it
-    runs by itself; None where there is none."""
-    for part in map(str.strip, script.split("&&")):
-        if (runner := plain_runner(part)) is not None:
-            asked = _of_runner(runner, place, cache)
-            return f"{part} {shlex.join(asked.arguments)}", asked
-    return None
 
 
 def _of_runner(runner: str, place: str, cache: Path) -> Reporting:
@@ -172,14 +162,15 @@ def _source(name: str) -> str:
 
 
 def laid_out(cache: Path, name: str) -> Path:
-    """A reporter's file where a sandbox can be shown it: an installed package may lie anywhere."""
-    text = _source(name)
-    digest = sha256(text.encode()).hexdigest()[:16]
-    place = cache / "reporters" / digest / name
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, text.encode())
-    return place
+    """A reporter's file, with the others beside it, at a place that a sandbox can be shown: an installed
+    package may lie anywhere."""
+    texts = {it: _source(it) for it in _FILES}
+    folder = cache / "reporters" / sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    for other, text in texts.items():
+        if not (folder / other).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / other, text.encode())
+    return folder / name
 
 
 #: Where clients put the programs of what they install.
@@ -309,58 +300,3 @@ def _with_tests(witnessed: Witnessed, result: CommandResult, report: Report | No
         return witnessed
     passed = tuple(sorted(report.passed))
     return witnessed.model_copy(update={"passed": passed, "failed": report.failed})
-
-
-_PLAINLY = Reporting(read=lambda _: None)
-
-
-def run_tests(target: Installation, tree: RepoContext, installed: str = "") -> SuiteRun:
-    """Run ``npm test``.
-
-    A runner that fails and reports nothing may not know what was asked of it: then it runs once more, as
-    the project calls it. Where a script of several commands fails, its runner alone runs once more, to say
-    which tests that was about: the end is still the script's, and what its other commands print must be as
-    at the base commit. Raises SandboxError.
-    """
-    manifest = parse_manifest(target.manifest, tree.read_text(target.manifest))
-    scripts = dict(entries(manifest.get("scripts")))
-    with report_in(tree.tree) as file:
-        suite = _Suite(target, file)
-        asked = reporting(scripts, file.path, target.context.cache)
-        result, report = suite.npm_test(asked or _PLAINLY)
-        others: set[str] = set()
-        unreported = report is None and not (result.ok or result.timed_out)
-        if unreported and asked is not None:
-            result, report = suite.npm_test(_PLAINLY)
-        elif unreported:
-            alone, report = suite.part(scripts.get("test", ""))
-            others = steady_lines(result.output) - steady_lines(alone)
-    run = SuiteRun.read(result, summary(result.output), report, installed)
-    return replace(run, others=sha256("\n".join(sorted(others)).encode()).hexdigest())
-
-
-@dataclass(frozen=True)
-class _Suite:
-    target: Installation
-    file: ReportFile
-
-    def npm_test(self, asked: Reporting) -> tuple[CommandResult, Report | None]:
-        """The script, with what makes it report."""
-        more = ["--", *asked.arguments] if asked.arguments else []
-        return self._run(["npm", "test", *more], asked)
-
-    def part(self, script: str) -> tuple[str, Report | None]:
-        """Return the output and report of a script's test runner, run by itself."""
-        found = reporting_part(script, self.file.path, self.target.context.cache)
-        if found is None:
-            return "", None
-        command, asked = found
-        words = ["npm", "exec", "--no", "--offline", "--call", command]
-        result, report = self._run(words, asked)
-        return result.output, report
-
-    def _run(self, command: list[str], asked: Reporting) -> tuple[CommandResult, Report | None]:
-        result = self.target.run(self.target.in_it(*command), asked.env, asked.readable)
-        # Where a report lies is another place each time, and no part of what was run.
-        result = result.model_copy(update={"argv": ("npm", "test")})
-        return result, asked.read(self.file.read())

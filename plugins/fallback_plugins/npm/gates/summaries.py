@@ -270,7 +270,12 @@ _MOCHA_FAILURES = re.compile(r"^  \d+ failing$", MULTILINE)
 _MOCHA_TEST = re.compile(r"^  \d+\) (.*(?:\n {5,}\S.*)*?):$", MULTILINE)
 _VOWS_LINE = re.compile(r"^( {2,})(\u2717 )?(?! )(.+)$", MULTILINE)
 _JASMINE_FAILURES = re.compile(r"^Failures:$", MULTILINE)
-_JASMINE_TEST = re.compile(r"^\d+\) (.+)\n  Message:$", MULTILINE)
+#: A spec's title may have several lines.
+_JASMINE_TEST = re.compile(
+    r"^(?:\d+\) |(?P<suite>Suite error: ))"
+    r"(?P<name>.+(?:\n(?!\d+\) |  Message:$|  Stack:$).*){0,20})\n  Message:$",
+    MULTILINE,
+)
 
 
 def summary(log: str) -> Summary | None:
@@ -338,6 +343,26 @@ _QUNIT = re.compile(
 _QUNIT_EXTRAS = re.compile(rf"^    PASS: ({FIGURE})  FAIL: ({FIGURE})  TOTAL: \d+$", MULTILINE)
 _QUNIT_EXTRAS_TEST = re.compile(
     r"^\r?-{9,}\n(?P<module>.+)\n-{9,}$|^ FAIL - (?P<test>.+)$", MULTILINE
+)
+
+#: tap-spec's, uvu's and lab's last lines.
+_TAP_SPEC = re.compile(
+    rf"^  total: +({FIGURE})\n  passing: +({FIGURE})\n(?:  failing: +({FIGURE})\n)?", MULTILINE
+)
+_TAP_SPEC_TEST = re.compile(r"^    \u2716 (.+)$", MULTILINE)
+_UVU = re.compile(
+    rf"^  Total: +({FIGURE})\n  Passed: +({FIGURE})\n  Skipped: +({FIGURE})$", MULTILINE
+)
+_UVU_TEST = re.compile(r"^   FAIL  (.+)$", MULTILINE)
+_LAB = re.compile(
+    rf"^(?:({FIGURE}) tests? passed|({FIGURE}) of ({FIGURE}) tests? failed)$", MULTILINE
+)
+_LAB_TEST = re.compile(r"^  \d+\) (.+):$", MULTILINE)
+
+#: How runners that are not known here begin the line of a test that fails.
+_FAILING_LINE = re.compile(
+    r"^\s*(?:\u2717|\u2716|\u2718|\u00d7|\u2715|\u25cf|not ok \d+(?: -)?|FAIL(?:ED)?:?) +(\S.*)$",
+    MULTILINE,
 )
 
 _TAP_18 = re.compile(rf"^# \{{ total: {FIGURE}(.*) \}}$", MULTILINE)
@@ -467,7 +492,9 @@ def _jasmine(text: str) -> Summary | None:
         return None
     specs, failing, pending = figures
     message = "".join(_JASMINE_FAILURES.split(text)[1:])
-    return Summary(specs - pending, failing, tuple(_JASMINE_TEST.findall(message)))
+    found = _JASMINE_TEST.finditer(message)
+    names = (" ".join(f"{it['suite'] or ''}{it['name']}".split()) for it in found)
+    return Summary(specs - pending, failing, numbered(names))
 
 
 def _vows(text: str) -> Summary | None:
@@ -487,9 +514,45 @@ def _vows(text: str) -> Summary | None:
     return Summary(ran, failing, () if full.are_lost else numbered(iter(names)))
 
 
+def _tap_spec(text: str) -> Summary | None:
+    found = [tuple(int(it or 0) for it in one) for one in _TAP_SPEC.findall(text)]
+    if not found:
+        return None
+    names = dict.fromkeys(map(_steady, _TAP_SPEC_TEST.findall(text)))
+    return Summary(sum(it[0] for it in found), sum(it[2] for it in found), tuple(names))
+
+
+def _uvu(text: str) -> Summary | None:
+    found = [tuple(map(int, one)) for one in _UVU.findall(text)]
+    if not found:
+        return None
+    ran = sum(total - skipped for total, _, skipped in found)
+    names = numbered(map(_steady, _UVU_TEST.findall(text)))
+    return Summary(ran, ran - sum(passed for _, passed, _ in found), names)
+
+
+def _lab(text: str) -> Summary | None:
+    found = [tuple(int(it or 0) for it in one) for one in _LAB.findall(text)]
+    if not found:
+        return None
+    ran = sum(passed or total for passed, _, total in found)
+    return Summary(ran, sum(it[1] for it in found), numbered(iter(_LAB_TEST.findall(text))))
+
+
+def _steady(name: str) -> str:
+    """A test's name without how long it took."""
+    return re.sub(r" \(?\d+(?:\.\d+)? ?m?s\)?$", "", name.strip())
+
+
+def failing_names(log: str) -> tuple[str, ...]:
+    """Names of what fails, by the signs with which lines of any runner begin. For a log that has no summary
+    which is known here: it does not tell how many tests ran."""
+    return numbered(map(_steady, _FAILING_LINE.findall(_COLOUR.sub("", log))))
+
+
 #: Those whose last lines don't count all that ran: of a log without its middle they tell nothing.
 _BY_LINES = (_tap_16, _ava)
 _RUNNERS = (
     *(_node, _tap, _tap_16, _jest, _vitest, _mocha, _ava, _jasmine),
-    *(_qunit, _qunit_extras, _vows),
+    *(_qunit, _qunit_extras, _vows, _tap_spec, _uvu, _lab),
 )

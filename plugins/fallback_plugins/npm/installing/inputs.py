@@ -80,6 +80,13 @@ class Inputs:
         return (parse_manifest(path, self.files.manifests[path]) for path in self.own)
 
     @property
+    def own_files(self) -> Files:
+        """Its texts without the manifests of other projects."""
+        return replace(
+            self.files, manifests={path: self.files.manifests[path] for path in self.own}
+        )
+
+    @property
     def lock_name(self) -> str:
         """The lock's file name; empty: there is none."""
         return PurePosixPath(self.files.lock or "").name

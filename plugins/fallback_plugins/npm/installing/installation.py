@@ -81,9 +81,6 @@ class Earlier:
     before: str = ""
 
 
-#: What `npm init` writes: no test, and a failure.
-_PLACEHOLDER = "no test specified"
-
 #: Changed with how a project is installed: what an older version installed is not taken.
 _FORMAT = 7
 
@@ -107,18 +104,14 @@ class Installation:
         return Inputs.of(self._repo, self.folder)
 
     @property
-    def has_tests(self) -> bool:
-        """Is there a test script, and not just the one that `npm init` writes?"""
-        script = self._script("test")
-        return bool(script) and _PLACEHOLDER not in script
+    def scripts(self) -> Mapping[str, str]:
+        """Its scripts by name."""
+        return dict(entries(self._facts.get("scripts")))
 
     @property
     def has_build(self) -> bool:
         """Is there a build script?"""
-        return bool(self._script("build"))
-
-    def _script(self, name: str) -> str:
-        return dict(entries(self._facts.get("scripts"))).get(name, "").strip()
+        return bool(self.scripts.get("build", "").strip())
 
     def install(self) -> Installed:
         """Install it, once for these manifests: as much of it as can be had. What no lock of the project
@@ -176,15 +169,18 @@ class Installation:
         argv: Sequence[str],
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        timeout_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
-        """Run a command in the sandbox, in the tree's root; the output's paths are relative. Raises
-        SandboxError."""
+        """Run a command in the sandbox, in the tree's root; the output's paths are relative. ``servers``:
+        those that it starts. Raises SandboxError."""
         result = self.context.sandbox.run(
             argv,
             worktree=self.tree,
-            timeout_s=self.context.timeout_s,
+            timeout_s=self.context.timeout_s if timeout_s is None else timeout_s,
             env=env,
             readable=readable,
+            **({"servers": servers} if servers else {}),
         )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -128,37 +128,48 @@ class ReportFile:
     def read(self) -> str | None:
         """What was written, the tree's paths relative; None where there is no plain file of a sane size.
         A link is never followed, nothing that could block is opened."""
+        return self._read(self._name)
+
+    def read_all(self) -> list[str | None]:
+        """As ``read``, of each process that wrote one: ``path``, then ``-`` and what tells them apart."""
+        return [self._read(name) for name in self._names() if name != self._name]
+
+    def count(self) -> int:
+        """Return how many tests are named so far; 0 if that can't be read now."""
         try:
-            content = self._content()
+            return sum((self._content(it) or b"").count(b'"test":') for it in self._names())
+        except OSError:
+            return 0
+
+    def _read(self, name: str) -> str | None:
+        try:
+            content = self._content(name)
         except OSError as error:
-            raise_failed(error, f"The report {self._name}")
+            raise_failed(error, f"The report {name}")
             return None
         if content is None or len(content) > MAX_REPORT_BYTES:
             return None
         root = str(self._tree.root)
         return content.decode("utf-8", "replace").replace(f"{root}/", "").replace(root, ".")
 
-    def count(self) -> int:
-        """Return how many tests it names so far; 0 if it can't be read now."""
-        try:
-            return (self._content() or b"").count(b'"test":')
-        except OSError:
-            return 0
-
-    def _content(self) -> bytes | None:
-        place = self._tree.find(self._name)
+    def _content(self, name: str) -> bytes | None:
+        place = self._tree.find(name)
         if place is None or not stat.S_ISREG(place.lstat().st_mode):
             return None
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             return file.read(MAX_REPORT_BYTES + 1)
 
+    def _names(self) -> list[str]:
+        top = self._tree.layers[0]
+        found = [it.name for it in os.scandir(top) if it.name.startswith(self._name)]
+        return sorted(found, key=lambda name: (len(name), name))
+
     def remove(self) -> None:
         """What runs later finds the tree as it was."""
-        place = self._tree.find(self._name)
-        if place is not None:
+        for name in self._names():
             with suppress(OSError):
-                place.unlink()
+                (self._tree.layers[0] / name).unlink()
 
 
 @contextmanager
@@ -170,6 +181,34 @@ def report_in(tree: FileTree) -> Iterator[ReportFile]:
             yield file
     finally:
         file.remove()
+
+
+def merged(reports: Sequence[Report | None]) -> Report | None:
+    """One report of several runners that ran for one command; None if one of them can't be read. Tests of
+    one name are told apart by their order."""
+    known = [one for one in reports if one is not None]
+    if not known or len(known) < len(reports):
+        return None
+    if len(known) == 1:
+        return known[0]
+    seen: set[str] = set()
+    reported: list[tuple[str, str]] = []
+    for one in known:
+        unread = frozenset(one.uncollected)
+        tests = [(name, "passed") for name in sorted(one.passed)]
+        tests += [(name, "uncollected" if name in unread else "failed") for name in one.failed]
+        for name, was in tests:
+            number, unique = 1, name
+            while unique in seen:
+                number += 1
+                unique = f"{name} ({number})"
+            seen.add(unique)
+            reported.append((unique, was))
+    figures = [one.figures for one in known if one.figures is not None]
+    whole = None
+    if len(figures) == len(known):
+        whole = (sum(ran for ran, _ in figures), sum(failed for _, failed in figures))
+    return Report.of(reported, whole)
 
 
 def read_lines(text: str | None) -> Report | None:

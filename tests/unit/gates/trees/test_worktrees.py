@@ -270,7 +270,6 @@ def test_fresh_files_are_those_of_git_and_nothing_else(
         assert listing(base) == tracked
         assert ours.locate("app.py").read_text() == "patched\n"
         assert base.locate("app.py").read_text() == FILES["app.py"]
-        assert ours.find(".git") is None
         ours.add("proof/test.py", b"x")
         assert base.find("proof/test.py") is None
         assert worktree.tree.find("proof/test.py") is None

@@ -3,7 +3,7 @@
 "use strict";
 const fs = require("fs");
 const path = require("path");
-const { reporters } = require(require.resolve("mocha", { paths: [process.cwd()] }));
+const { reporters } = require(require.resolve("mocha", { paths: [process.env.FALLBACK_TIER_MOCHA || process.cwd()] }));
 
 module.exports = class extends reporters.Spec {
   constructor(runner, options) {
@@ -13,7 +13,7 @@ module.exports = class extends reporters.Spec {
     const put = (line) =>
       fs.appendFileSync(process.env.FALLBACK_TIER_REPORT, `${JSON.stringify(line)}\n`);
     const tell = (test, was) => {
-      const file = test.file ? `${path.relative(process.cwd(), test.file)} > ` : "";
+      const file = test.file ? `${path.relative(path.dirname(process.env.FALLBACK_TIER_REPORT), test.file)} > ` : "";
       const name = file + test.fullTitle();
       let times = (seen.get(name) || 0) + 1;
       let unique = times === 1 ? name : `${name} (${times})`;

@@ -1,0 +1,375 @@
+"""A project's own tests: which commands run them, what those find, and how each test is reported.
+
+The commands are the project's own (``own_commands``), tried at the base commit in their order; `npm test`
+of the project's manifest comes last. Each gets what a CI machine gives it (ADR-0117): the project's client
+and programs, a place to write, services. Test runners report beside what they print, whatever calls them
+(``reporters/attach.cjs``); if none does, the log tells.
+"""
+
+import posixpath
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fallback_plugins.npm.clients.by_lock import client_for
+from fallback_plugins.npm.clients.pnpm import PNPM
+from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient
+from fallback_plugins.npm.clients.yarn import YARN
+from fallback_plugins.npm.gates.running import laid_out, plain_runner, read_jest
+from fallback_plugins.npm.gates.summaries import failing_names, summary
+from fallback_plugins.npm.installing.commands import BERRY
+from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
+from fallback_plugins.npm.locks.yarn_berry import berry_format
+from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
+from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
+from fallback_plugins.shared.gates import gating, services
+from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import Choice, Way, choose
+from fallback_plugins.shared.gates.reports import Report, merged, read_lines, report_in
+from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
+from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
+from fallback_plugins.shared.installed import NotInstalled
+from fallback_tier.errors import RecipeError, RepositoryError
+from fallback_tier.execution import CommandResult
+from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
+
+#: What `npm init` writes as the test script: no test, and a failure.
+_PLACEHOLDER = "no test specified"
+
+#: Where clients put the programs of what they install.
+_PROGRAMS = "node_modules/.bin"
+
+#: For the project's commands: no client looks for another release of itself, none reports to anyone.
+_ENVIRONMENT = {
+    "SKIP_YARN_COREPACK_CHECK": "1",
+    "YARN_NODE_LINKER": "node-modules",
+    "YARN_ENABLE_TELEMETRY": "0",
+    "YARN_ENABLE_COLORS": "false",
+    "TURBO_TELEMETRY_DISABLED": "1",
+    "NX_DAEMON": "false",
+    "DO_NOT_TRACK": "1",
+}
+
+#: The same for pnpm; npm complains of settings that it does not know.
+_PNPM_ENVIRONMENT = {
+    "npm_config_package_manager_strict": "false",
+    "npm_config_manage_package_manager_versions": "false",
+    "npm_config_verify_deps_before_run": "false",
+}
+
+#: Puts folders first on the path that the sandbox gives, then becomes the command.
+_WITH_PATH = 'PATH="$1:$PATH"; export PATH; shift; exec "$@"'
+
+#: Instead of corepack, which would fetch a client: that is here already.
+_COREPACK = 'case "$1" in enable|disable|prepare|install|use|up) exit 0;; esac\nexec "$@"\n'
+
+#: A node for commands that set NODE_OPTIONS: the hook is added, then the next node on the path runs.
+_NODE = """case "$NODE_OPTIONS" in
+*"$FALLBACK_TIER_HOOK"*) ;;
+*) export NODE_OPTIONS="$NODE_OPTIONS $FALLBACK_TIER_HOOK" ;;
+esac
+here=$(dirname "$0")
+IFS=:
+for folder in $PATH; do
+  [ "$folder" != "$here" ] && [ -x "$folder/node" ] && exec "$folder/node" "$@"
+done
+exit 127
+"""
+
+_CLIENT = re.compile(r"\b(yarn|pnpm)\b")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Commands that together are the tests of a folder of a project."""
+
+    commands: tuple[TestCommand, ...]
+
+    @property
+    def title(self) -> str:
+        """The first command, how many more there are, and where they are from, for people."""
+        first = self.commands[0]
+        more = f" and {len(self.commands) - 1} more" if len(self.commands) > 1 else ""
+        return f"`{first.line}`{more} ({first.source})"
+
+    def run_in(self, project: Installation, limits: GateContext) -> Run:
+        """Return what runs it in any tree, within a context's limits."""
+        return lambda tree: run_suite(project.in_tree(tree, limits), tree, self)
+
+
+def choose_suite(
+    context: GateContext, project: Installation, folder: str, gate: str
+) -> tuple[Suite, Choice] | None:
+    """Choose the suite of a folder (``choosing.choose``). None: there are no tests.
+
+    Raises as ``run_suite``.
+    """
+    found = {
+        gating.content_key(*map(vars, it.commands)): it for it in suites(context, project, folder)
+    }
+    if not found:
+        return None
+    ways = [Way(it.title, it.run_in(project, context), key) for key, it in found.items()]
+    choice = choose(context, gate, folder, project.at_base.contents, ways)
+    return found[choice.way.key], choice
+
+
+def suites(context: GateContext, project: Installation, folder: str) -> Iterator[Suite]:
+    """Yield what tests a folder of a project, the best first; `npm test` is the last."""
+    stated = getattr(context.repo.settings, "test_commands", ())
+    groups: dict[str, list[TestCommand]] = {}
+    for command in own_commands(context.repo, folder, stated):
+        # A member's are its own: those of folders above it are judged with the root.
+        is_here = folder == project.folder or PurePosixPath(command.folder).is_relative_to(folder)
+        if is_here and command.kind is CommandKind.TESTS and command.runtime in ("", "node"):
+            group = command.group or f"{command.source} {command.line}"
+            groups.setdefault(group, []).append(command)
+    for commands in groups.values():
+        yield Suite(tuple(commands))
+    path = in_folder(folder, MANIFEST)
+    script = _scripts(gating.patched(context), path).get("test", "").strip()
+    if script and _PLACEHOLDER not in script:
+        yield Suite((TestCommand("npm test", f"{path}, script test", folder),))
+
+
+def reached_members(project: Installation) -> tuple[str, ...]:
+    """Return the folders of workspace members whose dependencies the patch moves, directly or through
+    others, in order; all members if that can't be known."""
+    inputs, base = project.inputs, project.at_base.inputs
+    texts = {path: inputs.files.manifests[path] for path in inputs.own[1:]}
+    if not texts:
+        return ()
+    try:
+        client = client_for(inputs.files.lock, project.context.clients)
+        before, after = (client.tree(it.own_files) for it in (base, inputs))
+    except RecipeError:
+        return tuple(str(PurePosixPath(path).parent) for path in texts)
+    held = {(node.name, node.version) for node in before.nodes.values()}
+    waiting = [key for key, it in after.nodes.items() if (it.name, it.version) not in held]
+    seen = set(waiting)
+    while waiting:
+        dependents = {node.key for node, _ in after.dependents(waiting.pop())} - seen
+        seen |= dependents
+        waiting += dependents
+    facts = {path: parse_manifest(path, text) for path, text in texts.items()}
+    reached: set[str] = set()
+    names: set[str] = set()
+    for _ in texts:  # each round takes those who ask for a member of the one before
+        for path, manifest in facts.items():
+            folder = str(PurePosixPath(path).parent)
+            keys = {path, folder, posixpath.relpath(folder, project.folder)}
+            asks = {
+                name for section in MEMBER_SECTIONS for name, _ in entries(manifest.get(section))
+            }
+            if keys & seen or asks & names or base.files.manifests.get(path) != texts[path]:
+                reached.add(path)
+        before_names, names = names, {str(facts[path].get("name")) for path in reached}
+        if names == before_names:
+            break
+    return tuple(str(PurePosixPath(path).parent) for path in texts if path in reached)
+
+
+def _scripts(tree: RepoContext, path: str) -> Mapping[str, str]:
+    if tree.has(path):
+        with suppress(RecipeError, RepositoryError):
+            return dict(entries(parse_manifest(path, tree.read_text(path)).get("scripts")))
+    return {}
+
+
+def run_suite(target: Installation, tree: RepoContext, suite: Suite) -> SuiteRun | NotInstalled:
+    """Run a suite in a tree, once what it needs is installed.
+
+    A runner that fails and reports nothing may not know what was asked of it: then all runs once more, as
+    the project calls it. Raises SandboxError, and as ``Installation.install``.
+    """
+    found = target.install()
+    if found.absent is not None:
+        return found.absent
+    run = _Run(target, tree, suite)
+    remarks = [f"installed {found.in_words}"] if found.declined else []
+    remarks += services.missing([name for one in suite.commands for name in one.services])
+    remarks += run.prepare()
+    result, report = run.all(reporting=True)
+    if report is None and run.asked and not (result.ok or result.timed_out):
+        result, report = run.all(reporting=False)
+    told = summary(result.output)
+    if told is None and report is not None and report.figures is not None:
+        told = Summary(*report.figures)  # the project's own reporter, which is not known here
+    made = SuiteRun.read(result, told, report, "; ".join(remarks))
+    if told is None and not (result.ok or result.timed_out or result.truncated):
+        made = replace(made, failing=failing_names(result.output) or None)
+    others = run.others if made.report is not None and not made.report.failed else set()
+    digest = sha256("\n".join(sorted(others)).encode()).hexdigest()
+    return replace(made, others=digest, command=suite.commands[0])
+
+
+@dataclass
+class _Run:
+    """One run of a suite. ``asked``: a runner was made to report. ``others``: what commands print that fail
+    and are no test runner's alone."""
+
+    target: Installation
+    tree: RepoContext
+    suite: Suite
+    asked: bool = False
+    others: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.target.context.timeout_s
+        self._programs, self._readable, self._missing = programs(self.target, self.suite)
+
+    def prepare(self) -> list[str]:
+        """Run what comes before the tests: what the commands name, or the build of the first one's folder.
+        Return remarks: a step that fails is no reason not to test."""
+        steps = {(one.folder, line): one for one in self.suite.commands for line in one.before}
+        first = self.suite.commands[0]
+        if not steps and _scripts(self.tree, in_folder(first.folder, MANIFEST)).get("build"):
+            self._shell(first, "npm run build")  # tests may be of what it makes
+        failed = []
+        for (_, line), command in steps.items():
+            result = self._shell(command, line)
+            failed += [] if result.ok else [f"`{line}`, which comes before the tests, fails"]
+        return [*self._missing, *failed]
+
+    def all(self, *, reporting: bool) -> tuple[CommandResult, Report | None]:
+        """Run each command; the first that fails says how the suite ended."""
+        results: list[CommandResult] = []
+        parts: list[Report | None] = []
+        self.others = set()
+        for command in self.suite.commands:
+            with report_in(self.tree.tree) as files:
+                place = files.path if reporting else ""
+                result = self._shell(command, command.line, place, command.services)
+                texts = files.read_all()
+            results.append(result)
+            self.asked |= bool(texts)
+            parts += [read_jest(text) or read_lines(text) for text in texts]
+            if result.timed_out:
+                break
+            if not result.ok:
+                self._note_others(command, result)
+        first = next((one for one in results if not one.ok), results[-1])
+        whole = {
+            "argv": ("sh", "-c", self.suite.commands[0].line),
+            "output": "".join(one.output for one in results),
+            "duration_ms": sum(one.duration_ms for one in results),
+            "truncated": any(one.truncated for one in results),
+        }
+        return first.model_copy(update=whole), merged(parts)
+
+    def _note_others(self, command: TestCommand, result: CommandResult) -> None:
+        """Note what a script of several commands prints beside its runner, which runs once more alone."""
+        script = self._script_of(command)
+        if plain_runner(script) is not None:
+            return
+        runner = next((it for it in map(str.strip, script.split("&&")) if plain_runner(it)), None)
+        alone = "" if runner is None else self._shell(command, runner).output
+        self.others |= steady_lines(result.output) - steady_lines(alone)
+
+    def _script_of(self, command: TestCommand) -> str:
+        """What a command that runs a script of the manifest runs."""
+        match = re.fullmatch(r"(?:npm|yarn|pnpm)(?: run)? ([\w:.-]+)", command.line.strip())
+        scripts = _scripts(self.tree, in_folder(command.folder, MANIFEST))
+        return scripts.get(match[1], command.line) if match else command.line
+
+    def _shell(
+        self, command: TestCommand, line: str, reports: str = "", needs: Sequence[str] = ()
+    ) -> CommandResult:
+        """Run a line as a command's. ``reports``: where runners report; empty: they are not asked."""
+        env = {**_ENVIRONMENT, **self._of_package(command.folder), **command.env}
+        if self.target.inputs.client == "pnpm":
+            env |= _PNPM_ENVIRONMENT
+        hook = laid_out(self.target.context.cache, "attach.cjs")
+        if reports:
+            quoted = str(hook).replace("\\", "\\\\").replace('"', '\\"')
+            required = f'--require "{quoted}"'
+            options = f"{env.get('NODE_OPTIONS', '')} {required}".strip()
+            env |= {"FALLBACK_TIER_REPORTS": reports, "FALLBACK_TIER_HOOK": required}
+            env["NODE_OPTIONS"] = options
+        folder = PurePosixPath(command.folder)
+        bins = (str(self.tree.root / it / _PROGRAMS) for it in (folder, *folder.parents))
+        path = ":".join([str(self._programs), *bins])
+        words = services.around(["sh", "-c", line], needs, env)
+        return self.target.run(
+            gating.command_in(command.folder, ["sh", "-c", _WITH_PATH, "sh", path, *words]),
+            env,
+            [*self._readable, hook.parent],
+            max(1.0, self._until - time.monotonic()),
+            needs,
+        )
+
+    def _of_package(self, folder: str) -> dict[str, str]:
+        """What a client tells the scripts of a package: here they are run by their lines."""
+        path = in_folder(folder, MANIFEST)
+        facts: Mapping[str, Any] = {}
+        if self.tree.has(path):
+            with suppress(RecipeError, RepositoryError):
+                facts = parse_manifest(path, self.tree.read_text(path))
+        told = {key: facts[key] for key in ("name", "version") if key in facts}
+        config = facts.get("config")
+        if isinstance(config, dict):
+            told |= {f"config_{key}": value for key, value in config.items()}
+        return {
+            f"npm_package_{re.sub(r'[^0-9A-Za-z_]', '_', key)}": str(it) for key, it in told.items()
+        }
+
+
+def programs(target: Installation, suite: Suite) -> tuple[Path, list[Path], list[str]]:
+    """Return a folder of programs that come first on a suite's path, what they read, and remarks.
+
+    They are the clients by which the project is installed, or which its commands call, in our releases of
+    them; `corepack`, which has nothing to do; and node, for commands that set its options.
+    """
+    store = ClientStore(target.context.clients)
+    readable, remarks = list[Path](), list[str]()
+    scripts = {"corepack": _COREPACK, "node": _NODE}
+    for name, client in _clients(target, suite).items():
+        try:
+            script = store.script(client)
+        except RecipeError as error:
+            remarks.append(error.problem.rstrip("."))
+            continue
+        readable.append(store.place / client.folder)
+        other, words = {"yarn": ("yarnpkg", ""), "pnpm": ("pnpx", " dlx")}[name]
+        scripts[name] = f'exec node "{script}" "$@"\n'
+        scripts[other] = f'exec node "{script}"{words} "$@"\n'
+    folder = target.context.cache / "programs" / gating.content_key(scripts)
+    if not folder.exists():
+        with gating.scratch(target.context) as scratch:
+            made = scratch / "programs"
+            made.mkdir()
+            for name, text in scripts.items():
+                (made / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
+                (made / name).chmod(0o755)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # another process was quicker
+                made.rename(folder)
+    return folder, [*readable, folder], remarks
+
+
+def _clients(target: Installation, suite: Suite) -> dict[str, PinnedClient]:
+    """The clients that commands or scripts may call, by the name by which they call them."""
+    files, client = target.inputs.files, target.inputs.client
+    texts = [files.manifests[path] for path in target.inputs.own]
+    texts += [line for one in suite.commands for line in (one.line, *one.before)]
+    names = {client, *_CLIENT.findall("\n".join(texts))}
+    found = {}
+    if "yarn" in names:
+        written = berry_format(files.lock_text) if client == "yarn" else None
+        by_format = (
+            it for lowest, it in BERRY.items() if written is not None and written >= lowest
+        )
+        found["yarn"] = next(by_format, YARN)
+    if "pnpm" in names:
+        found["pnpm"] = PNPM["9"]
+        if client == "pnpm":
+            with suppress(RecipeError, KeyError):
+                found["pnpm"] = PNPM[parse_pnpm_lock(files.lock_text).format[0]]
+    return found
