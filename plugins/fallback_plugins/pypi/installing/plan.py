@@ -16,10 +16,13 @@ from packaging.utils import canonicalize_name, canonicalize_version
 from fallback_plugins.pypi.installing.declared import (
     TEST_GROUPS,
     Source,
+    TestInstalls,
     constraints,
     declared,
     is_itself,
     is_wanted,
+    stated_for_tests,
+    stated_installs,
 )
 from fallback_plugins.pypi.installing.install import Step
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
@@ -51,6 +54,9 @@ _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)",
 
 #: Where a project says its name, version and entry points.
 _OWN = ("pyproject.toml", "setup.cfg", "setup.py")
+
+#: Programs that build the project, or run something of it.
+_RUN = frozenset({"setup.py", "noxfile.py", "fabfile.py", "tasks.py"})
 
 #: Characters of a line that is only named.
 _SHOWN = 80
@@ -122,7 +128,36 @@ class Manifests:
     @property
     def identity(self) -> tuple[object, ...]:
         """All that decides what is installed."""
-        return (self.texts, self.folder, self.sources, self.runner, self.indexes)
+        return (self.texts, self.folder, self.sources, self.runner, self.indexes, self.for_tests)
+
+    @cached_property
+    def for_tests(self) -> tuple[str, ...]:
+        """Lines that commands of CI, tox, nox and the like install to test with, and no source has."""
+        if self._only is not None:
+            return ()
+        there = {line for source in self.sources for line in source.lines}
+        stated = stated_for_tests(self._repo, self.folder, self._stated)
+        return tuple(line for line in stated if line not in there)
+
+    @cached_property
+    def _stated(self) -> TestInstalls:
+        return stated_installs(self._repo, self.folder)
+
+    @property
+    def all_pins(self) -> frozenset[str]:
+        """Releases that a lock or a file pins, as ``name==version``."""
+        lines = (it for source in self.sources if source.pinned for it in source.lines)
+        exact = (it.partition(";")[0].strip() for it in lines if "==" in it)
+        found = (release(*map(str.strip, it.split("==")[:2])) for it in exact)
+        return self.pinned.union(found)
+
+    def own_code(self) -> Iterator[bytes]:
+        """Texts of the project's Python files, except those that are run to build or to automate it."""
+        for path in self._repo.tracked_files:
+            pure = PurePosixPath(path)
+            if pure.suffix == ".py" and pure.is_relative_to(self.folder) and pure.name not in _RUN:
+                with suppress(RepositoryError):
+                    yield self._repo.read_text(path).encode()
 
     @cached_property
     def indexes(self) -> Indexes:
@@ -329,7 +364,8 @@ class Manifests:
             ("--group", "dependency-groups"),
         ):
             tables = [table_of(one, *place) for one in facts]
-            names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
+            wanted = TEST_GROUPS.union(self._stated.groups)
+            names = sorted(wanted.intersection(set().union(*tables)))
             named += [word for name in names for word in (option, name)]
         return named
 

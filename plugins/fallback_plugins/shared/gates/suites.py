@@ -276,10 +276,14 @@ class Suite:
     def _as_before(self, ours: SuiteRun, failures: SortedFailures) -> GateVerdict:
         """Only tests fail that always fail at the base commit. One may be the test that shows the flaw, so
         they stand in the verdict by name."""
-        if not ours.passing:
+        if not ours.passing and not (ours.count is None and failures.broken):
             why = "no test passes, here or at the base commit, so this shows nothing"
             return skipped(self.gate, why, ours.result.output)
-        what = f"{ours.passing} test(s) pass"
+        what = (
+            "the runner does not report how many tests ran"
+            if ours.count is None
+            else f"{ours.passing} test(s) pass"
+        )
         if failures.broken:
             what += f"; {len(failures.broken)} fail as at the base commit: {named(failures.broken)}"
         else:
@@ -544,15 +548,16 @@ def judge_tests(
     alike: Callable[[], bool] = lambda: False,
     within: Callable[[GateContext], Run] | None = None,
     alone: Alone | None = None,
+    base: BaseRuns | None = None,
 ) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
     see ``judge_acts``; ``within``: as ``run``, by the wall clock of another context, for suites that take
-    most of theirs; ``alone``: as ``run``, only these tests; None where the runner can't. Raises what
-    ``run`` raises, ToolError.
+    most of theirs; ``alone``: as ``run``, only these tests; None where the runner can't; ``base``:
+    the runs at the base commit, if some were made by now. Raises what ``run`` raises, ToolError.
     """
-    base = BaseRuns(context, gate, folder, run, on)
+    base = base or BaseRuns(context, gate, folder, run, on)
     context = replace(context, timeout_s=patience(context.timeout_s, base.until(bool)))
     suite = Suite(gate, context, base, run if within is None else within(context))
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.

@@ -1,0 +1,177 @@
+"""Which of a project's test commands is run: the first that runs tests at the base commit (ADR-0118).
+
+They are tried there in the order in which they were found, plain discovery last. Both trees then run the
+same one. What was chosen is kept with the base commit's runs, and so is why another did not serve.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from fallback_audit.vocabulary import GateStatus
+from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, keep, kept, place_of
+from fallback_plugins.shared.gates.gating import content_key
+from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.installed import NotInstalled
+from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.repo import RepoContext
+
+#: Commands that are tried at the base commit, at most: each can take a gate's whole time.
+MAX_TRIED = 6
+
+#: Characters of a line of output that a sentence repeats.
+_LINE_CHARS = 200
+
+#: Lines that say why something failed, the most telling first.
+_TELLING = (
+    re.compile(r"^.*\b(?:command )?not found\b.*$", re.MULTILINE),
+    re.compile(r"^\W*(?:\w+\.)*\w*(?:Error|Exception|ImproperlyConfigured)\b: .+$", re.MULTILINE),
+    re.compile(
+        r"^.*\b(?:error|fatal|No such file or directory)\b.*$", re.MULTILINE | re.IGNORECASE
+    ),
+    re.compile(r"^.*\S.*$", re.MULTILINE),
+)
+
+
+#: The line of our script that a shell names.
+_SHELLS_PLACE = re.compile(r"^(?:/bin/)?sh: (?:line )?\d+: ")
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a project's tests. ``label``: the command and its source, for people; ``key``: what
+    tells its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
+    clause; empty if that is not known."""
+
+    label: str
+    run: Run
+    key: str = ""
+    hint: Callable[[str], str] = lambda _: ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way that is taken, its runs at the base commit and what they run on, and the ways that did not
+    serve, with reasons."""
+
+    way: Way
+    on: On
+    base: BaseRuns
+    passed_over: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """Sentences of a verdict."""
+        lines = [f"the tests run by {self.way.label}"]
+        lines += [f"{label} does not serve: {why}" for label, why in self.passed_over]
+        return tuple(lines)
+
+    def explain(self, verdict: GateVerdict) -> GateVerdict:
+        """Return the verdict with what was chosen, and with what failing tests lack."""
+        update: dict[str, object] = {"notes": (*verdict.notes, *self.in_words)}
+        shows_nothing = verdict.status is not GateStatus.PASSED or bool(verdict.failing_before)
+        if shows_nothing and (hint := self.way.hint(verdict.log)):
+            update["detail"] = f"{verdict.detail}; {hint}"
+        return verdict.model_copy(update=update)
+
+
+def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
+    """Return the first way whose tests run at the base commit and pass, one at least; if there is none, the
+    first that runs any test; else the last. Raises what a run raises.
+
+    ``ways``: at least one, the last is taken if no other serves; of more than MAX_TRIED those between are
+    left out. ``on``: as for ``BaseRuns``.
+    """
+    ways = [*ways[: MAX_TRIED - 1], ways[-1]] if len(ways) > MAX_TRIED else [*ways]
+    if len(ways) == 1:
+        return _choice(context, gate, folder, on, ways[0])
+    place = place_of(context, gate, folder, on(), "choice", [way.key for way in ways])
+    before = kept(place)
+    if before is not None:
+        chosen = next((way for way in ways if way.key == before["key"]), ways[-1])
+        over = tuple((label, why) for label, why in before["passed_over"])
+        return _choice(context, gate, folder, on, chosen, over)
+    tried: list[tuple[Choice, BaseRun, str]] = []
+    for way in ways:
+        choice, seen = _tried(context, gate, folder, on, way)
+        if seen is None:  # nothing can be installed: no way serves
+            return choice
+        run, why = seen
+        tried.append((choice, run, why))
+        if not why:
+            break
+    serving = next((one for one in tried if not one[2]), None)
+    running = next(
+        (one for one in tried if one[1].count != 0 and one[1].exit_code is not None), None
+    )
+    chosen_, run, _ = serving or running or tried[-1]
+    over = tuple((one.way.label, why) for one, _, why in tried if why and one is not chosen_)
+    if run.exit_code is not None and all(one.exit_code is not None for _, one, _ in tried):
+        keep(place, {"key": chosen_.way.key, "passed_over": over})
+    return replace(chosen_, passed_over=over)
+
+
+def _choice(
+    context: GateContext,
+    gate: str,
+    folder: str,
+    on: On,
+    way: Way,
+    over: tuple[tuple[str, str], ...] = (),
+) -> Choice:
+    on = _on_of(on, way)
+    return Choice(way, on, BaseRuns(context, gate, folder, way.run, on), over)
+
+
+def _on_of(on: On, way: Way) -> On:
+    return (lambda: content_key(on(), way.key)) if way.key else on
+
+
+def _tried(
+    context: GateContext, gate: str, folder: str, on: On, way: Way
+) -> tuple[Choice, tuple[BaseRun, str] | None]:
+    """The way, its run at the base commit, and why it does not serve; empty if it does."""
+    outputs: list[str] = []
+
+    def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+        made = way.run(tree)
+        if isinstance(made, SuiteRun):
+            outputs.append(made.result.output)
+        return made
+
+    run.__module__ = way.run.__module__
+    on = _on_of(on, way)
+    base = BaseRuns(context, gate, folder, run, on)
+    runs = base.until(bool)
+    choice = Choice(way, on, base)
+    if base.absent is not None:
+        return choice, None
+    seen = runs[0] if runs else base.late
+    if seen is None:
+        return choice, None
+    reported = seen.report
+    passing = (
+        len(reported.passed) if reported is not None else (seen.count or 0) - (seen.failed or 0)
+    )
+    if passing > 0:
+        return choice, (seen, "")
+    output = outputs[-1] if outputs else ""
+    said = last_significant_line(output)
+    if seen.count:
+        why = "no test of it passes"
+    elif seen.exit_code is None:
+        why = f"no test of it ended within {context.timeout_s:.0f} s"
+    elif seen.failing:
+        why = "it does not report how many tests ran"
+    else:
+        why = "it runs no test"
+    why = "; ".join(filter(None, (f"{why} (`{said}`)" if said else why, way.hint(output))))
+    return choice, (seen, why)
+
+
+def last_significant_line(output: str) -> str:
+    """Return the line of a failed command's output that says most, shortened; empty if there is none."""
+    for pattern in _TELLING:
+        if lines := pattern.findall(output):
+            return _SHELLS_PLACE.sub("", str(lines[-1]).strip())[:_LINE_CHARS]
+    return ""
