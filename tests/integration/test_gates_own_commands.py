@@ -126,7 +126,7 @@ def test_the_first_command_that_runs_tests_at_the_base_commit_is_taken(judge: Ju
     verdict = judge(PROJECT, GOOD, *commands)
     assert verdict.notes == (
         "the tests run by `python run_checks.py` (Makefile)",
-        "`nonesuch --all` (Makefile) does not serve: it runs no test (`nonesuch: not found`)",
+        "`nonesuch --all` (Makefile) does not serve: it runs no test (`nonesuch: command not found`)",
         "`true` (Makefile) does not serve: it runs no test",
     )
     again = judge(PROJECT, GOOD, *commands)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import ImportsGate, TypecheckGate
-from fallback_plugins.pypi.gates.testing import OwnTests
+from fallback_plugins.pypi.gates.testing import OwnTests, python_tests
 from fallback_plugins.pypi.gates.touched import (
     PyPIGate,
     beside_base,
@@ -38,7 +39,7 @@ from fallback_plugins.shared.gates.project_gates import (
     still_installed,
 )
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.gates.test_commands import CommandKind, own_commands
+from fallback_plugins.shared.gates.test_commands import own_commands
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import ToolFailedError
@@ -293,8 +294,7 @@ class TestsGate(PyPIGate):
     name = "tests"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
-        stated = own_commands(context.repo, folder)
-        commands = [one for one in stated if one.kind is CommandKind.TESTS]
+        commands = python_tests(own_commands(context.repo, folder))
         if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
@@ -309,14 +309,15 @@ class TestsGate(PyPIGate):
         def alike() -> bool:
             return here.contents() == base.contents()
 
-        ways = [OwnTests(here, command) for command in commands]
-        ways = [*ways, OwnTests(here)]
+        ways = [*(OwnTests(here, group) for group in commands), OwnTests(here)]
         choice = choose(context, self.name, folder, base.contents, [one.way for one in ways])
         tests = next(one for one in ways if one.way.key == choice.way.key)
 
+        tests = replace(tests, unserved=choice.unserved)
+
         def judge() -> GateVerdict:
             return judge_tests(
-                *(self.name, context, folder, choice.way.run, choice.on),
+                *(self.name, context, folder, tests.within(context), choice.on),
                 alike=alike,
                 within=tests.within,
                 alone=tests.alone,

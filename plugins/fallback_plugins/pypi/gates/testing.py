@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -33,7 +33,7 @@ from fallback_plugins.shared.gates.choosing import Way
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
-from fallback_plugins.shared.gates.test_commands import TestCommand
+from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.gate_ports import GateContext
 
@@ -105,23 +105,35 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     return ours
 
 
+def python_tests(commands: Iterable[TestCommand]) -> list[tuple[TestCommand, ...]]:
+    """Return the commands that test, and are not another language's, by the job or script that runs them:
+    the commands of one are parts of one suite."""
+    found: dict[object, list[TestCommand]] = {}
+    for number, one in enumerate(commands):
+        if one.kind is CommandKind.TESTS and one.runtime in ("", "python"):
+            found.setdefault(one.group or number, []).append(one)
+    return [tuple(group) for group in found.values()]
+
+
 @dataclass(frozen=True)
 class OwnTests:
-    """The tests of a project in its environment, by one of its own commands; None: by plain discovery."""
+    """The tests of a project in its environment, by commands of its own, one after the other; if there are
+    none, by plain discovery. ``unserved``: why other commands did not serve."""
 
     here: Environment
-    command: TestCommand | None = None
+    commands: tuple[TestCommand, ...] = ()
+    unserved: tuple[str, ...] = ()
 
     @property
     def way(self) -> Way:
         """One of the ways to choose from."""
-        command = self.command
-        if command is None:
-            return Way("pytest or unittest, by plain discovery", self.within(self.here.context))
-        parts = (_FORMAT, command.line, command.folder, dict(command.env), command.before)
-        label = f"`{command.line}` ({command.source})"
         run = self.within(self.here.context)
-        return Way(label, run, gating.content_key(*parts), self._lacking)
+        if not self.commands:
+            return Way("pytest or unittest, by plain discovery", run)
+        whole = _whole(self.commands)
+        parts = [(it.line, it.folder, dict(it.env), it.before) for it in self.commands]
+        label = f"`{whole.line}` ({whole.source})"
+        return Way(label, run, gating.content_key(_FORMAT, *parts), self._lacking)
 
     def within(self, limits: GateContext) -> Run:
         """Run them by the wall clock of a context."""
@@ -132,12 +144,16 @@ class OwnTests:
         return lambda tree: self._run(self.here.in_tree(tree), tests)
 
     def _run(self, target: Environment, only: Sequence[str]) -> SuiteRun | NotInstalled:
-        return run_own(target, self.command, only) if self.command else run_tests(target, only)
+        own = self.commands
+        run = run_own(target, own, only) if own else run_tests(target, only)
+        if isinstance(run, NotInstalled):
+            return run
+        return replace(run, command=_whole(own) if own else None, unserved=self.unserved)
 
     def _lacking(self, output: str) -> str:
         """Return what failing tests lacked, by their output, as a clause: services that the command's
         source starts, a module, and the file that would bring it."""
-        services = self.command.services if self.command else ()
+        services = dict.fromkeys(name for it in self.commands for name in it.services)
         clauses = [f"its source starts {', '.join(services)}"] if services else []
         repo, folder = self.here.repo, self.here.folder
         for name in dict.fromkeys(it.partition(".")[0] for it in _NO_MODULE.findall(output)):
@@ -149,10 +165,17 @@ class OwnTests:
         return "; ".join(clauses)
 
 
+def _whole(commands: Sequence[TestCommand]) -> TestCommand:
+    """Several commands as one, for people."""
+    sources = dict.fromkeys(it.source for it in commands)
+    lines = "; ".join(it.line for it in commands)
+    return replace(commands[0], line=lines, source="; ".join(sources))
+
+
 def run_own(
-    target: Environment, command: TestCommand, only: Sequence[str] = ()
+    target: Environment, commands: Sequence[TestCommand], only: Sequence[str] = ()
 ) -> SuiteRun | NotInstalled:
-    """Run one of the project's own commands in a tree: its steps before, then the tests.
+    """Run commands of the project's own in a tree, each with its steps before.
 
     Raises what installing and running raise. ``only``: as for ``run_tests``; a runner that builds on
     neither pytest nor unittest runs all.
@@ -160,20 +183,18 @@ def run_own(
     found = target.install()
     if found.absent is not None:
         return found.absent
-    line = Line.of(command.line)
+    lines = [Line.of(it.line) for it in commands]
     installed = _in_words(target)
-    ours = _own(target, command, line, installed, only)
-    if ours.count or ours.result.ok or ours.result.timed_out:
+    ours = _own(target, commands, lines, installed, only)
+    output = ours.result.output
+    if ours.count or ours.result.ok or ours.result.timed_out or "pytest" not in output:
         return ours
-    unknown = _UNRECOGNIZED.search(ours.result.output)
-    changed = line.without(unknown[1].split()) if unknown else line
-    why = gating.in_short(_complaint(ours))
-    for other, options in ((changed, ()), (changed, _WITHOUT_ITS_OWN)):
-        if (other, options) == (line, ()) or "pytest" not in ours.result.output:
-            continue
-        remark = f"pytest ran without some of the project's own options ({why})"
-        said = "; ".join(filter(None, (installed, remark)))
-        again = _own(target, command, other, said, only, options)
+    unknown = " ".join(_UNRECOGNIZED.findall(output)).split()
+    changed = [it.without(unknown) for it in lines]
+    remark = f"pytest ran without some of the project's own options ({gating.in_short(_complaint(ours))})"
+    installed = "; ".join(filter(None, (installed, remark)))
+    for options in ((), _WITHOUT_ITS_OWN) if changed != lines else (_WITHOUT_ITS_OWN,):
+        again = _own(target, commands, changed, installed, only, options)
         if again.count:
             return replace(again, without_options=True)
     return ours
@@ -181,28 +202,25 @@ def run_own(
 
 def _own(
     target: Environment,
-    command: TestCommand,
-    line: "Line",
+    commands: Sequence[TestCommand],
+    lines: Sequence["Line"],
     installed: str,
     only: Sequence[str],
     options: Sequence[str] = (),
 ) -> SuiteRun:
     header = secrets.token_hex(16)
-    own = {**line.env, **command.env}
-    addopts = " ".join(filter(None, (own.get("PYTEST_ADDOPTS"), shlex.join([*_COMMON, *options]))))
     with report_in(target.repo.tree) as record:
         record.begin(header)
         env = {
-            **own,
-            "PYTEST_ADDOPTS": addopts,
+            "PYTEST_ADDOPTS": shlex.join([*_COMMON, *options]),
             observed.VARIABLE: record.path,
             witness_probe.VARIABLE: witness_probe.SUITE,
             **({witness_probe.ONLY: "\n".join(only)} if only else {}),
         }
-        result = target.shell(_script(command, line), command.folder, env)
+        result = target.shell(_script(commands, lines), env)
         report, others = read_suite(record.read(), header)
         acts = read_acts(others, header, target.place)
-    result = result.model_copy(update={"argv": (command.line,)})
+    result = result.model_copy(update={"argv": tuple(it.line for it in commands)})
     figures = report.figures if report is not None else None
     summary = command_summary(result.output, figures, () if report is None else report.failed)
     if summary is not None and summary.failed and result.ok:
@@ -215,14 +233,32 @@ def _own(
     return replace(run, count=0) if run.count is None and not run.failing else run
 
 
-def _script(command: TestCommand, line: "Line") -> str:
-    """For a shell: each step before the tests, whose output is left out of the log unless it fails."""
-    before = [
-        f'sh -c {shlex.quote(step)} >"$TMPDIR/before" 2>&1 || {{ echo before the tests, '
-        f'{shlex.quote(step)} ended with exit code $?:; tail -n 5 "$TMPDIR/before"; }}'
-        for step in command.before
-    ]
-    return "\n".join([*before, line.text])
+def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
+    """For a shell: each command in its folder, with its variables, and after its steps. It ends with the
+    last exit code that is not 0."""
+    parts = []
+    for command, line in zip(commands, lines, strict=True):
+        own = {**line.env, **command.env}
+        if "PYTEST_ADDOPTS" in own:
+            own["PYTEST_ADDOPTS"] = f"{own['PYTEST_ADDOPTS']} $PYTEST_ADDOPTS"
+        texts = [f"cd {shlex.quote(command.folder)} || exit"]
+        texts += [f"export {name}={_quoted(value)}" for name, value in own.items()]
+        texts += map(_before, command.before)
+        parts += ["(", *texts, f'"$shell" -c {shlex.quote(line.text)}', ") || status=$?"]
+    return "\n".join(["status=0 shell=$(command -v bash || echo sh)", *parts, 'exit "$status"'])
+
+
+def _quoted(value: str) -> str:
+    """Between double quotes, where only our own variable is expanded."""
+    plain = re.sub(r'([\\"`]|\$(?!PYTEST_ADDOPTS$))', r"\\\1", value)
+    return f'"{plain}"'
+
+
+def _before(step: str) -> str:
+    """A step before the tests, whose output is left out of the log unless it fails."""
+    said = '"$TMPDIR/before"'
+    what = f"before the tests, {shlex.quote(step)} ended with exit code $?:"
+    return f'"$shell" -c {shlex.quote(step)} >{said} 2>&1 || {{ echo {what}; tail -n 5 {said}; }}'
 
 
 @dataclass(frozen=True)
@@ -297,14 +333,13 @@ def _pytest_at(words: Sequence[str]) -> int:
 
 
 def _kept_options(words: Sequence[str]) -> Iterator[str]:
-    following = iter(words)
-    for word in following:
+    left = list(reversed(words))
+    while left:
+        word = left.pop()
         if word == "--cov":  # its value is optional, and is no option itself
-            value = next(following, "")
-            if value.startswith("-"):
-                following = iter([value, *following])
+            del left[-1 if left and not left[-1].startswith("-") else len(left) :]
         elif _ONE_VALUE.fullmatch(word):
-            next(following, None)
+            del left[-1:]
         elif _CLUSTER.fullmatch(word):
             kept = "".join(letter for letter in word[1:] if letter in "sl")
             yield from [f"-{kept}"] if kept else []

@@ -114,7 +114,9 @@ _SAYING = re.compile(
 )
 
 #: In them: a requirements file, extras of the project itself, extras and groups by name, an install.
-_FILES_NAMED = re.compile(r"""(?:-r|--requirements?)[\s=,"']*([\w./-]+\.(?:txt|in))""")
+_FILES_NAMED = re.compile(
+    r"""(?:-r|--requirements?)[\s=,"']*(?:\{toxinidir\}/)?([\w./-]+\.(?:txt|in))"""
+)
 _EXTRAS_NAMED = re.compile(
     r"""(?<![\w./-])\.\[([\w\s,.-]+)\]|^\s*extras\s*=\s*([\w,\s-]+)$""", re.MULTILINE
 )

@@ -305,8 +305,8 @@ class Environment:
         )
         return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
 
-    def shell(self, script: str, folder: str, env: Mapping[str, str]) -> CommandResult:
-        """Run a shell script in a folder of the tree, with stand-ins of clients (``observed.add_shims``)
+    def shell(self, script: str, env: Mapping[str, str]) -> CommandResult:
+        """Run a shell script in the root of the tree, with stand-ins of clients (``observed.add_shims``)
         and the environment's programs first on the path. What it prints is as ``sandboxed`` has it."""
         self.write_versions()
         programs = self.place / "bin"
@@ -315,7 +315,6 @@ class Environment:
             self.repo,
             ["sh", "-c", f'PATH="$1:$PATH"; export PATH\n{script}', "sh", str(self.place / SHIMS)],
             programs=programs,
-            folder=folder,
             env={**self.variables(), **env},
             readable=self.readable,
         )

@@ -231,14 +231,15 @@ class Making:
         return InstallLadder(plan, self._start(setting, apart), self._write)
 
     def _missing(self, minor: int, affected: Collection[str]) -> Sequence[str]:
-        """Lines for modules that code imports at its start, and nothing brings; none for a package that is
-        pinned, or that the advisory is about: its release is the project's to choose."""
+        """Lines for modules that code imports at its start, and nothing brings, within what the project
+        says of them; none for a package that the advisory is about."""
         lines: dict[str, None] = {}
-        pinned = {pin.partition("==")[0] for pin in self._manifests.all_pins}
         for module in self._imported(minor):
-            line = _ONCE_THERE[module][0]
-            if canonicalize_name(Requirement(line).name) not in {*affected, *pinned}:
-                lines[line] = None
+            line = Requirement(_ONCE_THERE[module][0])
+            name = canonicalize_name(line.name)
+            line.specifier &= self._manifests.bounds_of(name)
+            if name not in affected:
+                lines[str(line)] = None
         return [*lines]
 
     def _imported(self, minor: int) -> list[str]:

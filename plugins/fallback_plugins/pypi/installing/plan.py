@@ -7,10 +7,12 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
 
 from fallback_plugins.pypi.installing.declared import (
@@ -31,6 +33,7 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.manifests.requirements_files import (
     is_plain,
     local_folders,
@@ -143,13 +146,13 @@ class Manifests:
     def _stated(self) -> TestInstalls:
         return stated_installs(self._repo, self.folder)
 
-    @property
-    def all_pins(self) -> frozenset[str]:
-        """Releases that a lock or a file pins, as ``name==version``."""
-        lines = (it for source in self.sources if source.pinned for it in source.lines)
-        exact = (it.partition(";")[0].strip() for it in lines if "==" in it)
-        found = (release(*map(str.strip, it.split("==")[:2])) for it in exact)
-        return self.pinned.union(found)
+    def bounds_of(self, name: str) -> SpecifierSet:
+        """Return all that the project says of a package's release: its lock, its files."""
+        lines = [it for source in self.sources for it in source.lines]
+        lines += [it for it in self.pinned if it.startswith(f"{name}==")]
+        asked = (requirement_in(line) for line in lines)
+        named = (it for it in asked if it is not None and canonicalize_name(it.name) == name)
+        return reduce(and_, (it.specifier for it in named), SpecifierSet())
 
     def own_code(self) -> Iterator[bytes]:
         """Texts of the project's Python files, except those that are run to build or to automate it."""

@@ -34,7 +34,7 @@ _TELLING = (
 
 
 #: The line of our script that a shell names.
-_SHELLS_PLACE = re.compile(r"^(?:/bin/)?sh: (?:line )?\d+: ")
+_SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ class Choice:
     passed_over: tuple[tuple[str, str], ...] = ()
 
     @property
-    def in_words(self) -> tuple[str, ...]:
-        """Sentences of a verdict."""
-        lines = [f"the tests run by {self.way.label}"]
-        lines += [f"{label} does not serve: {why}" for label, why in self.passed_over]
-        return tuple(lines)
+    def unserved(self) -> tuple[str, ...]:
+        """Sentences on the ways that did not serve."""
+        return tuple(f"{label} does not serve: {why}" for label, why in self.passed_over)
 
     def explain(self, verdict: GateVerdict) -> GateVerdict:
         """Return the verdict with what was chosen, and with what failing tests lack."""
-        update: dict[str, object] = {"notes": (*verdict.notes, *self.in_words)}
+        chosen = f"the tests run by {self.way.label}"
+        notes = dict.fromkeys((chosen, *self.unserved, *verdict.notes))
+        update: dict[str, object] = {"notes": tuple(notes)}
         shows_nothing = verdict.status is not GateStatus.PASSED or bool(verdict.failing_before)
         if shows_nothing and (hint := self.way.hint(verdict.log)):
             update["detail"] = f"{verdict.detail}; {hint}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from fallback_plugins.shared.gates.reports import Report
+from fallback_plugins.shared.gates.test_commands import TestCommand
 from fallback_tier.execution import CommandResult
 
 #: Part of a pattern: a whole number of at most nine digits. The lookarounds keep a search from trying a
@@ -115,6 +116,10 @@ class SuiteRun:
     without_options: bool = False
     #: What the tests did beyond their process, where that is observed.
     acts: frozenset[Act] | None = None
+    #: What was run; None: not told, and the result's own words are shown.
+    command: TestCommand | None = None
+    #: Commands that were found and did not serve, each with the reason, in a sentence.
+    unserved: tuple[str, ...] = ()
 
     @classmethod
     def read(

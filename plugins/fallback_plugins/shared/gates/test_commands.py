@@ -28,7 +28,8 @@ class TestCommand:
     for people: ``.github/workflows/ci.yml, job test, step "Run tests"``. ``env``: variables with literal
     values that the source sets. ``before``: what the source runs before it in the same place and tests need
     (a build, generated code); no check-outs, installs or set-ups of tools. ``services``: what it starts
-    beside the tests, by its usual name (``postgres``, ``redis``).
+    beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs
+    it; commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, or "" if unknown.
     """
 
     line: str
@@ -38,6 +39,8 @@ class TestCommand:
     env: Mapping[str, str] = field(default_factory=dict)
     before: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
+    group: str = ""
+    runtime: str = ""
 
 
 def own_commands(
@@ -45,8 +48,8 @@ def own_commands(
 ) -> tuple[TestCommand, ...]:
     """Return the commands that concern a project folder, the best source first; empty: none is stated.
 
-    ``stated``: what the user says (``--test-command``, configuration), which comes first. What can't be read
-    is left out.
+    ``stated``: what the user says (``--test-command``, configuration), which comes first. What can't be
+    read is left out.
     """
     del repo
     return tuple(TestCommand(line, "--test-command", folder) for line in stated)
