@@ -83,8 +83,6 @@ _OTHERS = tuple(
         (rf"^({FIGURE}) tests?, ({FIGURE}) passed, ({FIGURE}) failed", "rpf"),
         # stestr and testr.
         (rf"^Ran: ({FIGURE}) tests in .*\n(?:^ - .*\n)*?^ - Failed: ({FIGURE})", "rf"),
-        # ward.
-        (rf"^\W*({FIGURE}) tests? (?:completed|ran)\b", "r"),
     )
 )
 

@@ -164,29 +164,37 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
     """
     first, _, rest = (text or "").partition("\n")
     acts: list[str] = []
-    tests: list[tuple[str, str]] = []
-    began: Counter[str] = Counter()
-    ended: Counter[str] = Counter()
-    figures, is_damaged = [0, 0, 0], first != header
+    tests: list[tuple[str, str, str]] = []
+    began: dict[str, list[str]] = {}
+    ended: dict[str, list[int]] = {}
+    is_damaged = first != header
     for line in rest.split("\n"):
         kind, _, what = (_decoded(line) if line else "").partition(" ")
-        number, _, counted = what.partition(" ")
-        if kind == "test":
-            tests.append((counted, number))
+        pid, _, more = what.partition(" ")
+        if kind == "tested":
+            was, _, name = more.partition(" ")
+            tests.append((pid, name, was))
         elif kind == "began":
-            began[number] += 1
-        elif kind == "ended" and _COUNTED.fullmatch(counted):
-            ended[number] += 1
-            figures = [sum(pair) for pair in zip(figures, map(int, counted.split()), strict=True)]
+            is_damaged |= pid in began
+            began[pid] = more.split()
+        elif kind == "ended" and _COUNTED.fullmatch(more):
+            is_damaged |= pid in ended
+            ended[pid] = [int(one) for one in more.split()]
         else:
             acts.append(line)
             is_damaged |= kind == "tamper"
     others = None if text is None else "\n".join([first, *acts])
     if is_damaged or not (tests or began):
         return None, others
-    told, ran, failed = figures
-    is_whole = began == ended and told == len(tests)
-    return Report.of(tests, (ran, failed) if is_whole else None), others
+    # What a runner's own child reports, the runner reports too.
+    outer = {pid for pid, ancestors in began.items() if began.keys().isdisjoint(ancestors)}
+    reported = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
+    counted = Counter(pid for pid, _, _ in tests)
+    is_whole = all(pid in ended and ended[pid][0] == counted[pid] for pid in outer)
+    if not is_whole or not counted.keys() <= began.keys():
+        return Report.of(reported), others
+    figures = [ended[pid][1:] for pid in outer]
+    return Report.of(reported, (sum(it[0] for it in figures), sum(it[1] for it in figures))), others
 
 
 def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:

@@ -223,9 +223,10 @@ class Suite:
     """Reports the tests of every process of a command: those of pytest's sessions and of unittest's results
     of any class, unless a test itself runs them.
 
-    A process that runs tests writes ``began PID``, a line per test, and at its end ``ended PID`` with what
-    it counted: lines, tests that ran, and tests that failed. A runner's own children write nothing: it
-    reports what they ran (pytest-xdist, ``manage.py test --parallel``). Neither does a forked child.
+    A process that runs tests writes ``began PID ANCESTOR…``, ``tested PID OUTCOME NAME`` per test, and at
+    its end ``ended PID`` with what it counted: lines, tests that ran, and tests that failed. A runner's own
+    children write nothing, or are known by their ancestors: it reports what they ran (pytest-xdist,
+    ``manage.py test --parallel``). A forked child writes nothing.
     """
 
     def __init__(self, put: Put, reporter: str) -> None:
@@ -253,19 +254,22 @@ class Suite:
                 failed = self._failed + sum(one.failed for one in self._sessions)
                 say(f"ended {mine} {self._told} {ran} {failed}")
 
+        ancestors = os.environ[VARIABLE].partition(" ")[2]
+        os.environ[VARIABLE] = f"{SUITE} {ancestors} {mine}"
+
         def begin() -> None:
             if not self._began:
                 self._began = True
                 os.environ.pop(VARIABLE, None)
-                say(f"began {mine}")
+                say(f"began {mine} {ancestors}")
 
-        self._say, self._begin = say, begin
+        self._say, self._begin, self._pid = say, begin, mine
         atexit.register(ended)
 
     def write(self, name: str, was: str) -> None:
         """How one test ended."""
         self._told += 1
-        self._say(f"test {was} {name}")
+        self._say(f"tested {self._pid} {was} {name}")
 
     def _names(self) -> dict[str, Any]:
         """``report_probe``, which knows what tests are called; loaded when the first test starts."""
@@ -317,20 +321,29 @@ class Suite:
         wrap(result)
 
     def case_loaded(self, module: Any) -> None:
-        """Leave out what is not to be run, if tests are named."""
+        """Leave out what is not to be run, if tests are named; and have results report that only look like
+        unittest's (nose2)."""
         case, suite = module.TestCase, self
         own = case.run
+        known: set[Any] = {object}
 
         def run(self: Any, result: Any = None) -> Any:
+            mro = type(result).__mro__
+            base = sys.modules["unittest.result"].TestResult
+            if result is not None and base not in mro and suite._session is None:
+                for cls in mro:
+                    if cls not in known:
+                        known.add(cls)
+                        suite._wrap(cls)
             return own(self, result) if suite._is_chosen(self) else result
 
-        if self._only:
-            case.run = run
+        case.run = run
 
     def _is_chosen(self, test: Any) -> bool:
         name = test._testMethodName if type(test).__name__ == "_FailedTest" else str(test)
-        inner = self._session is not None or self._running is not None
-        return inner or name in self._only or any(one.startswith(f"{name} ") for one in self._only)
+        if not self._only or self._session is not None or self._running is not None:
+            return True
+        return name in self._only or any(one.startswith(f"{name} ") for one in self._only)
 
     def _wrap(self, cls: Any) -> None:
         for call in ("startTestRun", "startTest", "stopTest", "addSubTest", *_OUTCOMES):
@@ -420,7 +433,7 @@ class Loading:
 def witness(put: Put, reporter: str) -> None:
     """Begin, in this process."""
     after: dict[str, Callable[[Any], None]]
-    if os.environ.get(VARIABLE) == SUITE:
+    if os.environ.get(VARIABLE, "").partition(" ")[0] == SUITE:
         suite = Suite(put, reporter)
         after = {"unittest.result": suite.result_loaded, "unittest.case": suite.case_loaded}
         after["_pytest.config"] = suite.pytest_loaded

@@ -65,7 +65,7 @@ def test_a_log_without_any_summary_tells_nothing() -> None:
     assert command_summary("done\n", (0, 0)) is None
 
 
-RECORD = ["here", "began 7", "test passed a", "test failed b", "ended 7 2 2 1"]
+RECORD = ["here", "began 7 1", "tested 7 passed a", "tested 7 failed b", "ended 7 2 2 1"]
 
 
 def record(*lines: str, header: str = "head") -> str:
@@ -77,9 +77,16 @@ def test_a_record_has_figures_if_each_process_reached_its_end() -> None:
     assert report is not None
     assert (report.figures, report.failed, [*report.passed]) == ((2, 1), ("b",), ["a"])
     assert others == record("here")
-    both, _ = read_suite(record(*RECORD, "began 8", "test passed c", "ended 8 1 1 0"), "head")
+    both, _ = read_suite(record(*RECORD, "began 8", "tested 8 passed c", "ended 8 1 1 0"), "head")
     assert both is not None
     assert both.figures == (3, 1)
+
+
+def test_what_a_runners_own_child_reports_is_the_runners() -> None:
+    child = ["began 8 1 7", "tested 8 passed a", "tested 8 passed only here"]
+    report, _ = read_suite(record(*RECORD, *child), "head")
+    assert report is not None
+    assert (report.figures, [*report.passed]) == ((2, 1), ["a"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,7 @@ def test_a_record_has_figures_if_each_process_reached_its_end() -> None:
     [
         RECORD[:-1],
         [*RECORD, "began 8"],
-        [*RECORD, "test passed c"],
+        [*RECORD, "tested 7 passed c"],
         [*RECORD[:-1], "ended 9 2 2 1"],
     ],
 )
@@ -98,7 +105,11 @@ def test_a_record_that_is_not_whole_has_no_figures(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [None, "", record(*RECORD, header="other"), record(*RECORD) + "x\n"]
+    "text",
+    [
+        *(None, "", record(*RECORD, header="other"), record(*RECORD) + "x\n"),
+        *(record(*RECORD, "ended 7 2 2 0"), record(*RECORD, "began 7")),
+    ],
 )
 def test_a_damaged_record_is_none(text: str | None) -> None:
     assert read_suite(text, "head")[0] is None
