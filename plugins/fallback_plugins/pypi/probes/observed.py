@@ -176,7 +176,7 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
             tests.append((pid, name, was))
         elif kind == "began":
             is_damaged |= pid in began
-            began[pid] = more.split()
+            began[pid] = [one for one in more.split() if one != pid]  # itself, before an ``exec``
         elif kind == "ended" and _COUNTED.fullmatch(more):
             is_damaged |= pid in ended
             ended[pid] = [int(one) for one in more.split()]

@@ -25,7 +25,9 @@ _LINE_CHARS = 200
 #: Lines that say why something failed, the most telling first.
 _TELLING = (
     re.compile(r"^.*\b(?:command )?not found\b.*$", re.MULTILINE),
-    re.compile(r"^\W*(?:\w+\.)*\w*(?:Error|Exception|ImproperlyConfigured)\b: .+$", re.MULTILINE),
+    re.compile(
+        r"^[^\w\n]*(?:\w+\.)*\w*(?:Error|Exception|ImproperlyConfigured)\b: .+$", re.MULTILINE
+    ),
     re.compile(
         r"^.*\b(?:error|fatal|No such file or directory)\b.*$", re.MULTILINE | re.IGNORECASE
     ),
