@@ -213,6 +213,14 @@ def test_steps_before_and_variables_are_the_sources_own(judge: Judge) -> None:
     assert "before the tests, false ended with exit code 1:" in verdict.log
 
 
+def test_variables_that_ask_for_what_is_not_here_are_left_out(judge: Judge) -> None:
+    runner = f"import os\nif os.environ.get('FAST'):\n    import not_built\n{RUNNER}"
+    command = Command("python run_checks.py", "tox.ini, testenv", env={"FAST": "1"})
+    verdict = judge(PROJECT | {"run_checks.py": runner}, GOOD, command)
+    assert verdict.detail.startswith("2 test(s) pass; 1 fail")
+    assert verdict.detail.endswith("; run without FAST, which tox.ini, testenv sets")
+
+
 def test_a_command_runs_in_its_folder(judge: Judge) -> None:
     files = BASE | {"sub/checks.py": CASES, "sub/run_checks.py": RUNNER}
     verdict = judge(files, GOOD, Command("python run_checks.py", "tox.ini", folder="sub"))

@@ -324,9 +324,7 @@ class TestsGate(PyPIGate):
                 base=choice.base,
             )
 
-        verdict = beside_base(here, judge)
-        if commands:
-            verdict = choice.explain(verdict)
+        verdict = choice.explain(beside_base(here, judge))
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

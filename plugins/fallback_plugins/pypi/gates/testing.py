@@ -129,7 +129,7 @@ class OwnTests:
         """One of the ways to choose from."""
         run = self.within(self.here.context)
         if not self.commands:
-            return Way("pytest or unittest, by plain discovery", run)
+            return Way("pytest or unittest, by plain discovery", run, hint=self._lacking)
         whole = _whole(self.commands)
         parts = [(it.line, it.folder, dict(it.env), it.before) for it in self.commands]
         label = f"`{whole.line}` ({whole.source})"
@@ -186,18 +186,33 @@ def run_own(
     lines = [Line.of(it.line) for it in commands]
     installed = _in_words(target)
     ours = _own(target, commands, lines, installed, only)
-    output = ours.result.output
-    if ours.count or ours.result.ok or ours.result.timed_out or "pytest" not in output:
+    if ours.count or ours.result.ok or ours.result.timed_out:
         return ours
-    unknown = " ".join(_UNRECOGNIZED.findall(output)).split()
-    changed = [it.without(unknown) for it in lines]
-    remark = f"pytest ran without some of the project's own options ({gating.in_short(_complaint(ours))})"
-    installed = "; ".join(filter(None, (installed, remark)))
-    for options in ((), _WITHOUT_ITS_OWN) if changed != lines else (_WITHOUT_ITS_OWN,):
-        again = _own(target, commands, changed, installed, only, options)
+    for others, less, options, remark in _with_less(commands, lines, ours):
+        said = "; ".join(filter(None, (installed, remark)))
+        again = _own(target, others, less, said, only, options)
         if again.count:
             return replace(again, without_options=True)
     return ours
+
+
+def _with_less(
+    commands: Sequence[TestCommand], lines: Sequence["Line"], run: SuiteRun
+) -> Iterator[tuple[Sequence[TestCommand], Sequence["Line"], Sequence[str], str]]:
+    """Other ways to run commands that ran no test: without what pytest refuses, without the project's own
+    options of pytest, without the variables of their source (which may ask for what is not built here)."""
+    output = run.result.output
+    unknown = " ".join(_UNRECOGNIZED.findall(output)).split()
+    changed = [it.without(unknown) for it in lines]
+    if "pytest" in output:
+        remark = "pytest ran without some of the project's own options "
+        remark += f"({gating.in_short(_complaint(run))})"
+        if changed != lines:
+            yield commands, changed, (), remark
+        yield commands, changed, _WITHOUT_ITS_OWN, remark
+    if names := sorted({name for it in commands for name in it.env} - {"CI"}):
+        bare = [replace(it, env={}) for it in commands]
+        yield bare, lines, (), f"run without {', '.join(names)}, which {commands[0].source} sets"
 
 
 def _own(

@@ -67,12 +67,13 @@ class Choice:
         return tuple(f"{label} does not serve: {why}" for label, why in self.passed_over)
 
     def explain(self, verdict: GateVerdict) -> GateVerdict:
-        """Return the verdict with what was chosen, and with what failing tests lack."""
-        chosen = f"the tests run by {self.way.label}"
-        notes = dict.fromkeys((chosen, *self.unserved, *verdict.notes))
+        """Return the verdict with what was chosen, if there was a choice, and with what tests lack that
+        fail at the base commit too."""
+        chosen = [f"the tests run by {self.way.label}"] if self.way.key or self.passed_over else []
+        notes = dict.fromkeys((*chosen, *self.unserved, *verdict.notes))
         update: dict[str, object] = {"notes": tuple(notes)}
-        shows_nothing = verdict.status is not GateStatus.PASSED or bool(verdict.failing_before)
-        if shows_nothing and (hint := self.way.hint(verdict.log)):
+        is_as_before = verdict.status is GateStatus.SKIPPED or bool(verdict.failing_before)
+        if is_as_before and (hint := self.way.hint(verdict.log)):
             update["detail"] = f"{verdict.detail}; {hint}"
         return verdict.model_copy(update=update)
 
