@@ -124,6 +124,8 @@ _GROUPS_NAMED = re.compile(r"""--(?:extra|group|only-group|with)[\s=]+["']?([\w,
 _INSTALLS = re.compile(r"""\bpip3?[ ]install[ ]+([^\n;&|#]+)|\bsession\.install\(([^()]*)\)""")
 _PLAIN = re.compile(r"""[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:(?:[<>=!~]=?|===)[\w.*,<>=!~]+)?""")
 
+_PYTEST = re.compile(r"(?<![\w./-])(?:pytest|py\.test)(?![\w-])")
+
 #: Of an install command these are no tests' needs: tools that build, check, publish or run other tools.
 _TOOLS = frozenset(
     {
@@ -173,16 +175,19 @@ _MAX_STATED = 60
 
 @dataclass(frozen=True)
 class TestInstalls:
-    """What commands of a project's CI and task runners install for its tests, by the names in them."""
+    """What commands of a project's CI and task runners install for its tests, by the names in them, and
+    whether they run pytest."""
 
     files: tuple[str, ...] = ()
     groups: frozenset[str] = frozenset()
     lines: tuple[str, ...] = ()
+    run_pytest: bool = False
 
 
 def stated_installs(repo: RepoContext, folder: str) -> TestInstalls:
     """Read the install commands of a folder's project: of CI, tox, nox, make, just. Nothing is run."""
     files, lines, groups = dict[str, None](), dict[str, None](), set[str]()
+    run_pytest = False
     near = {"." if folder == "." else folder, "."}
     for path in repo.tracked_files:
         if not _SAYING.fullmatch(path):
@@ -190,6 +195,7 @@ def stated_installs(repo: RepoContext, folder: str) -> TestInstalls:
         if not path.startswith(".") and str(PurePosixPath(path).parent) not in near:
             continue
         text = repo.glimpse(path) or ""
+        run_pytest |= _PYTEST.search(text) is not None
         for name in _FILES_NAMED.findall(text):
             wanted = posixpath.normpath(posixpath.join(folder, name))
             if repo.has(wanted) and not _ASIDE.search(name):
@@ -203,7 +209,8 @@ def stated_installs(repo: RepoContext, folder: str) -> TestInstalls:
             words = re.split(r"[\s,\"']+", shell or nox)
             lines |= dict.fromkeys(_packages(words))
     groups = {it for it in groups if not _ASIDE.search(it)}
-    return TestInstalls(tuple(files)[:_MAX_STATED], frozenset(groups), tuple(lines)[:_MAX_STATED])
+    first = tuple(files)[:_MAX_STATED], frozenset(groups), tuple(lines)[:_MAX_STATED]
+    return TestInstalls(*first, run_pytest)
 
 
 def _packages(words: Sequence[str]) -> Iterator[str]:

@@ -218,7 +218,8 @@ class Manifests:
         if self._runner is not None or self._only is not None:
             return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
-        if tests and self._repo.has(in_folder(self.folder, "conftest.py")):
+        own = (in_folder(self.folder, name) for name in ("conftest.py", "pytest.ini"))
+        if tests and (any(map(self._repo.has, own)) or self._stated.run_pytest):
             return "pytest"
         for path in tests:
             with suppress(RepositoryError):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.installing.declared import naming, stated_for_tests, stated_installs
+from fallback_plugins.pypi.installing.plan import Manifests
 from tests.integration.gate_setup import repository
 
 PYPROJECT = """
@@ -45,3 +46,18 @@ def test_the_file_extra_or_group_that_names_a_module(tmp_path: Path) -> None:
     repo = repository(tmp_path, files)
     found = [naming(repo, ".", it) for it in ("pytest_django", "redis", "hypothesis", "absent")]
     assert found == ["requirements/ci.txt", "the extra 'redis'", "the group 'unit'", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "runner"),
+    [
+        ("commands = pytest -x {posargs}", "pytest"),
+        ("commands = python -m pytest", "pytest"),
+        ("commands = python -m unittest  # no pytest-cov", None),
+    ],
+)
+def test_a_runner_that_commands_name_is_installed(
+    tmp_path: Path, text: str, runner: str | None
+) -> None:
+    files = {"tests/test_it.py": "import unittest\n", "tox.ini": f"[testenv]\n{text}\n"}
+    assert Manifests(repository(tmp_path, files), ".").runner == runner
