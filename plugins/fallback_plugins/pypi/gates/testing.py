@@ -105,11 +105,15 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     return ours
 
 
-def python_tests(commands: Iterable[TestCommand]) -> list[tuple[TestCommand, ...]]:
-    """Return the commands that test, and are not another language's, by the job or script that runs them:
-    the commands of one are parts of one suite."""
+def python_tests(commands: Iterable[TestCommand], folder: str) -> list[tuple[TestCommand, ...]]:
+    """Return the commands that test a folder's project and are not another language's, by the job or
+    script that runs them: the commands of one are parts of one suite. One of a folder above runs in another
+    project's environment, unless it names this folder."""
     found: dict[object, list[TestCommand]] = {}
     for number, one in enumerate(commands):
+        is_here = folder == "." or PurePosixPath(one.folder).is_relative_to(folder)
+        if not is_here and folder not in one.line:
+            continue
         if one.kind is CommandKind.TESTS and one.runtime in ("", "python"):
             found.setdefault(one.group or number, []).append(one)
     return [tuple(group) for group in found.values()]

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.gates.summaries import command_summary
-from fallback_plugins.pypi.gates.testing import Line
+from fallback_plugins.pypi.gates.testing import Line, python_tests
 from fallback_plugins.pypi.probes.observed import SHIMS, add_shims, read_suite
+from fallback_plugins.shared.gates.test_commands import CommandKind
+from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,22 @@ def test_what_a_commands_log_tells(
 def test_a_log_without_any_summary_tells_nothing() -> None:
     assert command_summary("done\n", None) is None
     assert command_summary("done\n", (0, 0)) is None
+
+
+def test_commands_of_one_job_are_one_suite_and_anothers_are_left_out() -> None:
+    commands = [
+        Command("pytest unit", "ci", group="job"),
+        Command("ruff check", "ci", kind=CommandKind.LINT, group="job"),
+        Command("pytest integration", "ci", group="job"),
+        Command("npm test", "ci", group="web", runtime="node"),
+        Command("make test", "Makefile"),
+        Command("pytest", "tox.ini", folder="lib"),
+        Command("pytest lib/tests", "tox.ini", group="tox"),
+    ]
+    found = [[it.line for it in group] for group in python_tests(commands, ".")]
+    assert found[:2] == [["pytest unit", "pytest integration"], ["make test"]]
+    found = [[it.line for it in group] for group in python_tests(commands, "lib")]
+    assert found == [["pytest"], ["pytest lib/tests"]]
 
 
 RECORD = ["here", "began 7 1", "tested 7 passed a", "tested 7 failed b", "ended 7 2 2 1"]
