@@ -294,7 +294,8 @@ class TestsGate(PyPIGate):
     name = "tests"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
-        commands = python_tests(own_commands(context.repo, folder), folder)
+        stated = own_commands(context.repo, folder)
+        commands = python_tests(stated, folder)
         if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
