@@ -200,12 +200,13 @@ def test_a_report_that_the_patched_code_writes_to_is_no_pass(judge: Judge) -> No
 
 def test_steps_before_and_variables_are_the_sources_own(judge: Judge) -> None:
     files = PROJECT | {
-        "run_checks.py": "import made, os\nassert os.environ['MODE'] == 'ci'\n" + RUNNER
+        "run_checks.py": "import made, os, more\nassert os.environ['MODE'] == 'ci $x'\n" + RUNNER,
+        "lib/more.py": "",
     }
     command = Command(
         "python run_checks.py",
         "tox.ini, testenv",
-        env={"MODE": "ci"},
+        env={"MODE": "ci $x", "PYTHONPATH": "lib", "PATH": "/nowhere"},
         before=("false", "echo x=1 > made.py"),
     )
     verdict = judge(files, GOOD, command)

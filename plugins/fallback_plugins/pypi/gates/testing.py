@@ -84,6 +84,10 @@ _OF_COVERAGE = frozenset(
     | {"--context"}
 )  # fmt: skip
 
+#: Variables that a command's source does not set for us, and those that ours are added to.
+_OURS = frozenset({"PATH", "HOME", "TMPDIR", "VIRTUAL_ENV"})
+_BEHIND_OWN = {"PYTEST_ADDOPTS": '" $PYTEST_ADDOPTS"', "PYTHONPATH": '":$PYTHONPATH"'}
+
 _NO_MODULE = re.compile(r"(?:ModuleNotFound|Import)Error: No module named '?([A-Za-z_][\w.]*)")
 
 
@@ -249,28 +253,26 @@ def _own(
     if summary is not None and not summary.ran and summary.names:
         run = replace(run, count=None, passing=None)
     run = replace(run, acts=acts)
-    return replace(run, count=0) if run.count is None and not run.failing else run
+    is_silent = run.count is None and not run.failing and not result.timed_out
+    return replace(run, count=0) if is_silent else run
 
 
 def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
     """For a shell: each command in its folder, with its variables, and after its steps. It ends with the
     last exit code that is not 0."""
-    parts = []
+    parts, done = [], set[tuple[str, str]]()
     for command, line in zip(commands, lines, strict=True):
-        own = {**line.env, **command.env}
-        if "PYTEST_ADDOPTS" in own:
-            own["PYTEST_ADDOPTS"] = f"{own['PYTEST_ADDOPTS']} $PYTEST_ADDOPTS"
         texts = [f"cd {shlex.quote(command.folder)} || exit"]
-        texts += [f"export {name}={_quoted(value)}" for name, value in own.items()]
-        texts += map(_before, command.before)
+        texts += [
+            f"export {name}={shlex.quote(value)}{_BEHIND_OWN.get(name, '')}"
+            for name, value in {**line.env, **command.env}.items()
+            if name not in _OURS
+        ]
+        steps = (it for it in command.before if (command.folder, it) not in done)
+        texts += map(_before, steps)
+        done |= {(command.folder, it) for it in command.before}
         parts += ["(", *texts, f'"$shell" -c {shlex.quote(line.text)}', ") || status=$?"]
     return "\n".join(["status=0 shell=$(command -v bash || echo sh)", *parts, 'exit "$status"'])
-
-
-def _quoted(value: str) -> str:
-    """Between double quotes, where only our own variable is expanded."""
-    plain = re.sub(r'([\\"`]|\$(?!PYTEST_ADDOPTS$))', r"\\\1", value)
-    return f'"{plain}"'
 
 
 def _before(step: str) -> str:
