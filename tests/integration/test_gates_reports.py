@@ -114,23 +114,6 @@ def test_tests_that_pytest_does_not_find_are_unittests(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_pytest")
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("tox.ini", "[testenv]\ncommands =\n  pytest\n  py3: - behave features\n"),
-        ("noxfile.py", "def tests(session):\n    session.run('behave', 'features')\n"),
-    ],
-)
-def test_where_no_runner_of_ours_finds_a_test_what_the_project_calls_is_named(
-    tmp_path: Path, name: str, text: str
-) -> None:
-    verdict = judge(tmp_path, suite("") | {name: text}, GOOD)
-    assert verdict.status is GateStatus.SKIPPED
-    message = f"no test ran, here or at the base commit; {name} calls `behave features`, no runner of ours"
-    assert verdict.detail == message
-
-
-@pytest.mark.usefixtures("_pytest")
 def test_a_hang_of_the_base_commit_too_could_not_be_judged_and_tells_what_came_before(
     tmp_path: Path,
 ) -> None:

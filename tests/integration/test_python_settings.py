@@ -330,3 +330,70 @@ def test_a_commit_of_the_end_of_time_is_a_commit_of_these_days(
     monkeypatch.setattr(environment, "_git", lambda *_: "9999-12-31")
     with project(tmp_path, registry, {"requirements.txt": "left\n"}) as made:
         assert made.install().is_as_declared
+
+
+#: What a package of its day imports at its start, as every environment had it.
+OF_OLD = "import pkg_resources\n"
+OLD_RUNNER = {"pytest/__init__.py": "", "pytest/__main__.py": "import pkg_resources\n"}
+
+
+@pytest.fixture(scope="module")
+def of_old() -> Iterator[Registry]:
+    has = {"pkg_resources/__init__.py": "", "setuptools/__init__.py": ""}
+    universe = Universe().pypi("setuptools", "80.0", files=has)
+    universe.pypi("setuptools", "82.0", files={"setuptools/__init__.py": ""})
+    universe.pypi("old", "1.0", files={"old/__init__.py": OF_OLD})
+    universe.pypi("asks", "1.0", ["setuptools"], files={"asks/__init__.py": OF_OLD})
+    universe.pypi(
+        "guards", "1.0", files={"guards/__init__.py": "try:\n    import imp\nexcept A: 0\n"}
+    )
+    universe.pypi("pytest", "5.0", ["setuptools"], files=OLD_RUNNER).pypi("extra", "1.0")
+    with serve(universe) as registry:
+        yield registry
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"requirements.txt": "old\n"}, ("80.0",)),
+        ({"requirements.txt": "asks\n"}, ("80.0",)),
+        ({"requirements.txt": "extra\n", "app.py": OF_OLD}, ("80.0",)),
+        ({"requirements.txt": "guards\n", "setup.py": OF_OLD}, ()),
+        ({"requirements.txt": "asks\nsetuptools==82.0\n"}, ("82.0",)),
+    ],
+)
+def test_what_code_imports_of_every_old_environment_is_installed_beside_it(
+    tmp_path: Path, of_old: Registry, files: dict[str, str], found: tuple[str, ...]
+) -> None:
+    with project(tmp_path, of_old, files, AffectedCode.DEPENDENCY) as made:
+        installed = made.install()
+        assert made.installed("setuptools") == found
+        assert installed.is_as_declared
+        assert installed.beside == (("setuptools 80.0",) if found == ("80.0",) else ())
+        assert made.is_whole
+
+
+def test_an_old_runner_starts_with_the_setuptools_of_its_day(
+    tmp_path: Path, of_old: Registry
+) -> None:
+    files = {"requirements.txt": "pytest==5.0\n", "tests/test_it.py": "def test_it(): pass\n"}
+    with project(tmp_path, of_old, files, AffectedCode.DEPENDENCY) as made:
+        assert made.sandboxed(["-m", "pytest"]).ok
+
+
+CI = {
+    ".github/workflows/ci.yml": "- run: pip install -r requirements/ci.txt extra\n"
+    "- run: pip install -r docs/requirements.txt absent-package\n",
+    "requirements/ci.txt": "right\n",
+    "requirements.txt": "left==1.0.0\n",
+}
+
+
+def test_what_ci_installs_for_tests_is_installed_beside_what_is_declared(
+    tmp_path: Path, registry: Registry
+) -> None:
+    """It changes nothing of that, and what is not available of it is no fault."""
+    with project(tmp_path, registry, CI, AffectedCode.DEPENDENCY) as made:
+        assert made.install().is_as_declared
+        assert (made.installed("left"), made.installed("right")) == (("1.0.0",), ("1.0.1",))
+        assert made.is_whole

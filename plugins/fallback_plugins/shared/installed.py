@@ -61,7 +61,8 @@ class Installed:
     ``how``: where it was not had in the usual way (``on Python 3.10``); ``step``: the step of the ladder
     that served, with its flags (``npm ci --legacy-peer-deps``); ``built``: what of it was built from its
     source, by name and version; ``unbuilt``: what no wheel came of, and why: what asked for it is declined
-    by itself, so that this only explains; ``by_lock``: the client had the project's lock."""
+    by itself, so that this only explains; ``by_lock``: the client had the project's lock; ``beside``: what
+    nothing declares and its code imports all the same, by name and version."""
 
     level: Level
     declined: tuple[tuple[str, str], ...] = ()
@@ -70,6 +71,7 @@ class Installed:
     built: tuple[str, ...] = ()
     unbuilt: tuple[tuple[str, str], ...] = ()
     by_lock: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def unusual(self) -> tuple[str, ...]:
@@ -148,7 +150,8 @@ class Installed:
             how, step = tuple(found.get("how", ())), found.get("step", "")
             built = tuple(found.get("built", ()))
             by_lock = bool(found.get("by_lock", False))
-            return cls(Level(found["level"]), declined, how, step, built, unbuilt, by_lock)
+            beside = tuple(found.get("beside", ()))
+            return cls(Level(found["level"]), declined, how, step, built, unbuilt, by_lock, beside)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailedError(
                 f"{path} does not tell what was installed ({type(error).__name__}).",

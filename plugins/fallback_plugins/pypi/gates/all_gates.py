@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import ImportsGate, TypecheckGate
-from fallback_plugins.pypi.gates.testing import run_tests
+from fallback_plugins.pypi.gates.testing import OwnTests, python_tests
 from fallback_plugins.pypi.gates.touched import (
     PyPIGate,
     beside_base,
@@ -29,7 +30,7 @@ from fallback_plugins.pypi.surveying.survey import (
 from fallback_plugins.pypi.surveying.unread_sources import unread_sources
 from fallback_plugins.pypi.surveying.versions_in_use import places_in_use, project_of
 from fallback_plugins.shared.gates import gating
-from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import choose
 from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
@@ -38,6 +39,7 @@ from fallback_plugins.shared.gates.project_gates import (
     still_installed,
 )
 from fallback_plugins.shared.gates.suites import judge_tests
+from fallback_plugins.shared.gates.test_commands import own_commands
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import ToolFailedError
@@ -89,6 +91,8 @@ class ResolvesGate(ResolvingGate, PyPIGate):
             what += "; so it is at the base commit" if base.absent is None else ""
         elif found.unusual:
             what += f", {', '.join(found.unusual)}"
+        if found.beside:
+            what += f"; beside it {', '.join(found.beside)}, which its code imports"
         return gating.beside_base(gating.passed(self.name, what, found.in_full), found, base)
 
 
@@ -284,23 +288,19 @@ def _may_stay(
 
 
 class TestsGate(PyPIGate):
-    """pytest or unittest, whichever finds tests."""
+    """The project's own test command, the first that runs tests at the base commit; otherwise pytest or
+    unittest, whichever finds tests."""
 
     name = "tests"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
-        if not any(is_test(path, folder) for path in context.repo.tracked_files):
+        stated = own_commands(context.repo, folder)
+        commands = python_tests(stated, folder)
+        if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")
 
         here = Environment(context, gating.patched(context), folder)
         base = here.base
-
-        def within(limits: GateContext) -> Run:
-            return lambda tree: run_tests(here.in_tree(tree, limits))
-
-        def alone(tests: Sequence[str]) -> Run:
-            return lambda tree: run_tests(here.in_tree(tree), tests)
-
         if (otherwise := here.in_another_setting()) and base.install().absent is None:
             why = (
                 f"the tests would run in two settings, so that nothing can be compared: {otherwise}"
@@ -310,15 +310,22 @@ class TestsGate(PyPIGate):
         def alike() -> bool:
             return here.contents() == base.contents()
 
+        ways = [*(OwnTests(here, group) for group in commands), OwnTests(here)]
+        choice = choose(context, self.name, folder, base.contents, [one.way for one in ways])
+        tests = next(one for one in ways if one.way.key == choice.way.key)
+
+        tests = replace(tests, unserved=choice.unserved)
+
         def judge() -> GateVerdict:
             return judge_tests(
-                *(self.name, context, folder, within(context), base.contents),
+                *(self.name, context, folder, tests.within(context), choice.on),
                 alike=alike,
-                within=within,
-                alone=alone,
+                within=tests.within,
+                alone=tests.alone,
+                base=choice.base,
             )
 
-        verdict = beside_base(here, judge)
+        verdict = choice.explain(beside_base(here, judge))
         if verdict.status is GateStatus.SKIPPED and _NO_PYTEST in verdict.log:
             why = "the tests need pytest, which the project does not declare"
             return gating.skipped(self.name, why, verdict.log)

@@ -1,50 +1,94 @@
-"""A Python project's tests, run in its environment by pytest or by unittest, whichever finds some.
+"""A Python project's tests, run in its environment: by the project's own commands (ADR-0118), or by pytest
+or unittest, whichever finds some.
 
-Nothing runs through tox, nox or a project's own script: what they would call is one of the two, mostly.
+A project's own command runs as it is written. Every process of it that runs pytest, or that makes results
+of unittest, reports its tests from inside (``witness_probe.Suite``): the command may be a script, a task
+runner, or a test runner that builds on one of the two.
 """
 
-import ast
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
-from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.gates.summaries import command_summary, pytest_summary, unittest_summary
+from fallback_plugins.pypi.installing.declared import naming
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
-from fallback_plugins.pypi.manifests.setup_config import parsed
-from fallback_plugins.pypi.probes.observed import START, hook_text, read_acts, source_of
+from fallback_plugins.pypi.probes import observed, witness_probe
+from fallback_plugins.pypi.probes.observed import (
+    START,
+    hook_text,
+    read_acts,
+    read_suite,
+    source_of,
+)
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.choosing import Way
 from fallback_plugins.shared.gates.gating import in_folder
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand
 from fallback_plugins.shared.installed import Level, NotInstalled
-from fallback_tier.errors import RepositoryError
-from fallback_tier.repo import RepoContext
+from fallback_tier.gate_ports import GateContext
 
-#: ``--verbosity``: a project's own ``-q`` beside another would leave out the last line. Sugar prints one of
-#: its own. ``--maxfail``: over a project's own ``-x``, behind the first failure there may be others.
-_OPTIONS = (
-    "--verbosity=-1", "-ra", "--tb=short", "--color=no", "-p", "no:cacheprovider", "-p", "no:sugar",
-    "--maxfail=0", "--continue-on-collection-errors",
+#: Changed with how a project's own command is run, and read.
+_FORMAT = 1
+
+#: ``-p no:sugar``: it prints a last line of its own. ``--maxfail``: over a project's own ``-x``, after the
+#: first failure there may be others. In a random order, no two runs are alike.
+_COMMON = (
+    "-ra", "--tb=short", "--color=no", "-p", "no:cacheprovider", "-p", "no:sugar", "--maxfail=0",
+    "--continue-on-collection-errors", "-p", "no:randomly",
 )  # fmt: skip
+
+#: ``--verbosity``: a project's own ``-q`` with another would leave out the last line.
+_OPTIONS = ("--verbosity=-1", *_COMMON)
 
 #: What a project sets for every run of its own may ask for plugins that could not be installed.
 _WITHOUT_ITS_OWN = ("-o", "addopts=", "-o", "required_plugins=")
 
 _COMPLAINT = re.compile(r"error: (.+)|^ERROR: (.+)|^(\w*Error: .+)", re.MULTILINE)
-
-#: Commands that a sentence names.
-_COMMANDS_NAMED = 3
-
-_OUR_RUNNERS = re.compile(r"\b(?:pytest|py\.test|unittest)\b")
-
-#: A factor (``py3: make test``) and a failure that is let pass (``- make test``) stand before a command.
-_BEFORE_COMMAND = re.compile(r"^(?:[\w,{}!-]+:\s+)?(?:-\s*)?")
+_UNRECOGNIZED = re.compile(r"^.*error: unrecognized arguments: (.+)$", re.MULTILINE)
 
 _SUMMARIES = {"pytest": pytest_summary, "unittest": unittest_summary}
+
+#: A word that only a shell understands, or a word that it changes.
+_FOR_A_SHELL = re.compile(r"[();<>|&]+|.*[$`*?~{}\n].*", re.DOTALL)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON = re.compile(r"(?:.*/)?python(?:\d(?:\.\d+)?)?")
+
+#: Options of pytest that make a run slow, or unlike another, or write beside it: measuring coverage, ending
+#: at a failure, other files for reports, more or less output. ``-n``: which tests share a process, and in
+#: which order, would be another in each run.
+_NO_VALUE = re.compile(
+    r"-x|--exitfirst|-[qv]+|--quiet|--verbose|--no-cov.*|--cov-(?:append|branch)|--lf|--last-failed|--ff"
+    r"|--failed-first|--nf|--new-first|--sw|--stepwise|--sw-skip|--self-contained-html|-n\w+"
+    r"|--(?:cov|cov-[a-z-]+|maxfail|junit-?xml|numprocesses|maxprocesses|dist|tx|reruns|reruns-delay"
+    r"|durations|durations-min|html|color|tb|verbosity|report-log|random-order-seed)=.*"
+)
+_ONE_VALUE = re.compile(
+    r"-n|--(?:cov-(?:report|config|context|fail-under)|maxfail|junit-?xml|numprocesses|maxprocesses|dist"
+    r"|tx|reruns|reruns-delay|durations|durations-min|html|color|tb|verbosity|report-log)"
+)
+_CLUSTER = re.compile(r"-[xqvsl]{2,}")
+
+#: Options of ``coverage run`` that are followed by a value.
+_OF_COVERAGE = frozenset(
+    {"--source", "--source-pkgs", "--rcfile", "--omit", "--include", "--concurrency", "--data-file"}
+    | {"--context"}
+)  # fmt: skip
+
+#: Variables that a command's source does not set for us, and those that ours are added to.
+_OURS = frozenset({"PATH", "HOME", "TMPDIR", "VIRTUAL_ENV"})
+_BEHIND_OWN = {"PYTEST_ADDOPTS": '" $PYTEST_ADDOPTS"', "PYTHONPATH": '":$PYTHONPATH"'}
+
+_NO_MODULE = re.compile(r"(?:ModuleNotFound|Import)Error: No module named '?([A-Za-z_][\w.]*)")
 
 
 def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotInstalled:
@@ -56,16 +100,283 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
     found = target.install()
     if found.absent is not None:
         return found.absent
-    is_usual = found.level is Level.EVERYTHING and not found.unusual
-    installed = "" if is_usual else f"installed {found.in_words}"
+    installed = _in_words(target)
     chosen = [f"{ONLY}{json.dumps([*only])}"] if only else []
     ours = _pytest(target, installed, chosen) if target.installed("pytest") else None
     if ours is None or (ours.count == 0 and not ours.result.timed_out):
         other = _run(target, "unittest", [*chosen, *_discovery(target)], installed)
         ours = other if ours is None or other.count else ours
-    if ours.count == 0 and (called := _foreign_runners(target.repo, target.folder)):
-        return replace(ours, installed="; ".join(filter(None, (installed, called))))
     return ours
+
+
+def python_tests(commands: Iterable[TestCommand], folder: str) -> list[tuple[TestCommand, ...]]:
+    """Return the commands that test a folder's project and are not another language's, by the job or
+    script that runs them: the commands of one are parts of one suite. One of a folder above runs in another
+    project's environment, unless it names this folder."""
+    found: dict[object, list[TestCommand]] = {}
+    for number, one in enumerate(commands):
+        is_here = folder == "." or PurePosixPath(one.folder).is_relative_to(folder)
+        if not is_here and folder not in one.line:
+            continue
+        if one.kind is CommandKind.TESTS and one.runtime in ("", "python"):
+            found.setdefault(one.group or number, []).append(one)
+    return [tuple(group) for group in found.values()]
+
+
+@dataclass(frozen=True)
+class OwnTests:
+    """The tests of a project in its environment, by commands of its own, one after the other; if there are
+    none, by plain discovery. ``unserved``: why other commands did not serve."""
+
+    here: Environment
+    commands: tuple[TestCommand, ...] = ()
+    unserved: tuple[str, ...] = ()
+
+    @property
+    def way(self) -> Way:
+        """One of the ways to choose from."""
+        run = self.within(self.here.context)
+        if not self.commands:
+            return Way("pytest or unittest, by plain discovery", run, hint=self._lacking)
+        whole = _whole(self.commands)
+        parts = [(it.line, it.folder, dict(it.env), it.before) for it in self.commands]
+        label = f"`{whole.line}` ({whole.source})"
+        return Way(label, run, gating.content_key(_FORMAT, *parts), self._lacking)
+
+    def within(self, limits: GateContext) -> Run:
+        """Run them by the wall clock of a context."""
+        return lambda tree: self._run(self.here.in_tree(tree, limits), ())
+
+    def alone(self, tests: Sequence[str]) -> Run:
+        """Run these tests, and no others."""
+        return lambda tree: self._run(self.here.in_tree(tree), tests)
+
+    def _run(self, target: Environment, only: Sequence[str]) -> SuiteRun | NotInstalled:
+        own = self.commands
+        run = run_own(target, own, only) if own else run_tests(target, only)
+        if isinstance(run, NotInstalled):
+            return run
+        return replace(run, command=_whole(own) if own else None, unserved=self.unserved)
+
+    def _lacking(self, output: str) -> str:
+        """Return what failing tests lacked, by their output, as a clause: services that the command's
+        source starts, a module, and the file that would bring it."""
+        services = dict.fromkeys(name for it in self.commands for name in it.services)
+        clauses = [f"its source starts {', '.join(services)}"] if services else []
+        repo, folder = self.here.repo, self.here.folder
+        for name in dict.fromkeys(it.partition(".")[0] for it in _NO_MODULE.findall(output)):
+            if not repo.has(f"{name}.py") and not repo.has(f"{name}/__init__.py"):
+                where = naming(repo, folder, name)
+                whence = f"which {where} names" if where else "which no file of the project names"
+                clauses.append(f"needs the module {name!r}, {whence}")
+                break
+        return "; ".join(clauses)
+
+
+def _whole(commands: Sequence[TestCommand]) -> TestCommand:
+    """Several commands as one, for people."""
+    sources = dict.fromkeys(it.source for it in commands)
+    lines = "; ".join(it.line for it in commands)
+    return replace(commands[0], line=lines, source="; ".join(sources))
+
+
+def run_own(
+    target: Environment, commands: Sequence[TestCommand], only: Sequence[str] = ()
+) -> SuiteRun | NotInstalled:
+    """Run commands of the project's own in a tree, each with its steps before.
+
+    Raises what installing and running raise. ``only``: as for ``run_tests``; a runner that builds on
+    neither pytest nor unittest runs all.
+    """
+    found = target.install()
+    if found.absent is not None:
+        return found.absent
+    lines = [Line.of(it.line) for it in commands]
+    installed = _in_words(target)
+    ours = _own(target, commands, lines, installed, only)
+    if ours.count or ours.result.ok or ours.result.timed_out:
+        return ours
+    for others, less, options, remark in _with_less(commands, lines, ours):
+        said = "; ".join(filter(None, (installed, remark)))
+        again = _own(target, others, less, said, only, options)
+        if again.count:
+            return replace(again, without_options=True)
+    return ours
+
+
+def _with_less(
+    commands: Sequence[TestCommand], lines: Sequence["Line"], run: SuiteRun
+) -> Iterator[tuple[Sequence[TestCommand], Sequence["Line"], Sequence[str], str]]:
+    """Other ways to run commands that ran no test: without what pytest refuses, without the project's own
+    options of pytest, without the variables of their source (which may ask for what is not built here)."""
+    output = run.result.output
+    unknown = " ".join(_UNRECOGNIZED.findall(output)).split()
+    changed = [it.without(unknown) for it in lines]
+    if "pytest" in output:
+        remark = "pytest ran without some of the project's own options "
+        remark += f"({gating.in_short(_complaint(run))})"
+        if changed != lines:
+            yield commands, changed, (), remark
+        yield commands, changed, _WITHOUT_ITS_OWN, remark
+    if names := sorted({name for it in commands for name in it.env} - {"CI"}):
+        bare = [replace(it, env={}) for it in commands]
+        yield bare, lines, (), f"run without {', '.join(names)}, which {commands[0].source} sets"
+
+
+def _own(
+    target: Environment,
+    commands: Sequence[TestCommand],
+    lines: Sequence["Line"],
+    installed: str,
+    only: Sequence[str],
+    options: Sequence[str] = (),
+) -> SuiteRun:
+    header = secrets.token_hex(16)
+    with report_in(target.repo.tree) as record:
+        record.begin(header)
+        env = {
+            "PYTEST_ADDOPTS": shlex.join([*_COMMON, *options]),
+            observed.VARIABLE: record.path,
+            witness_probe.VARIABLE: witness_probe.SUITE,
+            **({witness_probe.ONLY: "\n".join(only)} if only else {}),
+        }
+        result = target.shell(_script(commands, lines), env)
+        report, others = read_suite(record.read(), header)
+        acts = read_acts(others, header, target.place)
+    result = result.model_copy(update={"argv": tuple(it.line for it in commands)})
+    figures = report.figures if report is not None else None
+    summary = command_summary(result.output, figures, () if report is None else report.failed)
+    if summary is not None and summary.failed and result.ok:
+        # A command can let its tests fail (``|| true``, ``;``); what they report counts.
+        result = result.model_copy(update={"exit_code": 1})
+    run = SuiteRun.read(result, summary, report, installed)
+    if summary is not None and not summary.ran and summary.names:
+        run = replace(run, count=None, passing=None)
+    run = replace(run, acts=acts)
+    is_silent = run.count is None and not run.failing and not result.timed_out
+    return replace(run, count=0) if is_silent else run
+
+
+def _script(commands: Sequence[TestCommand], lines: Sequence["Line"]) -> str:
+    """For a shell: each command in its folder, with its variables, and after its steps. It ends with the
+    last exit code that is not 0."""
+    parts, done = [], set[tuple[str, str]]()
+    for command, line in zip(commands, lines, strict=True):
+        texts = [f"cd {shlex.quote(command.folder)} || exit"]
+        texts += [
+            f"export {name}={shlex.quote(value)}{_BEHIND_OWN.get(name, '')}"
+            for name, value in {**line.env, **command.env}.items()
+            if name not in _OURS
+        ]
+        steps = (it for it in command.before if (command.folder, it) not in done)
+        texts += map(_before, steps)
+        done |= {(command.folder, it) for it in command.before}
+        parts += ["(", *texts, f'"$shell" -c {shlex.quote(line.text)}', ") || status=$?"]
+    return "\n".join(["status=0 shell=$(command -v bash || echo sh)", *parts, 'exit "$status"'])
+
+
+def _before(step: str) -> str:
+    """A step before the tests, whose output is left out of the log unless it fails."""
+    said = '"$TMPDIR/before"'
+    what = f"before the tests, {shlex.quote(step)} ended with exit code $?:"
+    return f'"$shell" -c {shlex.quote(step)} >{said} 2>&1 || {{ echo {what}; tail -n 5 {said}; }}'
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line as it is run. ``words``: of a line that needs no shell, without what runs it in an
+    environment (``poetry run``, ``coverage run``) and without options of pytest that don't serve here; none
+    if it needs one. ``env``: what the line itself sets."""
+
+    written: str
+    words: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, written: str) -> "Line":
+        """Read a line."""
+        words = _plain_words(written)
+        env: dict[str, str] = {}
+        while words and (words[0] == "env" or _ASSIGNMENT.match(words[0])):
+            name, sign, value = words.pop(0).partition("=")
+            env |= {name: value} if sign else {}
+        words = _unwrapped(words)
+        if words and _PYTHON.fullmatch(words[0]):
+            words[0] = "python"
+        elif words and words[0].endswith(".py"):
+            words.insert(0, "python")
+        at = _pytest_at(words)
+        return cls(written, (*words[:at], *_kept_options(words[at:])), env if words else {})
+
+    @property
+    def text(self) -> str:
+        """For a shell."""
+        return shlex.join(self.words) if self.words else self.written
+
+    def without(self, left_out: Sequence[str]) -> "Line":
+        """The same, without some of its words."""
+        return replace(self, words=tuple(word for word in self.words if word not in left_out))
+
+
+def _plain_words(written: str) -> list[str]:
+    try:
+        lexer = shlex.shlex(written, posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        words, quoted = list(lexer), shlex.split(written)
+    except ValueError:
+        return []
+    if words != quoted or any(_FOR_A_SHELL.fullmatch(word) for word in words):
+        return []
+    return words
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """Without ``coverage run`` and its options: what it would measure is not asked for."""
+    rest = words[2:] if words[1:2] == ["-m"] and _PYTHON.fullmatch(words[0]) else words
+    if rest[:2] != ["coverage", "run"]:
+        return words
+    rest = rest[2:]
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        rest = rest[2:] if rest[0] in _OF_COVERAGE else rest[1:]
+    return ["python", *rest] if rest else words
+
+
+def _pytest_at(words: Sequence[str]) -> int:
+    """Where the arguments of pytest begin; the end if the words run something else."""
+    by_client = "run" in words[1:2]
+    for at, word in enumerate(words):
+        is_pytest = PurePosixPath(word).name in {"pytest", "py.test"}
+        if is_pytest and (at == 0 or by_client or words[at - 1] == "-m"):
+            return at + 1
+        if at and words[at - 1] == "-m":
+            break
+    return len(words)
+
+
+def _kept_options(words: Sequence[str]) -> Iterator[str]:
+    left = list(reversed(words))
+    while left:
+        word = left.pop()
+        if word == "--cov":  # its value is optional, and is no option itself
+            del left[-1 if left and not left[-1].startswith("-") else len(left) :]
+        elif _ONE_VALUE.fullmatch(word):
+            del left[-1:]
+        elif _CLUSTER.fullmatch(word):
+            kept = "".join(letter for letter in word[1:] if letter in "sl")
+            yield from [f"-{kept}"] if kept else []
+        elif not _NO_VALUE.fullmatch(word):
+            yield word
+
+
+def _in_words(target: Environment) -> str:
+    found = target.install()
+    is_usual = found.level is Level.EVERYTHING and not found.unusual
+    return "" if is_usual else f"installed {found.in_words}"
+
+
+def _complaint(run: SuiteRun) -> str:
+    reported = _COMPLAINT.search(run.result.output)
+    return next(filter(None, reported.groups())) if reported else "it did not start with them"
 
 
 def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> SuiteRun:
@@ -76,21 +387,20 @@ def _pytest(target: Environment, installed: str, chosen: Sequence[str]) -> Suite
     again = _run(target, "pytest", [*options, *_WITHOUT_ITS_OWN], installed)
     if again.count is None:
         return ours
-    reported = _COMPLAINT.search(ours.result.output)
-    why = next(filter(None, reported.groups())) if reported else "it did not start with them"
-    remark = f"pytest ran without the project's own options ({gating.in_short(why)})"
+    why = gating.in_short(_complaint(ours))
+    remark = f"pytest ran without the project's own options ({why})"
     installed = "; ".join(filter(None, (installed, remark)))
     return replace(again, installed=installed, without_options=True)
 
 
 def _run(target: Environment, runner: str, arguments: Sequence[str], installed: str) -> SuiteRun:
     source, header = source_of("report_probe"), secrets.token_hex(16)
-    with report_in(target.repo.tree) as file, report_in(target.repo.tree) as observed:
-        observed.begin(header)
-        words = ["-c", START, hook_text(), observed.path, source, file.path, runner, *arguments]
+    with report_in(target.repo.tree) as file, report_in(target.repo.tree) as record:
+        record.begin(header)
+        words = ["-c", START, hook_text(), record.path, source, file.path, runner, *arguments]
         result = target.sandboxed(words)
         report = read_lines(file.read())
-        acts = read_acts(observed.read(), header, target.place)
+        acts = read_acts(record.read(), header, target.place)
     result = result.model_copy(update={"argv": ("python", "-m", runner, *arguments)})
     run = SuiteRun.read(result, _SUMMARIES[runner](result.output), report, installed)
     run = replace(run, acts=acts)
@@ -104,41 +414,3 @@ def _discovery(target: Environment) -> list[str]:
             package = target.repo.has(f"{inside}/__init__.py")
             return ["discover", *(["-s", name, "-t", "."] if package else ["-s", name])]
     return ["discover"]
-
-
-def _foreign_runners(repo: RepoContext, folder: str) -> str:
-    """What a project calls to test itself, by tox.ini, setup.cfg or noxfile.py: what is no runner of ours.
-
-    Only to be named in a verdict (``tox.ini calls `make test```), these files are only read; empty where
-    there is nothing to name.
-    """
-    for name, read in (("tox.ini", _tox), ("setup.cfg", _tox), ("noxfile.py", _nox)):
-        path = in_folder(folder, name)
-        if not repo.has(path):
-            continue
-        try:
-            found = [
-                one for one in read(repo.read_text(path)) if one and not _OUR_RUNNERS.search(one)
-            ]
-        except (RepositoryError, SyntaxError, ValueError):
-            continue
-        if found:
-            message = ", ".join(f"`{one}`" for one in dict.fromkeys(found[:_COMMANDS_NAMED]))
-            return f"{name} calls {message}, no runner of ours"
-    return ""
-
-
-def _tox(text: str) -> Iterator[str]:
-    parser = parsed(text)
-    for section in parser.sections():
-        if section.startswith("testenv"):
-            commands = parser[section].get("commands") or ""
-            yield from (_BEFORE_COMMAND.sub("", line.strip()) for line in commands.splitlines())
-
-
-def _nox(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            words = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            if node.func.attr == "run" and words:
-                yield " ".join(map(str, words))

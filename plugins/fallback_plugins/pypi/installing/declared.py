@@ -4,6 +4,7 @@ For an environment to test in: pins of locks whose own client is not run, metada
 requirements files, tox's dependencies. Lines that lead elsewhere are left out, by name.
 """
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.groups import of_extra, of_group, table_of, texts
@@ -24,7 +27,7 @@ from fallback_plugins.pypi.manifests.metadata import (
 from fallback_plugins.pypi.manifests.own_index import is_public
 from fallback_plugins.pypi.manifests.poetry_tables import pipfile_entries, poetry_entries
 from fallback_plugins.pypi.manifests.pyproject import parse_toml
-from fallback_plugins.pypi.manifests.requirements import logical_lines
+from fallback_plugins.pypi.manifests.requirements import logical_lines, requirement_in
 from fallback_plugins.pypi.manifests.requirements_files import clean, includes, with_included
 from fallback_plugins.pypi.manifests.setup_config import items, parsed
 from fallback_plugins.pypi.manifests.setup_config import lines as lines_of
@@ -102,6 +105,172 @@ def is_wanted(path: str, folder: str, changed: Sequence[str]) -> bool:
 def is_itself(line: str) -> bool:
     """Does a line of a requirements file mean the project itself?"""
     return _ITSELF.match(line.strip()) is not None
+
+
+#: Files with commands that install what tests need.
+_SAYING = re.compile(
+    r"(?:\.github/workflows/[^/]+|\.travis|\.gitlab-ci|\.circleci/config|azure-pipelines|appveyor)\.ya?ml"
+    r"|(?:.*/)?(?:tox\.ini|tox\.toml|noxfile\.py|(?:GNU)?[Mm]akefile|[Jj]ustfile)"
+)
+
+#: In them: a requirements file, extras of the project itself, extras and groups by name, an install.
+_FILES_NAMED = re.compile(
+    r"""(?:-r|--requirements?)[\s=,"']*(?:\{toxinidir\}/)?([\w./-]+\.(?:txt|in))"""
+)
+_EXTRAS_NAMED = re.compile(
+    r"""(?<![\w./-])\.\[([\w\s,.-]+)\]|^\s*extras\s*=\s*([\w,\s-]+)$""", re.MULTILINE
+)
+_GROUPS_NAMED = re.compile(r"""--(?:extra|group|only-group|with)[\s=]+["']?([\w,.-]+)""")
+_INSTALLS = re.compile(r"""\bpip3?[ ]install[ ]+([^\n;&|#]+)|\bsession\.install\(([^()]*)\)""")
+_PLAIN = re.compile(r"""[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:(?:[<>=!~]=?|===)[\w.*,<>=!~]+)?""")
+
+_PYTEST = re.compile(r"(?<![\w./-])(?:pytest|py\.test)(?![\w-])")
+
+#: Of an install command these are no tests' needs: tools that build, check, publish or run other tools.
+_TOOLS = frozenset(
+    {
+        "pip",
+        "setuptools",
+        "wheel",
+        "uv",
+        "poetry",
+        "pipenv",
+        "pdm",
+        "hatch",
+        "tox",
+        "nox",
+        "build",
+        "twine",
+    }
+    | {
+        "virtualenv",
+        "codecov",
+        "coveralls",
+        "pre-commit",
+        "black",
+        "flake8",
+        "ruff",
+        "mypy",
+        "isort",
+        "pylint",
+    }
+    | {
+        "cibuildwheel",
+        "tox-gh-actions",
+        "tox-uv",
+        "bandit",
+        "safety",
+        "pip-audit",
+        "install",
+        "sphinx",
+    }
+)
+
+#: Requirements files for something else than tests.
+_ASIDE = re.compile(r"doc|lint|release|deploy|prod|publish|format|build", re.IGNORECASE)
+
+#: Lines and files that commands may name for one project.
+_MAX_STATED = 60
+
+
+@dataclass(frozen=True)
+class TestInstalls:
+    """What commands of a project's CI and task runners install for its tests, by the names in them, and
+    whether they run pytest."""
+
+    files: tuple[str, ...] = ()
+    groups: frozenset[str] = frozenset()
+    lines: tuple[str, ...] = ()
+    run_pytest: bool = False
+
+
+def stated_installs(repo: RepoContext, folder: str) -> TestInstalls:
+    """Read the install commands of a folder's project: of CI, tox, nox, make, just. Nothing is run."""
+    files, lines, groups = dict[str, None](), dict[str, None](), set[str]()
+    run_pytest = False
+    near = {"." if folder == "." else folder, "."}
+    for path in repo.tracked_files:
+        if not _SAYING.fullmatch(path):
+            continue
+        if not path.startswith(".") and str(PurePosixPath(path).parent) not in near:
+            continue
+        text = repo.glimpse(path) or ""
+        run_pytest |= _PYTEST.search(text) is not None
+        for name in _FILES_NAMED.findall(text):
+            wanted = posixpath.normpath(posixpath.join(folder, name))
+            if repo.has(wanted) and not _ASIDE.search(name):
+                files[wanted] = None
+        for named in (
+            *_EXTRAS_NAMED.findall(text),
+            *((it, "") for it in _GROUPS_NAMED.findall(text)),
+        ):
+            groups.update(filter(None, re.split(r"[\s,]+", " ".join(named))))
+        for shell, nox in _INSTALLS.findall(text):
+            words = re.split(r"[\s,\"']+", shell or nox)
+            lines |= dict.fromkeys(_packages(words))
+    groups = {it for it in groups if not _ASIDE.search(it)}
+    first = tuple(files)[:_MAX_STATED], frozenset(groups), tuple(lines)[:_MAX_STATED]
+    return TestInstalls(*first, run_pytest)
+
+
+def _packages(words: Sequence[str]) -> Iterator[str]:
+    after_option = False
+    for word in words:
+        is_plain = _PLAIN.fullmatch(word) and not after_option
+        after_option = word in {"-r", "-c", "-e", "-i", "-f", "--index-url", "--requirement"}
+        if is_plain and not word.endswith((".txt", ".in", ".whl")):
+            asked = requirement_in(word)
+            if asked is not None and canonicalize_name(asked.name) not in _TOOLS:
+                yield word
+
+
+def stated_for_tests(repo: RepoContext, folder: str, stated: TestInstalls) -> tuple[str, ...]:
+    """Return the requirements of files, extras, groups and packages that a project's commands install."""
+    project = ProjectFiles(repo, folder)
+    found = [
+        source
+        for reader in (_stated_files, _stated_groups)
+        for source in _readable(reader(project, stated))
+    ]
+    found.append(_source("commands", stated.lines))
+    lines = (line for source in found for line in source.lines)
+    return tuple(dict.fromkeys(line for line in lines if requirement_in(line) is not None))
+
+
+def _stated_files(project: "ProjectFiles", stated: TestInstalls) -> Iterator[Source]:
+    for path in stated.files:
+        if not is_wanted(path, project.folder, ()):
+            yield _source(path, _requirement_lines(project, path))
+
+
+def _stated_groups(project: "ProjectFiles", stated: TestInstalls) -> Iterator[Source]:
+    for name in sorted(stated.groups - TEST_GROUPS):
+        yield _source(f"extra {name}", of_extra(project.extras, name, project.name))
+        groups = table_of(project.pyproject, "dependency-groups")
+        yield _source(f"group {name}", of_group(groups, name))
+
+
+def naming(repo: RepoContext, folder: str, module: str) -> str:
+    """Return the file, extra or group that names the package of a module; empty if none does."""
+    name = canonicalize_name(module)
+
+    def names_it(lines: Iterable[str]) -> bool:
+        asked = (requirement_in(line) for line in lines)
+        return any(one is not None and canonicalize_name(one.name) == name for one in asked)
+
+    project = ProjectFiles(repo, folder)
+    for path in repo.tracked_files:
+        if kind_of(path) is Kind.REQUIREMENTS and names_it(_requirements_in(project.read(path))):
+            return path
+    with suppress(RecipeError):
+        for extra in project.extras:
+            if names_it(of_extra(project.extras, extra, project.name)):
+                return f"the extra {extra!r}"
+        groups = table_of(project.pyproject, "dependency-groups")
+        for group in groups:
+            if names_it(of_group(groups, group)):
+                return f"the group {group!r}"
+    return ""
 
 
 class ProjectFiles:

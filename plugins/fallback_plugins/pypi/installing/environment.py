@@ -26,7 +26,7 @@ from fallback_plugins.pypi.manifests.metadata import (
     version_files,
 )
 from fallback_plugins.pypi.manifests.requirements import requirement_in
-from fallback_plugins.pypi.probes.observed import add_to
+from fallback_plugins.pypi.probes.observed import SHIMS, add_shims, add_to
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import keep, kept
@@ -47,7 +47,7 @@ from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 19
+_FORMAT = 20
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -158,6 +158,7 @@ class Environment:
             found = making.make(settings, others)
             resolution = self._resolved(made, found, by_lock=making.is_by_lock)
         add_to(made)
+        add_shims(made)
         for own in (*self._manifests.beside, self._manifests.own):
             for path, text in own_metadata(own, self._tag).items():
                 (made / _OWN_METADATA / path).parent.mkdir(parents=True, exist_ok=True)
@@ -303,6 +304,21 @@ class Environment:
             readable=self.readable,
         )
         return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
+
+    def shell(self, script: str, env: Mapping[str, str]) -> CommandResult:
+        """Run a shell script in the root of the tree, with stand-ins of clients (``observed.add_shims``)
+        and the environment's programs first on the path. What it prints is as ``sandboxed`` has it."""
+        self.write_versions()
+        programs = self.place / "bin"
+        result = run_as_given(
+            self.context,
+            self.repo,
+            ["sh", "-c", f'PATH="$1:$PATH"; export PATH\n{script}', "sh", str(self.place / SHIMS)],
+            programs=programs,
+            env={**self.variables(), **env},
+            readable=self.readable,
+        )
+        return self.placeless(result)
 
     def placeless(self, result: CommandResult) -> CommandResult:
         """The same with one word for where the environment lies: each tree has its own, and what is

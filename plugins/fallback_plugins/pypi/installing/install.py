@@ -78,7 +78,9 @@ class InstallPlan:
     """What to try. ``everything``: ways to install all of it, the first that works counts; ``sources``: for
     step 2, asked for only there; ``runner``: the test runner that the tests ask for, declared or not.
 
-    ``beside``: what every environment had, so that nobody declared it; not told where it can't be had.
+    ``beside``: what every environment had, so that nobody declared it, and what tests are said to need
+    elsewhere than in a manifest; not reported if it isn't available. ``missing``: what is installed by now
+    imports and no release that is there brings, as lines.
     ``refused``: what uv is not to read, and why: what it would have led to is missing. ``there``: what is
     installed by now, as pins.
     """
@@ -89,6 +91,7 @@ class InstallPlan:
     refused: tuple[tuple[str, str], ...] = ()
     there: Callable[[], Sequence[str]] = tuple
     beside: tuple[str, ...] = ()
+    missing: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass
@@ -120,9 +123,12 @@ class InstallLadder:
     def _with_runner(self, level: Level) -> Installed:
         # What is there satisfies the runner where it is declared, and the runner changes none of it: a
         # verdict tells the versions that are there as those that users get.
-        for line in self.plan.beside if level is not Level.METADATA else ():
+        if self.plan.beside and level is not Level.METADATA:
             self.kept = tuple(self.plan.there())
-            self._try(line, asked=False)
+            if self._try(*self.plan.beside, asked=False) is not None:
+                for line in self.plan.beside[1:] and self.plan.beside:
+                    self.kept = tuple(self.plan.there())
+                    self._try(line, asked=False)
         if (runner := self.plan.runner) is not None:
             self.kept = tuple(self.plan.there())
             why = self._try(runner, asked=False)
@@ -130,7 +136,21 @@ class InstallLadder:
                 self.declined.append((runner, why))
             elif level is Level.METADATA:
                 level = Level.IN_PART
-        return Installed(level, tuple(self.declined), step=self.step)
+        return Installed(level, tuple(self.declined), step=self.step, beside=self._completed(level))
+
+    def _completed(self, level: Level) -> tuple[str, ...]:
+        """Install what is missing, in place of a release that has it no more; return what came by that."""
+        before = {*self.plan.there()}
+        for line in self.plan.missing() if level is not Level.METADATA else ():
+            name = canonicalize_name(Requirement(line).name)
+            others = (
+                pin
+                for pin in self.plan.there()
+                if canonicalize_name(pin.partition("==")[0]) != name
+            )
+            self.kept = tuple(others)
+            self._try(line, asked=False)
+        return tuple(sorted(pin.replace("==", " ") for pin in {*self.plan.there()} - before))
 
     def _everything(self) -> Level | None:
         self.declined += self.plan.refused

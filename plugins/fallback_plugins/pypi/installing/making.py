@@ -5,8 +5,9 @@ Everything here runs outside the sandbox over copies of the manifests and takes 
 wheel is all that is missing, one is built in the sandbox (``building``).
 """
 
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import Distribution, PackageMetadata, distributions
@@ -15,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.installing.building import Building
@@ -30,6 +32,7 @@ from fallback_plugins.pypi.installing.install import (
 from fallback_plugins.pypi.installing.plan import Manifests, pins_of, release
 from fallback_plugins.pypi.manifests.pythons import minor_of, ours
 from fallback_plugins.pypi.manifests.requirements import requirement_in
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.installed import Installed, Level
 from fallback_tier.errors import ToolFailedError
@@ -42,6 +45,37 @@ _NEVER_BUILT = ("--no-build", NOT_COMPILED)
 #: Before this minor version a new environment had setuptools in it, and releases of that time import its
 #: ``pkg_resources`` without a word in what they require.
 _WITHOUT_SETUPTOOLS = 12
+
+#: The last releases that have ``pkg_resources`` (gone in 82, and warned of in 81).
+_SETUPTOOLS = "setuptools<81"
+
+#: Modules that packages import and nobody declares, since every environment or every Python had them: what
+#: brings them now, and the minor version of Python from which they are gone.
+_ONCE_THERE = {
+    "pkg_resources": (_SETUPTOOLS, 0),
+    "distutils": (_SETUPTOOLS, 12),
+    "imp": ("zombie-imp", 12),
+    "asyncore": ("pyasyncore", 12),
+    "asynchat": ("pyasynchat", 12),
+    "cgi": ("legacy-cgi", 13),
+    "crypt": ("legacy-crypt", 13),
+    "audioop": ("audioop-lts", 13),
+    "telnetlib": ("standard-telnetlib", 13),
+    "imghdr": ("standard-imghdr", 13),
+    "pipes": ("standard-pipes", 13),
+}
+
+#: An import of one of them that is run when its module is: with nothing before it on its line.
+_IMPORTS = re.compile(
+    rb"^(?:(?:import|from)[ \t]+|__import__\(['\"])(" + "|".join(_ONCE_THERE).encode() + rb")\b",
+    re.MULTILINE,
+)
+
+#: Folders of an environment that bring these modules, or come with them.
+_BRINGING = frozenset({"setuptools", "pkg_resources", "_distutils_hack", "pip", "wheel"})
+
+#: A module with an import at its start is smaller (bytes).
+_MAX_MODULE = 500_000
 
 #: Packages that may be of another day where the rest is of one: a helper that had no wheel yet, one that
 #: the project released together with itself. A set with more of them is none of that day.
@@ -184,9 +218,41 @@ class Making:
     def _ladder(self, setting: Setting, apart: Sequence[str] = ()) -> InstallLadder:
         """Return the ladder of a new environment, for releases of a day with what every environment of that
         day had. ``apart``: what may be of any day."""
-        had = setting.until and minor_of(setting.python) < _WITHOUT_SETUPTOOLS
-        plan = replace(self._plan, beside=("setuptools",)) if had else self._plan
+        minor = minor_of(setting.python)
+        had = [_SETUPTOOLS] if setting.until and minor < _WITHOUT_SETUPTOOLS else []
+        affected = {canonicalize_name(it) for it in self._context.advisory.packages(ECOSYSTEM)}
+        beside = [
+            line
+            for line in (*had, *self._manifests.for_tests)
+            if canonicalize_name(Requirement(line).name) not in affected
+        ]
+        missing = partial(self._missing, minor, affected)
+        plan = replace(self._plan, beside=tuple(beside), missing=missing)
         return InstallLadder(plan, self._start(setting, apart), self._write)
+
+    def _missing(self, minor: int, affected: Collection[str]) -> Sequence[str]:
+        """Lines for modules that code imports at its start, and nothing brings, within what the project
+        says of them; none for a package that the advisory is about."""
+        lines: dict[str, None] = {}
+        for module in self._imported(minor):
+            line = Requirement(_ONCE_THERE[module][0])
+            name = canonicalize_name(line.name)
+            line.specifier &= self._manifests.bounds_of(name)
+            if name not in affected:
+                lines[str(line)] = None
+        return [*lines]
+
+    def _imported(self, minor: int) -> list[str]:
+        """Modules of ``_ONCE_THERE`` that are gone from this Python, and imported by what is installed or
+        by the project's own code."""
+        gone = {name for name, (_, since) in _ONCE_THERE.items() if minor >= since}
+        found: dict[str, None] = {}
+        packages = [*self._made.glob("lib/python*/site-packages")]
+        if any((place / "pkg_resources").is_dir() for place in packages):
+            gone -= {"pkg_resources", "distutils"}
+        for content in chain(_modules_in(packages), self._manifests.own_code()):
+            found |= dict.fromkeys(it.decode() for it in _IMPORTS.findall(content))
+        return [name for name in found if name in gone]
 
     def _links(self, setting: Setting) -> str:
         return self._building.links(setting.python, setting.until)
@@ -332,6 +398,16 @@ def distributions_in(environment: Path) -> Iterator[Distribution]:
     places = [str(path) for path in environment.glob("lib/python*/site-packages")]
     found = map(_Headers, distributions(path=places) if places else ())
     return (one for one in found if one.metadata["Name"])
+
+
+def _modules_in(places: Iterable[Path]) -> Iterator[bytes]:
+    for place in places:
+        for folder, folders, files in os.walk(place):
+            folders[:] = [it for it in folders if it not in _BRINGING]
+            for name in files:
+                path = Path(folder, name)
+                if name.endswith(".py") and path.stat().st_size <= _MAX_MODULE:
+                    yield path.read_bytes()
 
 
 def _beside_lock(pins: Sequence[str], sources: Iterable[Source]) -> list[str]:

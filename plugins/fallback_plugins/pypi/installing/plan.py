@@ -7,19 +7,24 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
 
 from fallback_plugins.pypi.installing.declared import (
     TEST_GROUPS,
     Source,
+    TestInstalls,
     constraints,
     declared,
     is_itself,
     is_wanted,
+    stated_for_tests,
+    stated_installs,
 )
 from fallback_plugins.pypi.installing.install import Step
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
@@ -28,6 +33,7 @@ from fallback_plugins.pypi.manifests.groups import table_of, texts
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.own_index import Indexes, indexes_named, settings_of
 from fallback_plugins.pypi.manifests.pyproject import UV_RULES, asking_nothing, harmless, parse_toml
+from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.manifests.requirements_files import (
     is_plain,
     local_folders,
@@ -51,6 +57,9 @@ _FOR_PYTEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)",
 
 #: Where a project says its name, version and entry points.
 _OWN = ("pyproject.toml", "setup.cfg", "setup.py")
+
+#: Programs that build the project, or run something of it.
+_RUN = frozenset({"setup.py", "noxfile.py", "fabfile.py", "tasks.py"})
 
 #: Characters of a line that is only named.
 _SHOWN = 80
@@ -122,7 +131,36 @@ class Manifests:
     @property
     def identity(self) -> tuple[object, ...]:
         """All that decides what is installed."""
-        return (self.texts, self.folder, self.sources, self.runner, self.indexes)
+        return (self.texts, self.folder, self.sources, self.runner, self.indexes, self.for_tests)
+
+    @cached_property
+    def for_tests(self) -> tuple[str, ...]:
+        """Lines that commands of CI, tox, nox and the like install to test with, and no source has."""
+        if self._only is not None:
+            return ()
+        there = {line for source in self.sources for line in source.lines}
+        stated = stated_for_tests(self._repo, self.folder, self._stated)
+        return tuple(line for line in stated if line not in there)
+
+    @cached_property
+    def _stated(self) -> TestInstalls:
+        return stated_installs(self._repo, self.folder)
+
+    def bounds_of(self, name: str) -> SpecifierSet:
+        """Return all that the project says of a package's release: its lock, its files."""
+        lines = [it for source in self.sources for it in source.lines]
+        lines += [it for it in self.pinned if it.startswith(f"{name}==")]
+        asked = (requirement_in(line) for line in lines)
+        named = (it for it in asked if it is not None and canonicalize_name(it.name) == name)
+        return reduce(and_, (it.specifier for it in named), SpecifierSet())
+
+    def own_code(self) -> Iterator[bytes]:
+        """Texts of the project's Python files, except those that are run to build or to automate it."""
+        for path in self._repo.tracked_files:
+            pure = PurePosixPath(path)
+            if pure.suffix == ".py" and pure.is_relative_to(self.folder) and pure.name not in _RUN:
+                with suppress(RepositoryError):
+                    yield self._repo.read_text(path).encode()
 
     @cached_property
     def indexes(self) -> Indexes:
@@ -180,7 +218,8 @@ class Manifests:
         if self._runner is not None or self._only is not None:
             return self._runner
         tests = [path for path in self._repo.tracked_files if is_test(path, self.folder)]
-        if tests and self._repo.has(in_folder(self.folder, "conftest.py")):
+        own = (in_folder(self.folder, name) for name in ("conftest.py", "pytest.ini"))
+        if tests and (any(map(self._repo.has, own)) or self._stated.run_pytest):
             return "pytest"
         for path in tests:
             with suppress(RepositoryError):
@@ -329,7 +368,8 @@ class Manifests:
             ("--group", "dependency-groups"),
         ):
             tables = [table_of(one, *place) for one in facts]
-            names = sorted(TEST_GROUPS.intersection(set().union(*tables)))
+            wanted = TEST_GROUPS.union(self._stated.groups)
+            names = sorted(wanted.intersection(set().union(*tables)))
             named += [word for name in names for word in (option, name)]
         return named
 

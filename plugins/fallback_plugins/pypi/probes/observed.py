@@ -54,6 +54,37 @@ START = (
     "exec(compile(sys.argv.pop(1), '<string>', 'exec', dont_inherit=True))\n"
 )
 
+#: Folder of an environment with what stands in for the clients that a project's commands call: those would
+#: make an environment of their own and ask a registry, for what is here already or is not available.
+SHIMS = "stand-ins"
+_CLIENTS = ("uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pip", "pip3")
+
+#: Runs what ``run`` names, without the client's own options. Any other command of a client does nothing.
+_SHIM = """#!/bin/sh
+name=${0##*/}
+case " $* " in *" run "*) ;; *)
+    echo "$name $*: not run: what it installs is here already, or is not available" >&2
+    exit 0 ;;
+esac
+while [ "$1" != run ]; do shift; done
+shift
+while [ $# -gt 0 ]; do
+    case $1 in
+        --) shift; break ;;
+        -m | --module) shift; set -- python -m "$@"; break ;;
+        --with | --with-requirements | --with-editable | --extra | --no-extra | --group | --no-group \
+        | --only-group | --python | -p | --package | --project | --directory | --env-file | --index \
+        | --index-url | --default-index | --refresh-package | -e | --env) shift; [ $# -gt 0 ] && shift ;;
+        -*) shift ;;
+        *) break ;;
+    esac
+done
+[ $# -gt 0 ] || exit 0
+case $name-$1 in hatch-*:*) first=${1#*:}; shift; set -- "$first" "$@" ;; esac
+case $1 in *.py) [ -f "$1" ] && set -- python "$@" ;; esac
+exec "$@"
+"""
+
 #: Folders that a run has to itself, and that end with it.
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/")  # noqa: S108 (nothing is written there)
 
@@ -71,6 +102,9 @@ _WRAPPERS = frozenset({"env", "nohup", "timeout", "xargs", "sudo", "nice", "sets
 _COMMANDS = re.compile(r"[;&|\n()`]+|\$\(")
 _LOOPBACK = re.compile(r"127(?:\.\d+){3}|::1|localhost(?:\.localdomain)?")
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (read, not bound)
+
+#: What a process of a command counted at its end: lines, tests that ran, that failed.
+_COUNTED = re.compile(r"\d{1,9} -?\d{1,9} \d{1,9}")
 
 #: Acts that are kept of a run. Behind so many nobody tells what is new.
 MAX_ACTS = 2000
@@ -95,6 +129,15 @@ def add_to(environment: Path) -> None:
         (place / _PATH_FILE).write_text(_LOAD, encoding="utf-8")
 
 
+def add_shims(environment: Path) -> None:
+    """Put programs into an environment in the making that run a command as a project's client would."""
+    folder = environment / SHIMS
+    folder.mkdir()
+    for name in _CLIENTS:
+        (folder / name).write_text(_SHIM, encoding="utf-8")
+        (folder / name).chmod(0o755)
+
+
 def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act] | None:
     """What was done, its paths relative. None: the hook was never there, so nothing is known.
 
@@ -111,6 +154,47 @@ def read_acts(text: str | None, header: str, environment: Path) -> frozenset[Act
     if lines[-1] or len(found) > MAX_ACTS:
         found[DAMAGED] = None
     return frozenset(list(found)[-MAX_ACTS:]) if len(lines) > 1 else None
+
+
+def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None]:
+    """Return the tests that a command's processes report, and the rest of the record, for ``read_acts``.
+
+    The report has figures if each process that ran tests reached its end and counted as many lines as there
+    are; it is None if nothing ran tests, or the record is damaged.
+    """
+    first, _, rest = (text or "").partition("\n")
+    acts: list[str] = []
+    tests: list[tuple[str, str, str]] = []
+    began: dict[str, list[str]] = {}
+    ended: dict[str, list[int]] = {}
+    is_damaged = first != header
+    for line in rest.split("\n"):
+        kind, _, what = (_decoded(line) if line else "").partition(" ")
+        pid, _, more = what.partition(" ")
+        if kind == "tested":
+            was, _, name = more.partition(" ")
+            tests.append((pid, name, was))
+        elif kind == "began":
+            is_damaged |= pid in began
+            began[pid] = [one for one in more.split() if one != pid]  # itself, before an ``exec``
+        elif kind == "ended" and _COUNTED.fullmatch(more):
+            is_damaged |= pid in ended
+            ended[pid] = [int(one) for one in more.split()]
+        else:
+            acts.append(line)
+            is_damaged |= kind == "tamper"
+    others = None if text is None else "\n".join([first, *acts])
+    if is_damaged or not (tests or began):
+        return None, others
+    # What a runner's own child reports, the runner reports too.
+    outer = {pid for pid, ancestors in began.items() if began.keys().isdisjoint(ancestors)}
+    reported = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
+    counted = Counter(pid for pid, _, _ in tests)
+    is_whole = all(pid in ended and ended[pid][0] == counted[pid] for pid in outer)
+    if not is_whole or not counted.keys() <= began.keys():
+        return Report.of(reported), others
+    figures = [ended[pid][1:] for pid in outer]
+    return Report.of(reported, (sum(it[0] for it in figures), sum(it[1] for it in figures))), others
 
 
 def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:

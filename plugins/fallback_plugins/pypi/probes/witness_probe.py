@@ -1,10 +1,11 @@
-"""Reports, from inside a Python of a proof, how each test ended and whether the process reached its end.
+"""Reports, from inside a Python of a proof or of a project's own test command, how each test ended and
+whether the process reached its end.
 
 Runs before anything of the target's, in each Python of the environment (``observed.add_to``). It writes
 to the record that ``observe_probe`` guards: ``began PID``, ``ended PID``, ``test OUTCOME NAME``,
-``changed NAME``; ``observed.read_witness`` reads them. Programs that a test starts are not witnessed: the
-variable is gone as soon as a test runner starts. No module is imported here that a file of the target's
-could stand in for.
+``changed NAME``; ``observed.read_witness`` and ``observed.read_suite`` read them. Programs that a test
+starts are not witnessed: the variable is gone as soon as a test runner starts. No module is imported here
+that a file of the target's could stand in for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ if TYPE_CHECKING:  # typing is a file, which could be the target's
 #: Set for the first Python below the command; those that it starts find ``NESTED``.
 VARIABLE = "FALLBACK_TIER_WITNESS"
 NESTED = "nested"
+
+#: The variable's value if all tests of a command are to be reported (``Suite``), and a variable with names
+#: of tests, one per line, if no others are to be run.
+SUITE, ONLY = "suite", "FALLBACK_TIER_ONLY"
 
 #: Test runners' own packages: what the patched code changes of them may change their verdict.
 RUNNERS = frozenset({"unittest", "_pytest", "pytest", "pluggy"})
@@ -214,6 +219,191 @@ class Witness:
         manager.__init__ = make
 
 
+class Suite:
+    """Reports the tests of every process of a command: those of pytest's sessions and of unittest's results
+    of any class, unless a test itself runs them.
+
+    A process that runs tests writes ``began PID ANCESTOR…``, ``tested PID OUTCOME NAME`` per test, and at
+    its end ``ended PID`` with what it counted: lines, tests that ran, and tests that failed. A runner's own
+    children write nothing, or are known by their ancestors: it reports what they ran (pytest-xdist,
+    ``manage.py test --parallel``). A forked child writes nothing.
+    """
+
+    def __init__(self, put: Put, reporter: str) -> None:
+        self._reporter = reporter
+        self._space: dict[str, Any] = {}
+        self._only = frozenset(filter(None, os.environ.get(ONLY, "").split("\n")))
+        #: pytest's session, or unittest's result, that is running tests now.
+        self._session: Any = None
+        self._running: Any = None
+        self._test: tuple[Any, str] = (None, "")
+        self._depth = 0
+        self._began = False
+        self._told = self._ran = self._failed = 0
+        self._sessions: list[Any] = []
+        mine, pid, frame = os.getpid(), os.getpid, sys._getframe
+        thread, ident = _thread.get_ident(), _thread.get_ident
+
+        def say(line: str) -> None:
+            if pid() == mine:
+                put(line)
+
+        def ended() -> None:
+            if self._began and frame(0).f_back is None and ident() == thread:
+                ran = self._ran + sum(one.ran for one in self._sessions)
+                failed = self._failed + sum(one.failed for one in self._sessions)
+                say(f"ended {mine} {self._told} {ran} {failed}")
+
+        ancestors = os.environ[VARIABLE].partition(" ")[2]
+        os.environ[VARIABLE] = f"{SUITE} {ancestors} {mine}"
+
+        def begin() -> None:
+            if not self._began:
+                self._began = True
+                os.environ.pop(VARIABLE, None)
+                say(f"began {mine} {ancestors}")
+
+        self._say, self._begin, self._pid = say, begin, mine
+        atexit.register(ended)
+
+    def write(self, name: str, was: str) -> None:
+        """How one test ended."""
+        self._told += 1
+        self._say(f"tested {self._pid} {was} {name}")
+
+    def _names(self) -> dict[str, Any]:
+        """``report_probe``, which knows what tests are called; loaded when the first test starts."""
+        if not self._space:
+            self._space["__name__"] = "fallback_tier_report"
+            exec(compile(self._reporter, "<report>", "exec", dont_inherit=True), self._space)  # noqa: S102 (ours)
+            self._space["_numbered"] = self._space["Names"]()
+        return self._space
+
+    def pytest_loaded(self, config: Any) -> None:
+        """Have each session of pytest that no test runs report its tests, by a plugin."""
+        manager = config.PytestPluginManager
+        own, suite = manager.__init__, self
+
+        def make(self: Any, *values: Any, **named: Any) -> None:
+            own(self, *values, **named)
+            if suite._session is None and suite._running is None:
+                suite._session = self
+                suite._begin()
+                plugin = suite._names()["PytestReporter"](suite, suite._only)
+                plugin.pytest_configure = suite._configuring(plugin.pytest_configure)
+                plugin.pytest_unconfigure = suite._session_ended
+                suite._sessions.append(plugin)
+                self.register(plugin, "fallback-tier-suite")
+
+        manager.__init__ = make
+
+    @staticmethod
+    def _configuring(own: Callable[[Any], None]) -> Callable[[Any], None]:
+        def pytest_configure(config: Any) -> None:
+            own(config)
+            config.option.maxfail = 0  # after the first failure there may be others
+            config.option.verbose = max(config.option.verbose, -1)  # less has no last line
+
+        return pytest_configure
+
+    def _session_ended(self) -> None:
+        self._session = None
+
+    def result_loaded(self, module: Any) -> None:
+        """Have each class of unittest's results report, also those that override all that they inherit."""
+        result, wrap = module.TestResult, self._wrap
+
+        def made(cls: Any, /, **named: Any) -> None:
+            super(result, cls).__init_subclass__(**named)
+            wrap(cls)
+
+        result.__init_subclass__ = classmethod(made)
+        wrap(result)
+
+    def case_loaded(self, module: Any) -> None:
+        """Leave out what is not to be run, if tests are named; and have results report that only look like
+        unittest's (nose2)."""
+        case, suite = module.TestCase, self
+        own = case.run
+        known: set[Any] = {object}
+
+        def run(self: Any, result: Any = None) -> Any:
+            mro = type(result).__mro__
+            base = sys.modules["unittest.result"].TestResult
+            if result is not None and base not in mro and suite._session is None:
+                for cls in mro:
+                    if cls not in known:
+                        known.add(cls)
+                        suite._wrap(cls)
+            return own(self, result) if suite._is_chosen(self) else result
+
+        case.run = run
+
+    def _is_chosen(self, test: Any) -> bool:
+        name = test._testMethodName if type(test).__name__ == "_FailedTest" else str(test)
+        if not self._only or self._session is not None or self._running is not None:
+            return True
+        return name in self._only or any(one.startswith(f"{name} ") for one in self._only)
+
+    def _wrap(self, cls: Any) -> None:
+        for call in ("startTestRun", "startTest", "stopTest", "addSubTest", *_OUTCOMES):
+            own = vars(cls).get(call)
+            if callable(own):
+                setattr(cls, call, self._reporting(call, own))
+
+    def _reporting(self, call: str, own: Any) -> Any:
+        """A method of a result that reports, unless a method that it is called by does."""
+
+        def reporting(result: Any, *values: Any, **named: Any) -> Any:
+            is_inner = self._depth > 0 or self._session is not None
+            if is_inner or self._running not in (None, result):
+                return own(result, *values, **named)
+            self._depth += 1
+            try:
+                if call == "startTest":
+                    self._started(result, *values)
+                elif call == "startTestRun":
+                    self._begin()
+                returned = own(result, *values, **named)
+            finally:
+                self._depth -= 1
+            if call in _OUTCOMES:
+                self._was(call, *values)
+            elif call == "addSubTest":
+                self._part(*values)
+            elif call == "stopTest":
+                self._running = None
+            return returned
+
+        reporting.__name__ = reporting.__qualname__ = call
+        return reporting
+
+    def _started(self, result: Any, test: Any, *_: Any) -> None:
+        self._begin()
+        self._running = result
+        self._ran += 1
+        self._test = test, self._names()["_numbered"].next(str(test))
+
+    def _was(self, call: str, test: Any, *_: Any) -> None:
+        self._begin()
+        was = self._names()["_UNITTEST"][call]
+        self._ran -= was == "skipped"
+        self._failed += was == "failed"
+        if type(test).__name__ == "_FailedTest":  # a module that can't be imported
+            self.write(test._testMethodName, "uncollected")
+        else:
+            self.write(self._test[1] if self._test[0] is test else str(test), was)
+
+    def _part(self, _: Any, part: Any = None, error: Any = None) -> None:
+        space = self._names()
+        # One that passes has a number where it has no name, as those of pytest.
+        if error is not None or space["_is_nameless"](None, part.params):
+            name = space["_numbered"].next(space["_named"](part))
+            if error is not None:
+                self._failed += 1
+                self.write(name, "failed")
+
+
 class Loading:
     """Finds no module by itself: it runs a function once a module is loaded."""
 
@@ -242,6 +432,12 @@ class Loading:
 
 def witness(put: Put, reporter: str) -> None:
     """Begin, in this process."""
-    here = Witness(put, reporter)
-    after = {"unittest.main": here.unittest_loaded, "_pytest.config": here.pytest_loaded}
+    after: dict[str, Callable[[Any], None]]
+    if os.environ.get(VARIABLE, "").partition(" ")[0] == SUITE:
+        suite = Suite(put, reporter)
+        after = {"unittest.result": suite.result_loaded, "unittest.case": suite.case_loaded}
+        after["_pytest.config"] = suite.pytest_loaded
+    else:
+        here = Witness(put, reporter)
+        after = {"unittest.main": here.unittest_loaded, "_pytest.config": here.pytest_loaded}
     sys.meta_path.insert(0, Loading(after))
