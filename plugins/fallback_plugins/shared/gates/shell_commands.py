@@ -1,0 +1,461 @@
+"""Shell text, read and never run: the commands that it consists of, and what each of them shows.
+
+A script is cut at line ends, ``&&`` and ``;`` outside of quotes. A pipe and ``||`` stay in their command, and a
+compound command (``if`` … ``fi``) is one that isn't plain.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+#: Characters of one script: a step of CI has some lines. More is left out.
+MAX_SCRIPT_CHARS = 20_000
+
+
+class CommandKind(StrEnum):
+    """What a command shows. Each kind is judged by itself: an error of a type check is no failing test."""
+
+    TESTS = "tests"
+    TYPES = "types"
+    LINT = "lint"
+    BUILD = "build"
+
+
+_OPENS = frozenset(
+    {"if", "for", "while", "until", "case", "select", "{", "(", "[[", "((", "function"}
+)
+_ENDS = {
+    "if": "fi",
+    "case": "esac",
+    "{": "}",
+    "for": "done",
+    "while": "done",
+    "until": "done",
+    "select": "done",
+}
+_CUTS = frozenset({"|", "||", "|&", ">", ">>", "<", "2>", "2>&1", "&>", "1>", "1>&2", ">&2"})
+
+
+@dataclass(frozen=True)
+class ShellCommand:
+    """One command. ``words``: the values of its words up to a pipe or redirection, and ``starts``: the index of
+    each in ``text``; both are empty for a compound command. ``is_background``: it ends with ``&``."""
+
+    text: str
+    words: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()
+    is_background: bool = False
+
+    def without(self, count: int) -> "ShellCommand":
+        """Return the command without its first words."""
+        if not 0 < count < len(self.words):
+            return self if count <= 0 else ShellCommand("")
+        at = self.starts[count]
+        starts = tuple(start - at for start in self.starts[count:])
+        return ShellCommand(self.text[at:], self.words[count:], starts, self.is_background)
+
+    def replaced(self, count: int, by: str) -> "ShellCommand":
+        """Return the command with other text for its first words."""
+        rest = self.text[self.starts[count] :] if count < len(self.words) else self._behind(count)
+        return simple(f"{by} {rest}".strip())
+
+    def _behind(self, count: int) -> str:
+        """Return what follows the last word: a pipe, a redirection."""
+        end = self.starts[count - 1] if count else 0
+        words = list(_words(self.text[end:]))
+        return self.text[end + words[1][0] :] if len(words) > 1 else ""
+
+
+def simple(text: str) -> ShellCommand:
+    """Return one command of plain text."""
+    words, starts = [], []
+    for start, value in _words(text):
+        if value in _CUTS or re.match(r"\d?[<>]", text[start:]):
+            break
+        words.append(value)
+        starts.append(start)
+    return ShellCommand(text, tuple(words), tuple(starts))
+
+
+def split_script(script: str) -> list[ShellCommand]:
+    """Return the commands of a script in their order; empty if it is too long or can't be read."""
+    if len(script) > MAX_SCRIPT_CHARS or "\0" in script:
+        return []
+    parts = list(_parts(re.sub(r"\\\r?\n[ \t]*", " ", script.replace("\r\n", "\n"))))
+    if any(re.match(r"[\w-]+\s*\(\)|function\s", text) or "<<" in text for text, _ in parts):
+        return [ShellCommand(script.strip())]
+    commands: list[ShellCommand] = []
+    at = 0
+    while at < len(parts):
+        text, end = parts[at]
+        first = text.split(None, 1)[0] if text else ""
+        at += 1
+        if first in _ENDS:
+            closing, depth = _ENDS[first], 1
+            whole = [text, end]
+            while at < len(parts) and depth:
+                text, end = parts[at]
+                at += 1
+                word = re.match(r"(?:(?:then|else|do)\s+)?([\w{}]*)", text)
+                opened = word[1] if word else ""
+                depth += (opened in _ENDS and _ENDS[opened] == closing) - text.startswith(closing)
+                whole += [text, end]
+            joined = "".join(f"{part} " if part != "\n" else "\n" for part in whole)
+            commands.append(ShellCommand(joined.strip().rstrip(";")))
+        elif first.startswith(("(", "[[")):
+            commands.append(ShellCommand(text))
+        elif text:
+            command = simple(text)
+            commands.append(ShellCommand(text, command.words, command.starts, end == "&"))
+    return commands
+
+
+def _parts(script: str) -> Iterator[tuple[str, str]]:
+    """Yield each part and the separator after it."""
+    quote, depth, start, at = "", 0, 0, 0
+    while at < len(script):
+        char = script[at]
+        if char == "\\" and quote != "'":
+            at += 2
+            continue
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"`":
+            quote = char
+        elif char == "(":
+            depth += 1
+        elif char == ")":
+            depth = max(0, depth - 1)
+        elif char == "#" and (at == 0 or script[at - 1] in " \t\n;"):
+            end = script.find("\n", at)
+            end = len(script) if end < 0 else end
+            script = script[:at] + script[end:]
+            continue
+        elif not depth and char in "\n;&" and not (char == "&" and _is_redirection(script, at)):
+            separator = "&&" if script.startswith("&&", at) else char
+            before = script[start:at].strip()
+            if char == "\n" and before.endswith(("|", "&&")):
+                at += 1
+                continue
+            if before or separator != "\n":
+                yield before, separator
+            at += len(separator)
+            start = at
+            continue
+        at += 1
+    if script[start:].strip():
+        yield script[start:].strip(), ""
+
+
+def _is_redirection(script: str, at: int) -> bool:
+    return (at > 0 and script[at - 1] in "><|") or script[at + 1 : at + 2] == ">"
+
+
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (index, value) of each word. A value has no quotes; expansions stay as they are."""
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        start, value, quote, depth = at, [], "", 0
+        while at < len(text):
+            char = text[at]
+            if char == "\\" and quote != "'" and at + 1 < len(text):
+                value.append(text[at + 1] if not quote else text[at : at + 2])
+                at += 2
+                continue
+            if quote:
+                if char == quote:
+                    quote = ""
+                else:
+                    value.append(char)
+            elif char in "'\"":
+                quote = char
+            elif char.isspace() and not depth:
+                break
+            else:
+                depth += (char in "({") - (char in ")}" and depth > 0)
+                value.append(char)
+            at += 1
+        yield start, "".join(value)
+
+
+#: Programs by what they show. A project names few others.
+_TESTS = frozenset(
+    ["pytest", "py.test", "unittest", "unittest2", "nose", "nosetests", "nose2", "trial", "stestr", "ostestr", "testr", "ward", "green", "zope-testrunner", "behave", "robot", "pabot", "avocado", "lettuce", "jest", "vitest", "mocha", "_mocha", "mochapack", "ava", "tap", "tape", "jasmine", "karma", "lab", "qunit", "uvu", "borp", "wtr", "web-test-runner", "testcafe", "nightwatch", "cucumber-js", "nodeunit", "vows", "zora", "poku", "tapzero", "testem", "cypress", "playwright", "wdio", "aegir", "twist", "jasmine-node", "mocha-parallel-tests", "electron-mocha", "ng-test", "loki", "codeceptjs", "jest-cli", "pytest-3", "tape-run", "airtap", "zuul", "xvfb-maybe", "brittle", "aunty", "hereby", "baretest"]
+)
+_LINT = frozenset(
+    ["eslint", "eslint_d", "prettier", "flake8", "ruff", "black", "isort", "pylint", "pycodestyle", "pydocstyle", "bandit", "standard", "semistandard", "ts-standard", "standardx", "snazzy", "xo", "oxlint", "oxfmt", "biome", "stylelint", "tslint", "jshint", "jscs", "jsonlint", "markdownlint", "markdownlint-cli2", "remark", "alex", "cspell", "codespell", "typos", "yamllint", "hadolint", "shellcheck", "actionlint", "zizmor", "pre-commit", "prek", "lint-staged", "dprint", "commitlint", "depcheck", "knip", "publint", "attw", "size-limit", "bundlesize", "license-checker", "check-manifest", "pyroma", "doc8", "rstcheck", "curlylint", "djlint", "djhtml", "semgrep", "autoflake", "vulture", "interrogate", "docformatter", "pyupgrade", "deptry", "pip-audit", "safety", "editorconfig-checker", "ls-lint", "sort-package-json", "syncpack", "manypkg", "api-extractor", "cost-of-modules", "template-oss-check", "installed-check", "dependency-check", "validate-pyproject", "slotscheck", "vale", "lychee", "lint-imports", "sourcery", "eclint", "lockfile-lint", "rome", "yapf", "autopep8", "refurb", "flynt", "towncrier", "reuse", "addlicense", "deadcode", "es-check", "ecmalint", "madge", "dependency-cruiser", "depcruise", "prettierx", "oxc", "cfn-lint", "proselint", "textlint", "markdown-link-check", "linkcheck", "npm-audit", "audit-ci", "npmPkgJsonLint", "blacken-docs", "flake8-black", "eslint-config-prettier", "sp-repo-review", "pyproject-fmt"]
+)
+_TYPES = frozenset(
+    ["mypy", "dmypy", "pyright", "basedpyright", "pyre", "pytype", "ty", "pyrefly", "tsc", "vue-tsc", "tsd", "tsd-lite", "tstyche", "dtslint", "flow", "svelte-check", "type-coverage", "ttsc", "glint", "check-dts", "stubtest", "tsgo", "typecheck", "zuban"]
+)
+_BUILD = frozenset(
+    ["webpack", "rollup", "tsup", "esbuild", "babel", "swc", "unbuild", "microbundle", "bili", "ncc", "tshy", "tsdown", "pkgroll", "cythonize", "cython", "cythonized", "protoc", "node-gyp", "prebuildify", "wasm-pack", "napi", "pyproject-build", "browserify", "preconstruct", "father", "uglifyjs", "terser", "sass", "node-sass", "lessc", "postcss", "ngc", "ng-packagr", "bob", "duel", "zshy"]
+)
+#: Programs with several uses: what the first words after them show.
+_BY_VERB = {
+    "vite": {"build": CommandKind.BUILD},
+    "next": {"build": CommandKind.BUILD, "lint": CommandKind.LINT},
+    "nuxt": {"build": CommandKind.BUILD, "typecheck": CommandKind.TYPES, "prepare": CommandKind.BUILD},
+    "nuxi": {"build": CommandKind.BUILD, "typecheck": CommandKind.TYPES, "prepare": CommandKind.BUILD},
+    "astro": {"check": CommandKind.TYPES, "build": CommandKind.BUILD},
+    "ng": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
+    "nest": {"build": CommandKind.BUILD},
+    "parcel": {"build": CommandKind.BUILD},
+    "svelte-kit": {"sync": CommandKind.BUILD},
+    "electron-vite": {"build": CommandKind.BUILD},
+    "prisma": {"generate": CommandKind.BUILD},
+    "maturin": {"develop": CommandKind.BUILD},
+    "django-admin": {"test": CommandKind.TESTS, "compilemessages": CommandKind.BUILD},
+    "bun": {"test": CommandKind.TESTS, "build": CommandKind.BUILD},
+    "deno": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "fmt": CommandKind.LINT},
+    "twine": {"check": CommandKind.LINT},
+    "stencil": {"test": CommandKind.TESTS, "build": CommandKind.BUILD},
+    "tsdx": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
+    "dts": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
+    "aegir": {"lint": CommandKind.LINT, "build": CommandKind.BUILD, "dep-check": CommandKind.LINT},
+    "kcd-scripts": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
+    "hatch": {"fmt": CommandKind.LINT, "test": CommandKind.TESTS, "build": CommandKind.BUILD},
+    "babel-node": {},
+    "vitest": {"list": None, "bench": None},
+    "jest": {},
+    "playwright": {"install": None, "install-deps": None},
+    "cypress": {"install": None, "open": None, "verify": None},
+    "git": {"diff": CommandKind.LINT},
+}  # fmt: skip
+_BY_TASK = frozenset(
+    ["react-scripts", "react-app-rewired", "craco", "vue-cli-service", "rescripts", "umi", "umi-test", "lerna", "turbo", "nx", "gulp", "grunt", "make", "gmake", "just", "task", "invoke", "inv", "ember", "wp-scripts", "backpack", "gatsby", "moon", "rush", "wireit", "jake", "mage", "doit", "duty", "waf", "lage", "ultra"]
+)
+_INTERPRETERS = re.compile(
+    r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|bash|sh|esno|jiti|swc-node|coffee"
+)
+_TEST_PATH = re.compile(
+    r"(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests",
+    re.IGNORECASE,
+)
+_TASKS = (
+    (CommandKind.LINT, re.compile(r"(?:^|[:_.-])(?:e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard)(?:[:_.-]|$)")),
+    (CommandKind.TYPES, re.compile(r"(?:^|[:_.-])(?:types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow)(?:[:_.-]|$)|typecheck")),
+    (CommandKind.TESTS, re.compile(r"(?:^|[:_.-])v*(?:tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|coverage|cov|cover|integration|e2e|runtests)(?:[:_.-]|$)")),
+    (CommandKind.BUILD, re.compile(r"(?:^|[:_.-])(?:build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*|cython\w*|wasm|prebuild|messages|i18n)(?:[:_.-]|$)")),
+)  # fmt: skip
+
+
+_MEASURES = re.compile(
+    r"(?:^|[:_.-])(?:perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?)(?:[:_.-]|$)"
+)
+
+
+def task_kind(name: str) -> CommandKind | None:
+    """Return what a task's name says it is for (``test:unit``, ``lint-js``); None: nothing known."""
+    if _MEASURES.search(name.lower()):
+        return None
+    return next((kind for kind, pattern in _TASKS if pattern.search(name.lower())), None)
+
+
+def program(word: str) -> str:
+    """Return a program's name without its folder and ending."""
+    return re.sub(r"\.(?:[cm]?js|exe|cmd)$", "", PurePosixPath(word).name)
+
+
+#: Arguments by which a runner runs nothing.
+_LISTS = frozenset(
+    {
+        "--collect-only",
+        "--co",
+        "--fixtures",
+        "--dead-fixtures",
+        "--listTests",
+        "--list-tests",
+        "--dryrun",
+        "--dry-run",
+    }
+)
+
+
+def command_kind(words: tuple[str, ...]) -> CommandKind | None:
+    """Return what a command without wrappers shows by what it runs; None: something else, or nothing known."""
+    if not words:
+        return None
+    name, rest = program(words[0]), words[1:]
+    verbs = [word for word in rest if not word.startswith("-")]
+    if {"--version", "-V", "--help"}.intersection(rest[:2]) or _LISTS.intersection(rest):
+        return None
+    if (by_verb := _BY_VERB.get(name)) is not None and verbs and verbs[0] in by_verb:
+        kind = by_verb[verbs[0]]
+        return (
+            None if name == "git" and "--exit-code" not in rest and "--quiet" not in rest else kind
+        )
+    if name == "node" and any(re.match(r"--test(?:$|-(?!reporter))", word) for word in rest):
+        return CommandKind.TESTS
+    if name in _BY_TASK:
+        tasks = [word for word in verbs if word not in ("run", "run-many", "affected", "exec")]
+        targets = re.findall(r"(?:^| )(?:-t|--targets?)[= ]?(\S+)", " ".join(rest))
+        return next(filter(None, map(task_kind, [*targets, *tasks[:2]])), None)
+    if name == "tsx" and "--test" in rest:
+        return CommandKind.TESTS
+    if _INTERPRETERS.fullmatch(name):
+        return _kind_of_script(name, rest)
+    for kind, programs in (
+        (CommandKind.TESTS, _TESTS),
+        (CommandKind.LINT, _LINT),
+        (CommandKind.TYPES, _TYPES),
+        (CommandKind.BUILD, _BUILD),
+    ):
+        if name in programs:
+            return _of_compiler(rest) if name in ("tsc", "vue-tsc") else kind
+    if name == "manage.py" or words[0].endswith((".py", ".sh")) or "/" in words[0]:
+        return _kind_of_script("", words)
+    return None
+
+
+def _of_compiler(rest: tuple[str, ...]) -> CommandKind:
+    """``tsc`` checks types in any case; what it writes is for ``needs_before`` to see."""
+    is_build = bool({"-b", "--build"}.intersection(rest)) and "--noEmit" not in rest
+    return CommandKind.BUILD if is_build else CommandKind.TYPES
+
+
+#: Scripts around tests that are none.
+_PREPARES_TESTS = re.compile(
+    r"^(?:init|prepare|setup|install|gen|make|fetch|download|start|wait|clean|create|collect|merge|upload|update|deploy|build|list|report"
+    r"|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar|bench|perf)",
+    re.IGNORECASE,
+)
+
+#: Options of interpreters whose value is the next word.
+_VALUED = frozenset(
+    {"-W", "-X", "-r", "--require", "--import", "--loader", "-P", "--project", "--tsconfig", "-C"}
+)
+
+
+def _kind_of_script(interpreter: str, rest: tuple[str, ...]) -> CommandKind | None:
+    """Return what a script, or a module (``-m``), is for by its name and its first argument."""
+    at = 0
+    while at < len(rest) and rest[at].startswith("-"):
+        if re.fullmatch(r"-[bBdEhiIOqsSuvx]*m", rest[at]) and interpreter.startswith(
+            ("py", "python")
+        ):
+            module, arguments = rest[at + 1 : at + 2], rest[at + 2 :]
+            if not module:
+                return None
+            if module[0] in ("django", "flask") and arguments[:1]:
+                return CommandKind.TESTS if arguments[0] == "test" else None
+            named = command_kind((module[0], *arguments))
+            is_test = re.search(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$", module[0])
+            return named or (CommandKind.TESTS if is_test else None)
+        if rest[at] in ("-c", "-e", "-p", "--eval", "--print"):
+            return None
+        at += 2 if rest[at] in _VALUED else 1
+    if at >= len(rest):
+        return None
+    script, arguments = rest[at], rest[at + 1 :]
+    name = PurePosixPath(script).name
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    if name == "manage.py":
+        return CommandKind.TESTS if verb in ("test", "jenkins") else None
+    if name == "setup.py":
+        if verb in ("test", "pytest", "nosetests"):
+            return CommandKind.TESTS
+        return CommandKind.BUILD if verb.startswith(("build", "compile")) else None
+    named = command_kind((name.removesuffix(".py"), *arguments)) if interpreter else None
+    if named is not None:
+        return named
+    if interpreter.startswith(("node", "ts", "babel")) or interpreter in ("bun", "deno"):
+        for word in arguments:  # a script that starts a runner: node bin/hook.js mocha test
+            if program(word) in _TESTS | _LINT | _TYPES:
+                return command_kind((word,))
+    if _PREPARES_TESTS.search(name):
+        return None
+    if _TEST_PATH.search(re.sub(r"^\.{1,2}/", "", script)):
+        return CommandKind.TESTS
+    return task_kind(name.partition(".")[0])
+
+
+#: Commands that tests don't need: what installs, sets tools up, prints, uploads or releases.
+_NOISE = re.compile(
+    r"""(?x)
+    (?:python[\d.]*\s+(?:-\w+\s+)*-m\s+)?
+    (?:pip[\d.]*|pipx|conda|mamba|micromamba|apt|apt-get|apk|yum|dnf|brew|choco|gem|bundle|corepack|nvm|pyenv|asdf|volta|fnm|rustup|
+       cargo|go|swift|composer|php|mvn|gradle|dotnet|virtualenv|venv|ensurepip|easy_install|codecov\w*|coveralls|diff-cover|
+       nyc\s+report|c8\s+report|coverage\s+(?:report|xml|html|combine|erase|json|lcov|annotate|debug)|
+       echo|printf|ls|cat|pwd|env|printenv|uname|which|type|command|date|whoami|id|df|free|lscpu|sleep|wait|exit|set|shopt|true|false|
+       test|\[|source|\.|unset|ulimit|trap|kill\w*|pkill|eval|alias|hash|head|tail|grep|find|tree|wc|sort|diff|file|stat|du|tee|xargs|
+       sudo|su|docker\S*|podman|kubectl|helm|terraform|aws|gcloud|az|gh|hub|curl|wget|ssh\S*|scp|rsync|nc|openssl|gpg\S*|
+       systemctl|service|redis-server|redis-cli|mongod?|mysqld?|psql|createdb|pg_\w+|rabbitmq\S*|memcached|
+       vercel|netlify|heroku|firebase|wrangler|semantic-release|release-it|changeset|lerna\s+(?:publish|version|bootstrap)|np|
+       gulp-cli|open|xdg-open|nohup|serve|http-server|mkdocs|sphinx-\w+|typedoc|jsdoc|documentation|storybook|
+       (?:npm|pnpm|yarn|bun|jlpm)(?:\s+(?:install|ci|i|add|config|set|cache|link|publish|pack|version|login|whoami|audit|dedupe|why|ls|list|prune|
+         exec\s+playwright\s+install|npx\s+playwright\s+install|init|rebuild|up|update|upgrade|outdated|policies|plugin|import|import\b)\b.*|\s*$|(?:\s+--?[\w-]+(?:=\S+)?)+\s*$)|
+       npx\s+(?:--?\S+\s+)*(?:playwright\s+install|puppeteer\s+browsers|cypress\s+(?:install|verify)|browserslist|changeset|semantic-release|codecov|coveralls|only-allow|wait-on|lerna\s+bootstrap)|
+       (?:uv|uvx)\s+(?:sync|pip|lock|venv|python|tool|cache|build|publish|export|tree|add|self|version)|
+       (?:poetry|pdm|pipenv|rye|hatch|flit|nox|tox|twine)\s+(?:install|sync|lock|config|env|self|export|publish|build|upload|add|update|use|version|show|check|cache|python|dep|shell|--version|--install-deps|--list|-l\b)|
+       git\s+(?!config|init|tag).*|playwright\s+install|husky|nyc\s+instrument
+    )(?:\s|$)""",
+    re.VERBOSE,
+)  # fmt: skip
+#: Of the others, those that prepare something which tests may need.
+_PREPARES = re.compile(
+    r"""(?x)^(?:cp|mkdir|touch|ln|chmod|git\s+(?:config|init))\s|
+    \b(?:build|build_ext|build_\w+|compile\w*|cythonize|generate\w*|generat\w+|codegen|prepare|bundle|migrate|makemigrations|upgrade\s+head|
+       collectstatic|compilemessages|protoc|transpile|gen|proto\w*|develop|prebuild|buildmessages|db\s+upgrade|loaddata|createcachetable|
+       svelte-kit\s+sync|webpack|rollup|tsup|wasm|init-tests\S*|fixtures?|testdata)\b""",
+    re.VERBOSE,
+)  # fmt: skip
+_PREPARES_NOT = re.compile(
+    r"-m\s+build\b|docs?\b|storybook|docker|electron-builder|\bdeploy|\brelease|publish|\bserve\b|\bbench"
+)
+
+
+def needs_nothing(command: ShellCommand) -> bool:
+    """Does a command only install, set up, print, upload or release, or need more than this machine?"""
+    text = command.text
+    return bool(_NOISE.match(text)) or needs_outside(text)
+
+
+def needs_outside(text: str) -> bool:
+    """Does a command plainly need a container or the network?"""
+    return bool(
+        re.search(
+            r"\b(?:docker(?:-compose)?|podman|vagrant|kubectl|act)\s|\b(?:curl|wget)\b[^\n]*\|\s*(?:ba)?sh"
+            r"|\bcodecov\b|\bdevbox\s|playwright\s+install|\bgh\s+(?:api|release|pr)\b",
+            text,
+        )
+    )
+
+
+def prepares(command: ShellCommand) -> bool:
+    """Does a command make what tests may need: a build, generated code, a migrated database?"""
+    text = command.text
+    return bool(_PREPARES.search(text)) and not _PREPARES_NOT.search(text)
+
+
+_NODE = re.compile(
+    r"\b(?:node|npx|npm|pnpm|yarn|bunx?|deno|jlpm|jest|vitest|mocha|ava|tap|tape|jasmine|karma|borp|eslint|prettier|tsc|tsd|xo|standard|tsx"
+    r"|ts-node|uvu|qunit|cypress|playwright|wtr|react-scripts|lerna|turbo|nx|webpack|rollup|tsup|vue-tsc|wdio|c8|nyc|ng)\b"
+)
+_PYTHON = re.compile(
+    r"\b(?:python[\d.]*|py\.test|pytest|tox|nox|hatch|poetry|pdm|uv|pipenv|nosetests|nose2|trial|stestr|behave|robot|django-admin|mypy"
+    r"|flake8|ruff|black|isort|pylint|pyright|bandit|maturin|cython\w*)\b|\w\.py\b"
+)
+
+
+def runtime_of(text: str) -> str:
+    """Return what runs a command, by the first program of it that is known: ``python``, ``node`` or ""."""
+    node, python = _NODE.search(text), _PYTHON.search(text)
+    if node and (not python or node.start() < python.start()):
+        return "node"
+    return "python" if python else ""
+
+
+def mentions_runner(text: str) -> bool:
+    """Does a text that isn't plain contain a test runner as a word?"""
+    return any(program(word) in _TESTS for word in re.findall(r"[\w./@-]+", text)) or bool(
+        re.search(
+            r"\b(?:node --test|manage\.py test|(?:npm|yarn|pnpm|make) (?:run )?test\b|tox|nox)\b",
+            text,
+        )
+    )
