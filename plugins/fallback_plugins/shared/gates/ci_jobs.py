@@ -1,14 +1,15 @@
 """What a project's CI runs: the jobs of GitHub, GitLab, CircleCI, Azure and Travis in one form.
 
-Of a matrix, one value is taken for each name: Linux before others, the newest release of Python or Node that is
-no preview and no PyPy, otherwise the first. Expressions are evaluated as far as the file alone decides; a step
-whose text or condition needs more is left out or kept as it would run on a push. Secrets are never read.
+Of a matrix, one value is taken for each name: Linux before others, the newest release of Python or Node
+that is no preview and no PyPy, otherwise the first. Each value that names a folder of the repository makes
+a job. Expressions are evaluated as far as the files decide; a line that needs more is left out, and
+a condition that needs more holds, as on a push. Secrets are never read.
 """
 
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,9 @@ MAX_JOBS = 200
 
 #: Steps of one job, those of called workflows and commands among them.
 MAX_STEPS = 200
+
+#: Folders that a matrix names: large monorepos have about 40 members in one.
+MAX_PLACES = 60
 
 #: Combinations of a matrix that are looked at to find one that isn't excluded.
 MAX_COMBINATIONS = 256
@@ -54,12 +58,20 @@ class Job:
         return self.source.partition(",")[0]
 
 
-def ci_jobs(paths: Sequence[str], read: "Reader") -> list[Job]:
-    """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts if
-    there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
+def ci_jobs(paths: Sequence[str], read: Callable[[str], Any]) -> list[Job]:
+    """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
+    if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
+    folders = {posixpath.dirname(path) for path in paths}
+    names = {
+        posixpath.basename(posixpath.dirname(path)) for path in paths if path.endswith(_MANIFESTS)
+    }
+
+    def is_place(text: str) -> bool:
+        return bool(text) and (posixpath.normpath(text) in folders or text in names)
+
     jobs: list[Job] = []
     for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
-        jobs += itertools.islice(_GitHub(path, read).jobs(), MAX_JOBS)
+        jobs += itertools.islice(_GitHub(path, read, is_place).jobs(), MAX_JOBS)
     for path, jobs_of in (
         (".gitlab-ci.yml", _gitlab),
         (".circleci/config.yml", _circle),
@@ -79,23 +91,29 @@ def ci_jobs(paths: Sequence[str], read: "Reader") -> list[Job]:
     return regular or jobs
 
 
+_MANIFESTS = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
 _TRAVIS = ".travis.yml"
-Reader = Any  # Callable[[str], Any]
+Reader = Callable[[str], Any]
 
 #: Ranks by what starts a job: a push; a person, or another repository; a schedule or a release.
 _ON_PUSH, _BY_HAND, _SELDOM = 0, 1, 2
 
 _NAMED_BEST = re.compile(r"unit|^(?:run[-_ ]?)?tests?$|^pytest$", re.IGNORECASE)
-_NAMED_TEST = re.compile(r"test|pytest|jest|\bci\b|check|^build$|python|node|spec", re.IGNORECASE)
+_NAMED_TEST = re.compile(
+    r"test|pytest|jest|\bci\b|check|\bbuild\b|\bmain\b|python|node|spec|verify|validate",
+    re.IGNORECASE,
+)
 _NAMED_LATER = re.compile(
-    r"integration|e2e|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary|min(?:imum)?[-_ ]?(?:dep|ver)|prerelease|pre-release"
-    r"|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin|dev[-_ ]?deps|mobile|devbox"
-    r"|compat|sonar|coverage-win|lowest|mutation|min[-_ ]?ver|sdist|dist\b|consumer|types?\b|typing|shared|fastly|workerd",
+    r"integration|e2e|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease|pre-release"
+    r"|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin"
+    r"|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b"
+    r"|consumer|types?\b|typing|shared|fastly|workerd|coverage-win",
     re.IGNORECASE,
 )
 _NAMED_OTHER = re.compile(
-    r"lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|stale|changelog|mypy|pyright|benchmark"
-    r"|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify|storybook|cffconvert|semgrep|scorecard",
+    r"lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|stale|changelog|mypy|pyright"
+    r"|benchmark|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify"
+    r"|storybook|cffconvert|semgrep|scorecard",
     re.IGNORECASE,
 )
 
@@ -379,10 +397,36 @@ def _matrix(strategy: Any) -> dict[str, Any]:
     for entry in included:
         shared = entry.keys() & chosen.keys()
         if all(entry[name] == chosen[name] for name in shared):
-            chosen = {**entry, **chosen} if shared or not chosen else chosen
+            chosen = {**entry, **chosen}
     if isinstance(_mapping(strategy).get("matrix"), str):
         return {"": UNKNOWN}
     return {**unknown, **chosen}
+
+
+def _matrices(strategy: Any, is_place: Callable[[str], bool]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the chosen combination, and one for each further value that names a folder of the repository:
+    each member of a monorepo is tested. Each has a label, which is empty for the first."""
+    best = _matrix(strategy)
+    found = [("", best)]
+    matrix = _mapping(_mapping(strategy).get("matrix"))
+    lists = {
+        name: value
+        for name, value in matrix.items()
+        if isinstance(value, list) and name not in ("include", "exclude")
+    }
+    rows = [row for row in _list(matrix.get("include")) if isinstance(row, dict)]
+    for name in {**lists, **(rows[0] if rows and not lists else {})}:
+        values = lists.get(name) or [row.get(name) for row in rows]
+        places = [one for one in dict.fromkeys(map(_text, values)) if is_place(one)][:MAX_PLACES]
+        for place in places if len(places) > 1 else ():
+            if place != best.get(name):
+                narrowed = (
+                    {**matrix, name: [place]}
+                    if lists
+                    else {"include": [row for row in rows if row.get(name) == place]}
+                )
+                found.append((f" ({place})", _matrix({"matrix": narrowed})))
+    return found
 
 
 # -- GitHub ------------------------------------------------------------------------------------------------
@@ -391,8 +435,8 @@ def _matrix(strategy: Any) -> dict[str, Any]:
 class _GitHub:
     """The jobs of one workflow."""
 
-    def __init__(self, path: str, read: Reader) -> None:
-        self._path, self._read = path, read
+    def __init__(self, path: str, read: Reader, is_place: Callable[[str], bool]) -> None:
+        self._path, self._read, self._is_place = path, read, is_place
 
     def jobs(self) -> Iterator[Job]:
         """Yield each job that can be read."""
@@ -427,17 +471,18 @@ class _GitHub:
         workflow = {**given, **_literal(document.get("env"), {"inputs": inputs, "env": {}})}
         for name, job in list(_mapping(document.get("jobs")).items())[:MAX_JOBS]:
             if isinstance(job, dict):
-                scope = {
-                    "matrix": _matrix(job.get("strategy")),
-                    "inputs": inputs,
-                    "env": workflow,
-                    "runner": {"os": "Linux", "arch": "X64"},
-                    "github": _GITHUB,
-                    "job": {"status": "success"},
-                }
-                if "" in scope["matrix"]:
-                    scope["matrix"] = UNKNOWN
-                yield from self._job(str(name), job, document, when, label, scope, depth)
+                for suffix, matrix in _matrices(job.get("strategy"), self._is_place):
+                    scope = {
+                        "matrix": UNKNOWN if "" in matrix else matrix,
+                        "inputs": inputs,
+                        "env": workflow,
+                        "runner": {"os": "Linux", "arch": "X64"},
+                        "github": _GITHUB,
+                        "job": {"status": "success"},
+                    }
+                    yield from self._job(
+                        f"{name}{suffix}", job, document, when, label, scope, depth
+                    )
 
     def _job(
         self,
@@ -463,31 +508,9 @@ class _GitHub:
         )
         services = _services(_mapping(job.get("services")).values(), scope)
         steps: list[Step] = []
-        for step in _list(job.get("steps"))[:MAX_STEPS]:
-            if not isinstance(step, dict):
-                continue
-            services += _service_of_action(_text(step.get("uses")))
-            text = step.get("run") or _mapping(step.get("with")).get("run") or ""
-            services += _started(_text(text))
-            if not isinstance(text, str) or not text or not _holds(step.get("if"), scope):
-                continue
-            shell = _text(step.get("shell") or defaults.get("shell"))
-            own = _literal(step.get("env"), scope)
-            filled = _filled_lines(text, {**scope, "env": {**env, **own}})
-            folder = _filled(
-                _text(step.get("working-directory") or defaults.get("working-directory")) or ".",
-                scope,
-            )
-            if (
-                filled is None
-                or folder is None
-                or re.search(r"python|pwsh|powershell|cmd|perl", shell)
-            ):
-                continue
-            title = _text(step.get("name")) or _text(step.get("id"))
-            title = _filled(title, scope) or title
-            source = f'{label}, job {name}, step "{_short(title or text)}"'
-            steps.append(Step(filled, source, folder, {**env, **own}))
+        self._add_steps(
+            job.get("steps"), scope, defaults, f"{label}, job {name}", steps, services, 0
+        )
         is_other = bool(re.search(r"windows|macos", runs_on, re.IGNORECASE))
         title = _text(job.get("name"))
         title = "" if "${{" in title else title
@@ -500,6 +523,66 @@ class _GitHub:
         yield Job(
             f"{label}, job {name}", tuple(steps), tuple(dict.fromkeys(services)), (*rank, file_rank)
         )
+
+    def _add_steps(
+        self,
+        described: Any,
+        scope: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        label: str,
+        steps: list[Step],
+        services: list[str],
+        depth: int,
+    ) -> None:
+        """Add the scripts of steps, and of this repository's own actions, and the services they start."""
+        env = scope["env"]
+        for step in _list(described)[:MAX_STEPS]:
+            if not isinstance(step, dict) or len(steps) >= MAX_STEPS:
+                continue
+            action, given = _text(step.get("uses")), _mapping(step.get("with"))
+            text = step.get("run") or given.get("run") or given.get("command") or ""
+            services += [*_service_of_action(action), *_started(_text(text))]
+            if not _holds(step.get("if"), scope):
+                continue
+            own = _literal(step.get("env"), scope)
+            inner = {**scope, "env": {**env, **own}}
+            if action.startswith("./") and depth < 3:
+                path = posixpath.normpath(action)
+                document = next(
+                    filter(
+                        None,
+                        (_mapping(self._read(f"{path}/action.{end}")) for end in ("yml", "yaml")),
+                    ),
+                    {},
+                )
+                inner["inputs"] = _inputs(document.get("inputs"), given, scope)
+                self._add_steps(
+                    _mapping(document.get("runs")).get("steps"),
+                    inner,
+                    {},
+                    label,
+                    steps,
+                    services,
+                    depth + 1,
+                )
+            if not isinstance(text, str) or not text:
+                continue
+            shell = _text(step.get("shell") or defaults.get("shell"))
+            filled = _filled_lines(text, inner)
+            folder = (
+                _text(step.get("working-directory") or defaults.get("working-directory")) or "."
+            )
+            folder = _filled(folder, scope)
+            if (
+                filled is None
+                or folder is None
+                or re.search(r"python|pwsh|powershell|cmd|perl", shell)
+            ):
+                continue
+            title = _text(step.get("name")) or _text(step.get("id"))
+            title = _filled(title, scope) or title
+            source = f'{label}, step "{_short(title or text)}"'
+            steps.append(Step(filled, source, folder or ".", {**env, **own}))
 
     def _called(
         self,
@@ -517,12 +600,7 @@ class _GitHub:
             return
         document = _mapping(self._read(path))
         starts = _mapping(_mapping(document.get("on")).get("workflow_call"))
-        inputs: dict[str, Any] = {}
-        for key, one in _mapping(starts.get("inputs")).items():
-            inputs[str(key)] = _text(_mapping(one).get("default"))
-        for key, value in _mapping(job.get("with")).items():
-            filled = _filled(_text(value), scope)
-            inputs[str(key)] = UNKNOWN if filled is None else filled
+        inputs = _inputs(starts.get("inputs"), _mapping(job.get("with")), scope)
         for inner in self._jobs(
             document, when, f"{label}, job {name} → {path}", inputs, {}, depth + 1
         ):
@@ -535,6 +613,17 @@ class _GitHub:
                     *inner.rank[3:],
                 ),
             )
+
+
+def _inputs(declared: Any, given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a called workflow or action."""
+    found: dict[str, Any] = {
+        str(key): _text(_mapping(one).get("default")) for key, one in _mapping(declared).items()
+    }
+    for key, value in given.items():
+        filled = _filled(_text(value), scope)
+        found[str(key)] = UNKNOWN if filled is None else filled
+    return found
 
 
 _GITHUB = {
@@ -563,8 +652,8 @@ def _is_tags_only(starts: Any) -> bool:
 
 
 def _filled_lines(text: str, scope: Mapping[str, Any]) -> str | None:
-    """Return a script with its expressions replaced. A line that needs a run of CI is left out, unless it is a
-    part of a compound command."""
+    """Return a script with its expressions replaced. A line that needs a run of CI is left out, unless it
+    is a part of a compound command."""
     whole = _filled(text, scope)
     if whole is not None:
         return whole
@@ -586,6 +675,7 @@ def _literal(table: Any, scope: Mapping[str, Any]) -> dict[str, str]:
             and re.fullmatch(r"[A-Za-z_]\w*", str(name))
             and "\0" not in filled
             and "$PWD" not in filled
+            and name not in _COLOURS
         ):
             found[str(name)] = filled
     return found
@@ -890,9 +980,8 @@ def _circle_steps(
             if (
                 not text
                 or _text(table.get("background")) == "true"
-                or _text(table.get("when")) in ("on_fail",)
-                or ("<<" in text
-                and "<<" not in str(value))
+                or _text(table.get("when")) == "on_fail"
+                or ("<<" in text and "<<" not in str(value))
             ):
                 continue
             title = _text(table.get("name")) or text
@@ -1012,7 +1101,8 @@ def _azure_steps(steps: Any, variables: Mapping[str, str], source: str) -> Itera
         if not text and task in ("cmdline", "bash"):
             text = _text(inputs.get("script"))
         if not text and task in ("npm", "yarn"):
-            text = f"{task} {_text(inputs.get('customCommand') or inputs.get('arguments') or inputs.get('command'))}"
+            given = inputs.get("customCommand") or inputs.get("arguments") or inputs.get("command")
+            text = f"{task} {_text(given)}"
         if not text or re.search(r"Windows|Darwin", _text(step.get("condition"))):
             continue
         text = _azure_filled(text, variables)

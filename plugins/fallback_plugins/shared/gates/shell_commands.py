@@ -1,7 +1,7 @@
 """Shell text, read and never run: the commands that it consists of, and what each of them shows.
 
-A script is cut at line ends, ``&&`` and ``;`` outside of quotes. A pipe and ``||`` stay in their command, and a
-compound command (``if`` … ``fi``) is one that isn't plain.
+A script is cut at line ends, ``&&`` and ``;`` outside of quotes. A pipe and ``||`` stay in their command,
+and a compound command (``if`` … ``fi``) is one that isn't plain.
 """
 
 import re
@@ -40,8 +40,8 @@ _CUTS = frozenset({"|", "||", "|&", ">", ">>", "<", "2>", "2>&1", "&>", "1>", "1
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """One command. ``words``: the values of its words up to a pipe or redirection, and ``starts``: the index of
-    each in ``text``; both are empty for a compound command. ``is_background``: it ends with ``&``."""
+    """One command. ``words``: the values of its words up to a pipe or redirection; ``starts``: the index of
+    each in ``text``. Both are empty for a compound command. ``is_background``: it ends with ``&``."""
 
     text: str
     words: tuple[str, ...] = ()
@@ -185,16 +185,43 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
 
 #: Programs by what they show. A project names few others.
 _TESTS = frozenset(
-    ["pytest", "py.test", "unittest", "unittest2", "nose", "nosetests", "nose2", "trial", "stestr", "ostestr", "testr", "ward", "green", "zope-testrunner", "behave", "robot", "pabot", "avocado", "lettuce", "jest", "vitest", "mocha", "_mocha", "mochapack", "ava", "tap", "tape", "jasmine", "karma", "lab", "qunit", "uvu", "borp", "wtr", "web-test-runner", "testcafe", "nightwatch", "cucumber-js", "nodeunit", "vows", "zora", "poku", "tapzero", "testem", "cypress", "playwright", "wdio", "aegir", "twist", "jasmine-node", "mocha-parallel-tests", "electron-mocha", "ng-test", "loki", "codeceptjs", "jest-cli", "pytest-3", "tape-run", "airtap", "zuul", "xvfb-maybe", "brittle", "aunty", "hereby", "baretest"]
+    """
+    _mocha aegir airtap aunty ava avocado baretest behave borp brittle codeceptjs cucumber-js cypress
+    electron-mocha green hereby jasmine jasmine-node jest jest-cli karma lab lettuce loki mocha mocha-
+    parallel-tests mochapack ng-test nightwatch nodeunit nose nose2 nosetests ostestr pabot playwright
+    poku py.test pytest pytest-3 qunit robot stestr tap tape tape-run tapzero testcafe testem testr
+    trial twist unittest unittest2 uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe zope-
+    testrunner zora zuul
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 _LINT = frozenset(
-    ["eslint", "eslint_d", "prettier", "flake8", "ruff", "black", "isort", "pylint", "pycodestyle", "pydocstyle", "bandit", "standard", "semistandard", "ts-standard", "standardx", "snazzy", "xo", "oxlint", "oxfmt", "biome", "stylelint", "tslint", "jshint", "jscs", "jsonlint", "markdownlint", "markdownlint-cli2", "remark", "alex", "cspell", "codespell", "typos", "yamllint", "hadolint", "shellcheck", "actionlint", "zizmor", "pre-commit", "prek", "lint-staged", "dprint", "commitlint", "depcheck", "knip", "publint", "attw", "size-limit", "bundlesize", "license-checker", "check-manifest", "pyroma", "doc8", "rstcheck", "curlylint", "djlint", "djhtml", "semgrep", "autoflake", "vulture", "interrogate", "docformatter", "pyupgrade", "deptry", "pip-audit", "safety", "editorconfig-checker", "ls-lint", "sort-package-json", "syncpack", "manypkg", "api-extractor", "cost-of-modules", "template-oss-check", "installed-check", "dependency-check", "validate-pyproject", "slotscheck", "vale", "lychee", "lint-imports", "sourcery", "eclint", "lockfile-lint", "rome", "yapf", "autopep8", "refurb", "flynt", "towncrier", "reuse", "addlicense", "deadcode", "es-check", "ecmalint", "madge", "dependency-cruiser", "depcruise", "prettierx", "oxc", "cfn-lint", "proselint", "textlint", "markdown-link-check", "linkcheck", "npm-audit", "audit-ci", "npmPkgJsonLint", "blacken-docs", "flake8-black", "eslint-config-prettier", "sp-repo-review", "pyproject-fmt"]
+    """
+    actionlint addlicense alex api-extractor attw audit-ci autoflake autopep8 bandit biome black
+    blacken-docs bundlesize cfn-lint check-manifest codespell commitlint cost-of-modules cspell
+    curlylint deadcode depcheck depcruise dependency-check dependency-cruiser deptry djhtml djlint doc8
+    docformatter dprint eclint ecmalint editorconfig-checker es-check eslint eslint-config-prettier
+    eslint_d flake8 flake8-black flynt hadolint installed-check interrogate isort jscs jshint jsonlint
+    knip license-checker linkcheck lint-imports lint-staged lockfile-lint ls-lint lychee madge manypkg
+    markdown-link-check markdownlint markdownlint-cli2 npm-audit npmPkgJsonLint oxc oxfmt oxlint pip-
+    audit pre-commit prek prettier prettierx proselint publint pycodestyle pydocstyle pylint pyproject-
+    fmt pyroma pyupgrade refurb remark reuse rome rstcheck ruff safety semgrep semistandard shellcheck
+    size-limit slotscheck snazzy sort-package-json sourcery sp-repo-review standard standardx stylelint
+    syncpack template-oss-check textlint towncrier ts-standard tslint typos vale validate-pyproject
+    vulture xo yamllint yapf zizmor
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 _TYPES = frozenset(
-    ["mypy", "dmypy", "pyright", "basedpyright", "pyre", "pytype", "ty", "pyrefly", "tsc", "vue-tsc", "tsd", "tsd-lite", "tstyche", "dtslint", "flow", "svelte-check", "type-coverage", "ttsc", "glint", "check-dts", "stubtest", "tsgo", "typecheck", "zuban"]
+    """
+    basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype stubtest svelte-
+    check tsc tsd tsd-lite tsgo tstyche ttsc ty type-coverage typecheck vue-tsc zuban
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 _BUILD = frozenset(
-    ["webpack", "rollup", "tsup", "esbuild", "babel", "swc", "unbuild", "microbundle", "bili", "ncc", "tshy", "tsdown", "pkgroll", "cythonize", "cython", "cythonized", "protoc", "node-gyp", "prebuildify", "wasm-pack", "napi", "pyproject-build", "browserify", "preconstruct", "father", "uglifyjs", "terser", "sass", "node-sass", "lessc", "postcss", "ngc", "ng-packagr", "bob", "duel", "zshy"]
+    """
+    babel bili bob browserify cython cythonize cythonized duel esbuild father lessc microbundle napi ncc
+    ng-packagr ngc node-gyp node-sass pkgroll postcss prebuildify preconstruct protoc pyproject-build
+    rollup sass swc terser tsdown tshy tsup uglifyjs unbuild wasm-pack webpack zshy
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 #: Programs with several uses: what the first words after them show.
 _BY_VERB = {
@@ -221,6 +248,8 @@ _BY_VERB = {
     "kcd-scripts": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
     "hatch": {"fmt": CommandKind.LINT, "test": CommandKind.TESTS, "build": CommandKind.BUILD},
     "babel-node": {},
+    "pre-commit": {"install": None, "autoupdate": None, "install-hooks": None},
+    "prek": {"install": None},
     "vitest": {"list": None, "bench": None},
     "jest": {},
     "playwright": {"install": None, "install-deps": None},
@@ -228,7 +257,11 @@ _BY_VERB = {
     "git": {"diff": CommandKind.LINT},
 }  # fmt: skip
 _BY_TASK = frozenset(
-    ["react-scripts", "react-app-rewired", "craco", "vue-cli-service", "rescripts", "umi", "umi-test", "lerna", "turbo", "nx", "gulp", "grunt", "make", "gmake", "just", "task", "invoke", "inv", "ember", "wp-scripts", "backpack", "gatsby", "moon", "rush", "wireit", "jake", "mage", "doit", "duty", "waf", "lage", "ultra"]
+    """
+    backpack craco doit duty ember gatsby gmake grunt gulp inv invoke jake just lage lerna mage make
+    moon nx react-app-rewired react-scripts rescripts rush task turbo ultra umi umi-test vue-cli-service
+    waf wireit wp-scripts
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 _INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|bash|sh|esno|jiti|swc-node|coffee"
@@ -237,14 +270,32 @@ _TEST_PATH = re.compile(
     r"(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests",
     re.IGNORECASE,
 )
+
+
+def _named(words: str) -> re.Pattern[str]:
+    """Return an expression for a part of a task's name."""
+    return re.compile(rf"(?:^|[:_.-])(?:{words})(?:[:_.-]|$)")
+
+
+#: Parts of tasks' names, in the order in which they decide.
 _TASKS = (
-    (CommandKind.LINT, re.compile(r"(?:^|[:_.-])(?:e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard)(?:[:_.-]|$)")),
-    (CommandKind.TYPES, re.compile(r"(?:^|[:_.-])(?:types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow)(?:[:_.-]|$)|typecheck")),
-    (CommandKind.TESTS, re.compile(r"(?:^|[:_.-])v*(?:tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|coverage|cov|cover|integration|e2e|runtests)(?:[:_.-]|$)")),
-    (CommandKind.BUILD, re.compile(r"(?:^|[:_.-])(?:build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*|cython\w*|wasm|prebuild|messages|i18n)(?:[:_.-]|$)")),
-)  # fmt: skip
-
-
+    (CommandKind.LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
+    (CommandKind.TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),
+    (
+        CommandKind.TESTS,
+        _named(
+            r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|coverage|cov|cover"
+            r"|integration|e2e|runtests"
+        ),
+    ),
+    (
+        CommandKind.BUILD,
+        _named(
+            r"build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*|cython\w*"
+            r"|wasm|prebuild|messages|i18n"
+        ),
+    ),
+)
 _MEASURES = re.compile(
     r"(?:^|[:_.-])(?:perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?)(?:[:_.-]|$)"
 )
@@ -263,7 +314,7 @@ def program(word: str) -> str:
 
 
 #: Arguments by which a runner runs nothing.
-_LISTS = frozenset(
+LISTS = frozenset(
     {
         "--collect-only",
         "--co",
@@ -278,12 +329,12 @@ _LISTS = frozenset(
 
 
 def command_kind(words: tuple[str, ...]) -> CommandKind | None:
-    """Return what a command without wrappers shows by what it runs; None: something else, or nothing known."""
+    """Return what a command without wrappers shows by what it runs; None: something else, or not known."""
     if not words:
         return None
     name, rest = program(words[0]), words[1:]
     verbs = [word for word in rest if not word.startswith("-")]
-    if {"--version", "-V", "--help"}.intersection(rest[:2]) or _LISTS.intersection(rest):
+    if {"--version", "-V", "--help"}.intersection(rest[:2]) or LISTS.intersection(rest):
         return None
     if (by_verb := _BY_VERB.get(name)) is not None and verbs and verbs[0] in by_verb:
         kind = by_verb[verbs[0]]
@@ -322,9 +373,11 @@ def _of_compiler(rest: tuple[str, ...]) -> CommandKind:
 #: Scripts around tests that are none.
 _PREPARES_TESTS = re.compile(
     r"^(?:init|prepare|setup|install|gen|make|fetch|download|start|wait|clean|create|collect|merge|upload|update|deploy|build|list|report"
-    r"|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar|bench|perf)",
+    r"|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar|bench|perf|print|show|find|notify|post|send|dump|save|load|run[-_]?bench)",
     re.IGNORECASE,
 )
+
+_BUILDS = re.compile(r"build|gen|compile|proto|cython|bundle|transpile", re.IGNORECASE)
 
 #: Options of interpreters whose value is the next word.
 _VALUED = frozenset(
@@ -372,7 +425,10 @@ def _kind_of_script(interpreter: str, rest: tuple[str, ...]) -> CommandKind | No
         return None
     if _TEST_PATH.search(re.sub(r"^\.{1,2}/", "", script)):
         return CommandKind.TESTS
-    return task_kind(name.partition(".")[0])
+    kind = task_kind(name.partition(".")[0])
+    if kind is CommandKind.BUILD and (not _BUILDS.match(name) or "--check" in arguments):
+        return None
+    return kind
 
 
 #: Commands that tests don't need: what installs, sets tools up, prints, uploads or releases.
@@ -402,7 +458,7 @@ _PREPARES = re.compile(
     r"""(?x)^(?:cp|mkdir|touch|ln|chmod|git\s+(?:config|init))\s|
     \b(?:build|build_ext|build_\w+|compile\w*|cythonize|generate\w*|generat\w+|codegen|prepare|bundle|migrate|makemigrations|upgrade\s+head|
        collectstatic|compilemessages|protoc|transpile|gen|proto\w*|develop|prebuild|buildmessages|db\s+upgrade|loaddata|createcachetable|
-       svelte-kit\s+sync|webpack|rollup|tsup|wasm|init-tests\S*|fixtures?|testdata)\b""",
+       svelte-kit\s+sync|webpack|rollup|tsup|wasm|init-tests\S*)\b""",
     re.VERBOSE,
 )  # fmt: skip
 _PREPARES_NOT = re.compile(
@@ -421,9 +477,18 @@ def needs_outside(text: str) -> bool:
     return bool(
         re.search(
             r"\b(?:docker(?:-compose)?|podman|vagrant|kubectl|act)\s|\b(?:curl|wget)\b[^\n]*\|\s*(?:ba)?sh"
-            r"|\bcodecov\b|\bdevbox\s|playwright\s+install|\bgh\s+(?:api|release|pr)\b",
+            r"|\bsudo\s|\.github/|\bcodecov\b|\bdevbox\s|playwright\s+install|\bgh\s+(?:api|release|pr)\b",
             text,
         )
+    )
+
+
+def says_nothing(words: tuple[str, ...]) -> bool:
+    """Does a command print something of a program, or run a line of code?"""
+    name = program(words[0]) if words else ""
+    return bool(
+        {"--version", "-V", "-v", "--help", "version"}.intersection(words[1:2])
+        or (_INTERPRETERS.fullmatch(name) and {"-c", "-e", "-p", "--eval"}.intersection(words[1:4]))
     )
 
 

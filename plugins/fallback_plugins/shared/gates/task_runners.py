@@ -1,7 +1,7 @@
 """Task runners' files, read and never run: what a command that starts a task comes down to.
 
-``npm test``, ``tox -e py``, ``nox -s tests``, ``hatch run cov``, ``poe test``, ``just test`` and their like become the
-commands that they would run; ``uv run``, ``poetry run``, ``coverage run`` and their like are taken off what they run.
+``npm test``, ``tox -e py``, ``nox -s tests``, ``hatch run cov``, ``poe test``, ``just test`` and their like
+become the commands that they would run; ``uv run``, ``poetry run`` and ``coverage run`` are taken off.
 ``make`` stays as it is, unless its recipe installs something or only calls another runner.
 """
 
@@ -15,10 +15,11 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from fallback_plugins.shared.gates.shell_commands import (
+    LISTS,
     CommandKind,
     ShellCommand,
     command_kind,
@@ -28,6 +29,7 @@ from fallback_plugins.shared.gates.shell_commands import (
     prepares,
     program,
     runtime_of,
+    says_nothing,
     simple,
     split_script,
     task_kind,
@@ -64,6 +66,8 @@ class Piece:
     kind: CommandKind | None
     chain: tuple[str, ...] = ()
     runtime: str = ""
+    #: Nothing but the task's name says that it tests.
+    is_guessed: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,13 +120,15 @@ class Tasks:
                 place = _exported(command, place)
             elif not command.is_background:
                 found += self._command(command, place)
-        return found
+        return _settled(found)
 
     def _command(self, command: ShellCommand, place: Place) -> list[Piece]:
         if not command.words:
             text = command.text
             is_test = mentions_runner(text) and not needs_outside(text)
             return [_piece(command, place, CommandKind.TESTS)] if is_test else []
+        if program(command.words[0]) in _READS_NAMES:
+            command = simple(_expanded(command.text, place.env))
         command, env, kept = _without_assignments(command)
         place = replace(place, env={**place.env, **env}, prefix=place.prefix + kept)
         if not command.words:
@@ -139,16 +145,52 @@ class Tasks:
         if needs_outside(command.text) or not command.words:
             return []
         kind = command_kind(_bare(command.words))
+        if (
+            kind in (None, CommandKind.TESTS)
+            and (inner := self._shell_file(command, place)) is not None
+        ):
+            return inner
         if kind is CommandKind.TYPES and program(_bare(command.words)[0]) in ("tsc", "vue-tsc"):
             kind = self._of_tsc(_bare(command.words), place)
         if kind is not None and "\0" not in command.text:
             return [_piece(command, place, kind)]
-        if needs_nothing(command):
+        if (
+            needs_nothing(command)
+            or says_nothing(command.words)
+            or LISTS.intersection(command.words)
+        ):
             return []
         if prepares(command):
             return [_piece(command, place, None)]
+        if place.hint is CommandKind.BUILD and not _HOUSEKEEPING.match(command.text):
+            return [_piece(command, place, CommandKind.BUILD)]
         is_task = place.hint is CommandKind.TESTS and not _HOUSEKEEPING.match(command.text)
-        return [_piece(command, place, CommandKind.TESTS)] if is_task and place.depth else []
+        if not (is_task and place.depth):
+            return []
+        return [replace(_piece(command, place, CommandKind.TESTS), is_guessed=True)]
+
+    def _shell_file(self, command: ShellCommand, place: Place) -> list[Piece] | None:
+        """Return what a shell script of the repository comes down to; None: there is no such."""
+        words = command.words[1:] if program(command.words[0]) in ("bash", "sh") else command.words
+        words = words[_after_options(words, 0, frozenset()) :]
+        path = joined(place.folder, words[0], place.folder) if words else None
+        if (
+            path is None
+            or not ("/" in words[0] or words[0].endswith(".sh"))
+            or place.depth > MAX_DEPTH
+        ):
+            return None
+        text = self.text(path)
+        if not re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) and not path.endswith(".sh"):
+            return None
+        if needs_outside(text):
+            return []
+        inside = place.inside(path, command_kind(command.words) or place.hint)
+        body = re.sub(r"\$@|\"\$@\"|\$\*|\$\{@\}|\"\$\{@\}\"", lambda _: quoted(words[1:]), text)
+        pieces = self.pieces(body, inside)
+        is_read = any(piece.kind is CommandKind.TESTS for piece in pieces)
+        takes_arguments = re.search(r"\$[1-9]|\$\{[1-9]", text)
+        return pieces if is_read and not takes_arguments else None
 
     def _of_tsc(self, words: Sequence[str], place: Place) -> CommandKind:
         """A compiler that writes what tests then load is a build; one that doesn't checks types."""
@@ -254,9 +296,9 @@ class Tasks:
         if name in ("npx", "bunx", "pnpx"):
             at = _after_options(words, 1, frozenset({"-p", "--package", "-c"}))
             inner = command.without(at)
-            is_task = inner.words and program(inner.words[0]) in _TASK_LISTS | _NPM_CLIENTS
+            is_task = inner.words and program(inner.words[0]) in _TASKLISTS | _NPM_CLIENTS
             return self._command(inner, place) if is_task else None
-        if name in _TASK_LISTS:
+        if name in _TASKLISTS:
             return self._listed(name, words[1:], place)
         if name == "node" and words[1:2] == ("--run",) and len(words) > 2:
             return self._script(place.folder, words[2], _behind(command, 3), "npm", place)
@@ -300,7 +342,8 @@ class Tasks:
                 text = str(_dig(manifest, "wireit", part, "command") or "")
             if not text or (part != name and part in ("prepublish", "postinstall", "preinstall")):
                 continue
-            hint = task_kind(name)
+            hints = {"pre": CommandKind.BUILD, "post": None}
+            hint = task_kind(name) if part == name else hints[part.removesuffix(name)]
             source = f"{in_folder(folder, 'package.json')}, script {name}"
             inside = place.inside(
                 source if source not in place.chain[-1:] else "", hint, folder=folder
@@ -378,7 +421,8 @@ class Tasks:
         if name == "poetry" and words[1:2] == ("poe",):
             name, words = "poe", words[1:]
         if name in ("pdm", "rye", "pipenv") and len(words) > 1:
-            rest = words[2:] if words[1] == "run" else words[1:]
+            at = _after_options(words, 2, _VALUED_UV) if words[1] == "run" else 1
+            rest = words[at:]
             script = self._scripts_of(name, place.folder).get(rest[0]) if rest else None
             if script is not None:
                 file = "Pipfile" if name == "pipenv" else "pyproject.toml"
@@ -401,7 +445,7 @@ class Tasks:
     def task(
         self, tool: str, name: str, arguments: Sequence[str], place: Place
     ) -> list[Piece] | None:
-        """Return what a task of poe, pdm, taskipy (``task``) or go-task comes down to; None: there is none."""
+        """Return what a task of poe, pdm, taskipy (``task``) or go-task comes down to; None: no such."""
         section = {"poe": ("tool", "poe", "tasks"), "task": ("tool", "taskipy", "tasks")}
         path = section.get(tool, ("tool", tool, "scripts"))
         script = _mapping(_dig(self.pyproject(place.folder), *path)).get(name)
@@ -504,12 +548,12 @@ class Tasks:
         for name in names[:MAX_TOX_ENVS]:
             env = tox.environment(name, list(posargs), place.env)
             source = f"{in_folder(place.folder, tox.file)} {env.section}"
-            folder = joined(place.folder, env.folder, place.folder)
+            folder = joined(place.folder, env.folder, place.folder) or place.folder  # tox's own
             hint = task_kind(name) or CommandKind.TESTS
-            if folder is None or not env.commands:
+            if not env.commands:
                 continue
             inside = place.inside(source, hint, folder=folder, env={**place.env, **env.variables})
-            pieces = [piece for line in env.commands for piece in self.pieces(line, inside)]
+            pieces = _settled([it for line in env.commands for it in self.pieces(line, inside)])
             is_another = any(one.kind is CommandKind.TESTS for one in pieces) and any(
                 one.kind is CommandKind.TESTS for one in found
             )
@@ -558,7 +602,7 @@ class Tasks:
                 if folder is not None:
                     env = {**inside.env, **run.env}
                     found += self.pieces(run.line, replace(inside, folder=folder, env=env))
-        return found
+        return _settled(found)
 
     def _hatch(self, words: Sequence[str], place: Place) -> list[Piece]:
         if place.depth > MAX_DEPTH:
@@ -644,7 +688,7 @@ class Tasks:
                 found += self._hatch_lines(words[0], rest, scripts, place, (*seen, name))
             else:
                 found += self.pieces(text, place)
-        return found
+        return _settled(found)
 
     # -- make, just, go-task ---------------------------------------------------------------------------
 
@@ -682,30 +726,20 @@ class Tasks:
                 return []
             folder = inner
         recipes = self.makefile(folder)
-        valued = frozenset({"-C", "-f", "-j", "-o", "-I", "--directory"})
-        targets: list[str] = []
-        at = 1
-        while at < len(words):
-            if words[at].startswith("-"):
-                is_value = words[at] in valued and not (
-                    words[at] == "-j" and not words[at + 1 : at + 2][0:1][0:1]
-                )
-                at += 1 + (
-                    is_value
-                    and not (
-                        (words[at] == "-j"
-                        and not words[at + 1 : at + 2])
-                        or ("").join(words[at + 1 : at + 2]).isalpha()
-                    )
-                )
-            else:
-                targets += [] if "=" in words[at] else [words[at]]
-                at += 1
+        targets = [
+            word
+            for before, word in pairwise(words)
+            if not word.startswith("-") and "=" not in word and not _is_value_of_make(before, word)
+        ]
         found: list[Piece] = []
         for target in targets or recipes.first():
-            found += self._make_target(
-                command, recipes, target, replace(place, folder=folder), place
+            line = " ".join(
+                word for word in quoted(words).split(" ") if word == target or word not in targets
             )
+            one = (
+                simple(f"{line} {_behind(command, len(words))}".strip()) if targets[1:] else command
+            )
+            found += self._make_target(one, recipes, target, replace(place, folder=folder), place)
         return found
 
     def _make_target(
@@ -717,7 +751,7 @@ class Tasks:
         source = f"{recipes.path}, target {target}"
         inside = inner.inside(source, hint)
         lines = recipes.lines(target)
-        pieces = [piece for line in lines for piece in self.pieces(line, inside)]
+        pieces = _settled([piece for line in lines for piece in self.pieces(line, inside)])
         kinds = {piece.kind for piece in pieces}
         if not lines:
             return []
@@ -747,7 +781,7 @@ class Tasks:
         lines = recipes.lines(name)
         given = quoted(arguments)
         filled = [re.sub(r"\{\{\s*\*?\w+\s*\}\}", given, line) for line in lines]
-        return [piece for line in filled for piece in self.pieces(line, inside)]
+        return _settled([piece for line in filled for piece in self.pieces(line, inside)])
 
     def _go_task(self, name: str, place: Place) -> list[Piece] | None:
         for file in ("Taskfile.yml", "Taskfile.yaml", "taskfile.yml"):
@@ -772,11 +806,14 @@ class Tasks:
     # -- what a folder offers --------------------------------------------------------------------------
 
     def own(self, place: Place) -> Iterator[list[Piece]]:
-        """Yield what each task that tests a folder comes down to: tox, nox, hatch, poe, pdm, make, just, task,
-        package.json, manage.py."""
+        """Yield what each task that tests a folder comes down to: tox, nox, hatch, poe, pdm, make, just,
+        task, package.json, manage.py."""
         folder, hint = place.folder, CommandKind.TESTS
         yield self._tox((), place)
-        yield self._nox((), place)
+        pieces = self._nox((), place)
+        if not any(piece.kind is CommandKind.TESTS for piece in pieces):
+            pieces = self._nox(("-s", "test", "tests", "unit", "pytest"), place)
+        yield pieces
         yield from self._own_of_hatch(place)
         for tool, path in (
             ("poe", ("tool", "poe", "tasks")),
@@ -852,6 +889,22 @@ class Tasks:
         return self.toml(in_folder(folder, "pyproject.toml"))
 
 
+#: Runners whose task is often named by a variable of CI.
+_READS_NAMES = frozenset(
+    {"tox", "nox", "uv", "uvx", "hatch", "poetry", "pdm", "npm", "yarn", "pnpm", "python", "make"}
+)
+
+
+def _expanded(text: str, env: Mapping[str, str]) -> str:
+    """Return a text with ``$NAME`` and ``${NAME}`` replaced, of variables that are one word."""
+
+    def value(match: re.Match[str]) -> str:
+        known = env.get(match[1] or match[2], "\0")
+        return known if re.fullmatch(r"[\w.,:/()+-]+", known) else match[0]
+
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
+
+
 _BEST_NAMES = re.compile(
     r"(?:run[-_:]?)?(?:tests?|unit|unit[-_]?tests?|tests?[-_:](?:unit|all|ci|run|node|py|python|fast)|pytest|jest|vitest|mocha|check)"
 )
@@ -861,7 +914,7 @@ _OTHER_NAMES = re.compile(
 
 
 def _test_names(tasks: Mapping[str, Any]) -> list[str]:
-    """Return the tasks that test by their names, the likeliest first: one that is called so plainly, or all."""
+    """Return the tasks that test by their names, the likeliest first: one that is named plainly, or all."""
     names = [name for name in tasks if isinstance(name, str)]
     best = [name for name in names if _BEST_NAMES.fullmatch(name.lower())]
     best.sort(key=lambda name: (name not in ("test", "tests"), len(name)))
@@ -1014,9 +1067,7 @@ class _Tox:
         if isinstance(value, list):
             for command in value:
                 if isinstance(command, list):
-                    yield quoted(_tox_words(command, context.posargs)).replace(
-                        "'$TMPDIR'", "$TMPDIR"
-                    )
+                    yield quoted(_tox_words(command, context.posargs))
                 elif isinstance(command, dict) and isinstance(command.get("of"), list):
                     continue
             return
@@ -1067,7 +1118,7 @@ class _ToxContext:
     variables: Mapping[str, str]
 
     def filled(self, text: str, folder: str) -> str:
-        """Return a text with tox's substitutions made: {posargs}, {envpython}, {toxinidir}, {env:NAME:default}."""
+        """Return a text with tox's substitutions, such as {posargs}, {envpython}, {env:NAME:default}."""
         text = self.tox._referenced(text)
         root = (
             posixpath.relpath(".", folder)
@@ -1099,7 +1150,7 @@ class _ToxContext:
         if name in ("envsitepackagesdir", "env_site_packages_dir"):
             return "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
         if "dir" in name or name in ("work_dir", "temp_dir"):
-            return "${TMPDIR:-/tmp}".replace("{", "\x01").replace("}", "\x02")
+            return "${TMPDIR:-/tmp}/tox".replace("{", "\x01").replace("}", "\x02")
         return {"/": "/", "": ":"}.get(name, "")
 
 
@@ -1114,7 +1165,9 @@ def _tox_words(command: Sequence[Any], posargs: Sequence[str]) -> list[str]:
             words += [str(one) for one in given] if word.get("replace") == "posargs" else []
         elif isinstance(word, str):
             word = re.sub(
-                r"\{(?:env_?tmp_?dir|tox_?work_?dir|work_dir|env_?dir|temp_dir)\}", "$TMPDIR", word
+                r"\{(?:env_?tmp_?dir|tox_?work_?dir|work_dir|env_?dir|temp_dir)\}",
+                "${TMPDIR:-/tmp}/tox",
+                word,
             )
             words.append(
                 re.sub(r"\{(?:tox_root|toxinidir)\}", ".", word).replace("{env_python}", "python")
@@ -1220,7 +1273,7 @@ def _sessions(text: str, posargs: tuple[str, ...]) -> dict[str, _Session]:
 
 
 def _session_name(decorator: ast.expr) -> str | None:
-    """Return the name that a decorator gives a session, or "" if it gives none; None: it makes no session."""
+    """Return the name that a decorator gives a session, "" if it gives none; None: it makes no session."""
     call = decorator if isinstance(decorator, ast.Call) else None
     target = call.func if call else decorator
     name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
@@ -1265,6 +1318,9 @@ class _NoxReader:
                     known = dict(values)
                     self._block(node.orelse, session, values, depth)
                     self._block(node.body, session, known, depth)
+                    for name in known.keys() | values.keys():
+                        if known.get(name) is not values.get(name):
+                            values[name] = _Opaque()
                 else:
                     self._block(node.body if test else node.orelse, session, values, depth)
             elif isinstance(node, ast.With):
@@ -1400,11 +1456,8 @@ def _value(
         return value if isinstance(value, _Opaque) else not value
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = of(node.left), of(node.right)
-        if (
-            (isinstance(left, str)
-            and isinstance(right, str))
-            or (isinstance(left, list)
-            and isinstance(right, list))
+        if (isinstance(left, str) and isinstance(right, str)) or (
+            isinstance(left, list) and isinstance(right, list)
         ):
             return (left + right)[:MAX_FILE_CHARS]
     if isinstance(node, ast.JoinedStr):
@@ -1523,13 +1576,13 @@ _HOUSEKEEPING = re.compile(
     r"(?:rimraf|rm|mkdir|mkdirp|cp|mv|cpx|cpy|shx|touch|del-cli|cross-os|echo|exit|kill\w*|sleep|git|opener?|make-dir|ncp|copyfiles|wait-on)\b"
 )
 _MODULE = re.compile(r"python[\d.]* -m (?P<name>tox|nox|poethepoet|hatch)")
-_TASK_LISTS = frozenset({"npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"})
+_TASKLISTS = frozenset({"npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"})
 _DELEGATES = re.compile(
     r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b"
 )
 _INSTALLS = re.compile(
-    r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)|uv (?:sync|pip|venv)"
-    r"|python3? -m venv|virtualenv|curl|wget|apt-get)"
+    r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)"
+    r"|uv (?:sync|pip|venv)|python3? -m venv|virtualenv|curl|wget|apt-get)"
 )
 _VALUED_UV = frozenset(
     {
@@ -1601,6 +1654,17 @@ def _piece(command: ShellCommand, place: Place, kind: CommandKind | None) -> Pie
     line = line.strip()
     runtime = runtime_of(line) or ("node" if "package.json" in "".join(place.chain[-1:]) else "")
     return Piece(line, place.folder, dict(place.env), kind, place.chain, runtime)
+
+
+def _settled(pieces: list[Piece]) -> list[Piece]:
+    """Return a task's pieces. Beside one that is known to test, one that only the task's name makes a test
+    prepares it."""
+    if not any(piece.kind is CommandKind.TESTS and not piece.is_guessed for piece in pieces):
+        return pieces
+    return [
+        replace(piece, kind=None, is_guessed=False) if piece.is_guessed else piece
+        for piece in pieces
+    ]
 
 
 def _exported(command: ShellCommand, place: Place) -> Place:
@@ -1817,7 +1881,11 @@ _VALUED_NPM = frozenset(
     {"--loglevel", "--workspace-concurrency", "-j", "--jobs", "--include", "--exclude", "--from"}
 )
 _CLIENT_VERBS = frozenset(
-    ["install", "add", "ci", "config", "set", "cache", "link", "publish", "pack", "version", "login", "whoami", "audit", "dedupe", "why", "list", "ls", "prune", "init", "rebuild", "up", "update", "upgrade", "outdated", "policies", "plugin", "import", "remove", "i", "global", "create", "node", "info", "help", "constraints", "deploy", "store", "fetch", "patch", "changeset"]
+    """
+    add audit cache changeset ci config constraints create dedupe deploy fetch global help i import info
+    init install link list login ls node outdated pack patch plugin policies prune publish rebuild
+    remove set store up update upgrade version whoami why
+    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 
 
@@ -1883,6 +1951,12 @@ def joined(base: str, path: str, root: str) -> str | None:
 def in_folder(folder: str, name: str) -> str:
     """Return a path of the repository."""
     return posixpath.normpath(posixpath.join(folder, name))
+
+
+def _is_value_of_make(option: str, word: str) -> bool:
+    """Is a word of ``make`` the value of the option before it?"""
+    valued = option in ("-C", "-f", "-o", "-I", "--directory", "--file", "--makefile")
+    return valued or (option in ("-j", "-l") and word.isdigit())
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class TestCommand:
     for people: ``.github/workflows/ci.yml, job test, step "Run tests"``. ``env``: variables with literal
     values that the source sets. ``before``: what the source runs before it in the same place and tests need
     (a build, generated code); no check-outs, installs or set-ups of tools. ``services``: what it starts
-    beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs it;
-    commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, empty if not known.
+    beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs
+    it; commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, or "" if unknown.
     """
 
     line: str
@@ -90,7 +90,8 @@ class _Finder:
                 break
         unique: dict[tuple[object, ...], TestCommand] = {}
         for one in found:
-            unique.setdefault((one.line, one.folder, one.kind, tuple(one.env.items())), one)
+            others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
+            unique.setdefault((one.line, one.folder, one.kind, others), one)
         return tuple(unique.values())[:MAX_COMMANDS]
 
     def _distance(self, folder: str) -> int | None:
@@ -118,7 +119,7 @@ class _Finder:
 
     def _of_job(self, job: Job) -> Iterator[TestCommand]:
         before: list[Piece] = []
-        exported: dict[str, str] = {}
+        exported = {"CI": "true"}
         for step in job.steps:
             folder = posixpath.normpath(re.sub(r"^(?:\$PWD|\./)/?", "", step.folder) or ".")
             if folder.startswith(("..", "/")) or "$" in folder:
