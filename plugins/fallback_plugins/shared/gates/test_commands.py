@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from fallback_plugins.shared.gates.ci_jobs import Job, ci_jobs
 from fallback_plugins.shared.gates.shell_commands import CommandKind, runtime_of
@@ -35,6 +36,8 @@ class TestCommand:
     beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs
     it; commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, or "" if unknown.
     """
+
+    __test__: ClassVar[bool] = False  # pytest would take it for tests
 
     line: str
     source: str
