@@ -22,12 +22,17 @@ MAX_JOBS = 200
 #: Steps of one job, those of called workflows and commands among them.
 MAX_STEPS = 200
 
+#: Names of a matrix: large ones have about 8.
+MAX_AXES = 12
+
 #: Folders that a matrix names: large monorepos have about 40 members in one.
 MAX_PLACES = 60
 
 #: Combinations of a matrix that are looked at to find one that isn't excluded.
 MAX_COMBINATIONS = 256
 
+#: Jobs, steps and lines of a file that are looked at, with those that it calls: large files have about 500.
+_MAX_READ = 5_000
 _WORKFLOW = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
 #: Variables, of all levels together: a project sets some tens.
 _MAX_VARIABLES = 200
@@ -104,16 +109,16 @@ _NAMED_TEST = re.compile(
     re.IGNORECASE,
 )
 _NAMED_LATER = re.compile(
-    r"integration|e2e|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease|pre-release"
-    r"|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin"
+    r"integration|e2e|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease"
+    r"|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin"
     r"|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b"
     r"|consumer|types?\b|typing|shared|fastly|workerd|coverage-win",
     re.IGNORECASE,
 )
 _NAMED_OTHER = re.compile(
-    r"lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|stale|changelog|mypy|pyright"
-    r"|benchmark|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify"
-    r"|storybook|cffconvert|semgrep|scorecard",
+    r"lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|changelog|mypy|pyright"
+    r"|stale|benchmark|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview"
+    r"|netlify|storybook|cffconvert|semgrep|scorecard",
     re.IGNORECASE,
 )
 
@@ -313,7 +318,7 @@ def _filled(text: str, scope: Mapping[str, Any]) -> str | None:
         unknown |= found is UNKNOWN or isinstance(found, dict | list)
         return _text(found)
 
-    found = re.sub(r"\$\{\{(.*?)\}\}", value, text, flags=re.DOTALL)
+    found = re.sub(r"\$\{\{(.{0,2000}?)\}\}", value, text, flags=re.DOTALL)
     return None if unknown else found
 
 
@@ -372,6 +377,7 @@ def _matrix(strategy: Any) -> dict[str, Any]:
     """Return one combination of a matrix, as the module says."""
     matrix = _mapping(_mapping(strategy).get("matrix"))
     axes = {name: value for name, value in matrix.items() if name not in ("include", "exclude")}
+    axes = dict(itertools.islice(axes.items(), MAX_AXES))
     lists = {
         name: sorted(value, key=lambda one, name=name: _cost(name, one))[:20]
         for name, value in axes.items()
@@ -437,6 +443,7 @@ class _GitHub:
 
     def __init__(self, path: str, read: Reader, is_place: Callable[[str], bool]) -> None:
         self._path, self._read, self._is_place = path, read, is_place
+        self._left = _MAX_READ
 
     def jobs(self) -> Iterator[Job]:
         """Yield each job that can be read."""
@@ -472,6 +479,9 @@ class _GitHub:
         for name, job in list(_mapping(document.get("jobs")).items())[:MAX_JOBS]:
             if isinstance(job, dict):
                 for suffix, matrix in _matrices(job.get("strategy"), self._is_place):
+                    self._left -= 1
+                    if self._left < 0:
+                        return
                     scope = {
                         "matrix": UNKNOWN if "" in matrix else matrix,
                         "inputs": inputs,
@@ -537,7 +547,8 @@ class _GitHub:
         """Add the scripts of steps, and of this repository's own actions, and the services they start."""
         env = scope["env"]
         for step in _list(described)[:MAX_STEPS]:
-            if not isinstance(step, dict) or len(steps) >= MAX_STEPS:
+            self._left -= 1
+            if not isinstance(step, dict) or len(steps) >= MAX_STEPS or self._left < 0:
                 continue
             action, given = _text(step.get("uses")), _mapping(step.get("with"))
             text = step.get("run") or given.get("run") or given.get("command") or ""
@@ -805,7 +816,8 @@ def _gitlab(path: str, read: Reader) -> Iterator[Job]:
         if isinstance(local, str) and not local.startswith("http"):
             document = {**_mapping(read(local.lstrip("/"))), **document}
     default = _mapping(document.get("default"))
-    for name, own in document.items():
+    left = [_MAX_READ]
+    for name, own in itertools.islice(document.items(), _MAX_READ):
         if name in _GITLAB_WORDS or name.startswith(".") or not isinstance(own, dict):
             continue
         job = _gitlab_job(own, document, 0)
@@ -832,7 +844,9 @@ def _gitlab(path: str, read: Reader) -> Iterator[Job]:
             "before_script", document.get("before_script", default.get("before_script"))
         )
         source = f"{path}, job {name}"
-        text = "\n".join([*_lines(before, document), *_lines(job.get("script"), document)])
+        text = "\n".join(
+            [*_lines(before, document, left), *_lines(job.get("script"), document, left)]
+        )
         rules = str(job.get("rules") or "") + str(job.get("only") or "")
         is_seldom = bool(re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)) and not re.search(
             r"merge_request|push|branches", rules
@@ -846,7 +860,7 @@ def _gitlab_job(job: Mapping[str, Any], document: Mapping[str, Any], depth: int)
     """Return a job with what it extends."""
     found: dict[str, Any] = {}
     extends = job.get("extends")
-    for name in extends if isinstance(extends, list) else [extends]:
+    for name in extends[:5] if isinstance(extends, list) else [extends]:
         base = document.get(name) if isinstance(name, str) else None
         if isinstance(base, dict) and depth < 5:
             found |= _gitlab_job(base, document, depth + 1)
@@ -854,17 +868,21 @@ def _gitlab_job(job: Mapping[str, Any], document: Mapping[str, Any], depth: int)
     return {**found, **job, "variables": variables}
 
 
-def _lines(value: Any, document: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """Return the lines of a script: a text, a list, or a ``!reference`` to another job's."""
+def _lines(value: Any, document: Mapping[str, Any], left: list[int], depth: int = 0) -> list[str]:
+    """Return the lines of a script: a text, a list, or a ``!reference`` to another job's. ``left``: how
+    many more may be read."""
+    left[0] -= 1
+    if left[0] < 0 or depth > 4:
+        return []
     if isinstance(value, str):
         return [value]
-    if not isinstance(value, list) or depth > 4:
+    if not isinstance(value, list):
         return []
     if depth and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str):
         other = document.get(value[0])
         if isinstance(other, dict) and value[1] in other:
-            return _lines(other[value[1]], document, depth + 1)
-    return [line for one in value[:MAX_STEPS] for line in _lines(one, document, depth + 1)]
+            return _lines(other[value[1]], document, left, depth + 1)
+    return [line for one in value[:MAX_STEPS] for line in _lines(one, document, left, depth + 1)]
 
 
 # -- CircleCI ----------------------------------------------------------------------------------------------
@@ -872,7 +890,7 @@ def _lines(value: Any, document: Mapping[str, Any], depth: int = 0) -> list[str]
 
 def _circle(path: str, read: Reader) -> Iterator[Job]:
     document = _mapping(read(path))
-    jobs = _mapping(document.get("jobs"))
+    jobs, left = _mapping(document.get("jobs")), [_MAX_READ]
     used: dict[str, tuple[int, dict[str, Any]]] = {}
     workflows = {
         key: value
@@ -922,7 +940,7 @@ def _circle(path: str, read: Reader) -> Iterator[Job]:
         source = f"{path}, job {name}"
         steps = list(
             itertools.islice(
-                _circle_steps(job.get("steps"), document, parameters, source, folder, env, 0),
+                _circle_steps(job.get("steps"), document, parameters, source, folder, env, 0, left),
                 MAX_STEPS,
             )
         )
@@ -966,9 +984,13 @@ def _circle_steps(
     folder: str,
     env: Mapping[str, str],
     depth: int,
+    left: list[int],
 ) -> Iterator[Step]:
     commands = _mapping(document.get("commands"))
     for step in _list(steps)[:MAX_STEPS]:
+        left[0] -= 1
+        if left[0] < 0:
+            return
         name, value = (
             (step, {}) if isinstance(step, str) else next(iter(_mapping(step).items()), ("", {}))
         )
@@ -995,7 +1017,7 @@ def _circle_steps(
             )
         elif name in ("when", "unless") and isinstance(value, dict) and depth < 4:
             yield from _circle_steps(
-                value.get("steps"), document, parameters, source, folder, env, depth + 1
+                value.get("steps"), document, parameters, source, folder, env, depth + 1, left
             )
         elif isinstance(commands.get(name), dict) and depth < 4:
             inner_parameters = _parameters(commands[name], _mapping(value))
@@ -1010,6 +1032,7 @@ def _circle_steps(
                 folder,
                 env,
                 depth + 1,
+                left,
             )
 
 
@@ -1142,16 +1165,16 @@ def _travis(path: str, read: Reader) -> Iterator[Job]:
             or _text(row.get("stage"))
             or ("script" if number == 0 else f"include {number}")
         )
-        script = _lines(job.get("script"), {})
+        script = _lines(job.get("script"), {}, [MAX_STEPS])
         languages = job.get("language")
         if not script and _text(
             languages[0] if isinstance(languages, list) and languages else languages
         ) in ("node_js", "node", ""):
             script = ["npm test"] if languages or job.get("node_js") else []
         before = [
-            *_lines(job.get("before_install"), {}),
-            *_lines(job.get("install"), {}),
-            *_lines(job.get("before_script"), {}),
+            *_lines(job.get("before_install"), {}, [MAX_STEPS]),
+            *_lines(job.get("install"), {}, [MAX_STEPS]),
+            *_lines(job.get("before_script"), {}, [MAX_STEPS]),
         ]
         source = f"{path}, {name}"
         services = job.get("services")

@@ -68,11 +68,14 @@ class ShellCommand:
         return self.text[end + words[1][0] :] if len(words) > 1 else ""
 
 
+_REDIRECTION = re.compile(r"\d?[<>]")
+
+
 def simple(text: str) -> ShellCommand:
     """Return one command of plain text."""
     words, starts = [], []
     for start, value in _words(text):
-        if value in _CUTS or re.match(r"\d?[<>]", text[start:]):
+        if value in _CUTS or _REDIRECTION.match(text, start):
             break
         words.append(value)
         starts.append(start)

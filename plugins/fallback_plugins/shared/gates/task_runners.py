@@ -15,11 +15,13 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from functools import lru_cache
+from itertools import islice, pairwise, product
 from typing import Any
 
 from fallback_plugins.shared.gates.shell_commands import (
     LISTS,
+    MAX_SCRIPT_CHARS,
     CommandKind,
     ShellCommand,
     command_kind,
@@ -43,15 +45,30 @@ MAX_FILE_CHARS = 500_000
 #: Tasks that call tasks: a chain of projects has up to five (CI, make, tox, coverage, pytest).
 MAX_DEPTH = 8
 
-#: Commands that are looked at in all: those of a large monorepo's CI are about 1,000. Tasks that call each
-#: other would otherwise double at each step.
-MAX_COMMANDS_READ = 5_000
+#: Scripts, commands and tasks that are looked at for a folder: those of a large monorepo's CI are about
+#: 2,000. Tasks that call each other would otherwise double at each step.
+MAX_LOOKED_AT = 10_000
+
+#: Characters of a line of a Makefile or justfile: longer ones are lists of files.
+MAX_LINE_CHARS = 2_000
+
+#: Targets that one rule of a Makefile makes.
+MAX_TARGETS_OF_LINE = 20
+
+#: Statements of a nox session that are followed: long ones have about 60, with their helpers.
+MAX_NOX_STATEMENTS = 200
+
+#: Tasks of one file: a large manifest has about 150 scripts.
+MAX_TASKS = 500
 
 #: Manifests whose names are read to find a member of a monorepo.
 MAX_MEMBERS = 500
 
 #: Environments that one line of tox may name by braces, such as ``py{310,311}-{a,b}``.
 MAX_TOX_ENVS = 500
+
+#: … of which so many are read.
+MAX_TOX_ENVS_READ = 40
 
 _NPM_CLIENTS = frozenset({"npm", "pnpm", "yarn", "bun", "jlpm", "yarnpkg"})
 
@@ -93,8 +110,13 @@ class Tasks:
 
     def __init__(self, repo: RepoContext) -> None:
         self._repo = repo
-        self._read_commands = 0
+        self._looked_at = self._yaml_chars = 0
         self._cache: dict[tuple[str, str], Any] = {}
+
+    def _is_spent(self, place: Place) -> bool:
+        """Count one more thing that is looked at. Is it too much, or too deep?"""
+        self._looked_at += 1
+        return self._looked_at > MAX_LOOKED_AT or place.depth > MAX_DEPTH
 
     # -- scripts ---------------------------------------------------------------------------------------
 
@@ -102,9 +124,8 @@ class Tasks:
         """Return what a script comes down to, in order."""
         found: list[Piece] = []
         start, back = place.folder, [place.folder]
-        for command in split_script(script):
-            self._read_commands += 1
-            if self._read_commands > MAX_COMMANDS_READ or place.depth > MAX_DEPTH:
+        for command in () if self._is_spent(place) else split_script(script):
+            if self._is_spent(place):
                 break
             words = command.words
             if words[:1] == ("cd",) or words[:1] == ("pushd",):
@@ -125,6 +146,8 @@ class Tasks:
     def _command(self, command: ShellCommand, place: Place) -> list[Piece]:
         if not command.words:
             text = command.text
+            if inner := re.fullmatch(r"\((?!\()(.*)\)", text, re.DOTALL):
+                return self.pieces(inner[1], place.inside("", place.hint))
             is_test = mentions_runner(text) and not needs_outside(text)
             return [_piece(command, place, CommandKind.TESTS)] if is_test else []
         if program(command.words[0]) in _READS_NAMES:
@@ -135,7 +158,7 @@ class Tasks:
             return []
         inner = self._unwrapped(command, place)
         if inner is not None:
-            return self._command(*inner) if place.depth <= MAX_DEPTH else []
+            return [] if self._is_spent(place) else self._command(*inner)
         for read in (self._npm, self._python_runner, self._other_runner):
             if (pieces := read(command, place)) is not None:
                 return pieces
@@ -288,7 +311,8 @@ class Tasks:
         """Return the scripts of a folder's package.json."""
         manifest = self.json(in_folder(folder, "package.json"))
         scripts = _mapping(manifest.get("scripts"))
-        return {name: text for name, text in scripts.items() if isinstance(text, str)}
+        texts = {name: text for name, text in scripts.items() if isinstance(text, str)}
+        return dict(islice(texts.items(), MAX_TASKS))
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words = command.words
@@ -296,9 +320,11 @@ class Tasks:
         if name in ("npx", "bunx", "pnpx"):
             at = _after_options(words, 1, frozenset({"-p", "--package", "-c"}))
             inner = command.without(at)
-            is_task = inner.words and program(inner.words[0]) in _TASKLISTS | _NPM_CLIENTS
+            is_task = (
+                inner.words and program(inner.words[0]) in _TASK_LISTS | _NPM_CLIENTS | _RUN_BY_NPX
+            )
             return self._command(inner, place) if is_task else None
-        if name in _TASKLISTS:
+        if name in _TASK_LISTS:
             return self._listed(name, words[1:], place)
         if name == "node" and words[1:2] == ("--run",) and len(words) > 2:
             return self._script(place.folder, words[2], _behind(command, 3), "npm", place)
@@ -332,10 +358,10 @@ class Tasks:
         self, folder: str, name: str, arguments: str, client: str, place: Place
     ) -> list[Piece]:
         """Return what a script of package.json comes down to, with those that the client runs around it."""
+        if self._is_spent(place):
+            return []
         scripts, found = self.scripts(folder), []
         manifest = self.json(in_folder(folder, "package.json"))
-        if place.depth > MAX_DEPTH:
-            return []
         for part in (f"pre{name}", name, f"post{name}"):
             text = scripts.get(part, "")
             if text.strip() == "wireit":
@@ -362,7 +388,7 @@ class Tasks:
         """Return what npm-run-all, run-s, run-p and concurrently come down to."""
         found: list[Piece] = []
         for word in words:
-            if word.startswith("-") or not word.strip():
+            if word.startswith("-") or not word.strip() or self._is_spent(place):
                 continue
             if program_name in ("concurrently", "conc") and not word.startswith("npm:"):
                 found += self.pieces(word, place.inside("", place.hint))
@@ -462,8 +488,10 @@ class Tasks:
 
     def _task(self, task: Any, arguments: Sequence[str], place: Place, tool: str) -> list[Piece]:
         """Return what a task of a table in pyproject.toml comes down to."""
-        if place.depth > MAX_DEPTH:
+        if self._is_spent(place):
             return []
+        if isinstance(task, list) and tool == "rye":
+            task = quoted(task)
         given = f" {quoted(arguments)}" if arguments else ""
         if isinstance(task, str):
             text = re.sub(
@@ -519,8 +547,9 @@ class Tasks:
         return self._task(part, (), place.inside("", place.hint), "")
 
     def _tox(self, words: Sequence[str], place: Place) -> list[Piece]:
-        if place.depth > MAX_DEPTH:
+        if self._is_spent(place):
             return []
+        words = ["-e" if re.fullmatch(r"-[qrv]+e", word) else word for word in words]
         words = (
             words[1:]
             if words[:1] in (("run",), ("r",), ("p",), ("run-parallel",), ("exec",), ("e",))
@@ -545,7 +574,7 @@ class Tasks:
             of_factor = [name for name in names if wanted_factors.issubset(name.split("-"))]
             names = of_factor or names
         found: list[Piece] = []
-        for name in names[:MAX_TOX_ENVS]:
+        for name in names[:MAX_TOX_ENVS_READ]:
             env = tox.environment(name, list(posargs), place.env)
             source = f"{in_folder(place.folder, tox.file)} {env.section}"
             folder = joined(place.folder, env.folder, place.folder) or place.folder  # tox's own
@@ -577,7 +606,7 @@ class Tasks:
         return _Tox.of_toml("tox.toml", table) if table else None
 
     def _nox(self, words: Sequence[str], place: Place) -> list[Piece]:
-        if place.depth > MAX_DEPTH:
+        if self._is_spent(place):
             return []
         posargs: Sequence[str] = ()
         if "--" in words:
@@ -585,7 +614,10 @@ class Tasks:
             words, posargs = words[:at], words[at + 1 :]
         files = _option_values(words, ("-f", "--noxfile"))
         path = in_folder(place.folder, files[0] if files else "noxfile.py")
-        sessions = _sessions(self.text(path), tuple(posargs))
+        key = ("nox", quoted([path, *posargs]))
+        if key not in self._cache:
+            self._cache[key] = _sessions(self.text(path), tuple(posargs))
+        sessions: Mapping[str, _Session] = self._cache[key]
         wanted = _option_values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
         names = [re.sub(r"\(.*\)$", "", name) for name in wanted]
         if not names:
@@ -605,7 +637,7 @@ class Tasks:
         return _settled(found)
 
     def _hatch(self, words: Sequence[str], place: Place) -> list[Piece]:
-        if place.depth > MAX_DEPTH:
+        if self._is_spent(place):
             return []
         env, at = "default", 0
         while at < len(words) and words[at].startswith("-"):
@@ -661,7 +693,7 @@ class Tasks:
         hint = task_kind(words[0]) or task_kind(env)
         inside = place.inside(source, hint, env={**place.env, **variables})
         if words[0] not in scripts:
-            inside = place.inside("", place.hint)
+            inside = place.inside("", place.hint, env={**place.env, **variables})
         return self._hatch_lines(words[0], list(words[1:]), scripts, inside)
 
     def _hatch_lines(
@@ -677,6 +709,8 @@ class Tasks:
             return self.pieces(quoted([name, *arguments]), place)
         found: list[Piece] = []
         for line in lines if isinstance(lines, list) else [lines]:
+            if self._is_spent(place):
+                break
             text = _without_dashes(str(line))
             text = _hatch_fields(text, quoted(arguments), place)
             words = text.split()
@@ -705,17 +739,22 @@ class Tasks:
 
     def makefile(self, folder: str) -> "Recipes":
         """Return the targets of a folder's Makefile."""
-        for name in ("GNUmakefile", "makefile", "Makefile"):
-            if self._repo.has(in_folder(folder, name)):
-                return Recipes.of_make(in_folder(folder, name), self.text(in_folder(folder, name)))
-        return Recipes("Makefile", {})
+        return self._recipes(folder, ("GNUmakefile", "makefile", "Makefile"), Recipes.of_make)
 
     def justfile(self, folder: str) -> "Recipes":
         """Return the recipes of a folder's justfile."""
-        for name in ("justfile", "Justfile", ".justfile"):
-            if self._repo.has(in_folder(folder, name)):
-                return Recipes.of_just(in_folder(folder, name), self.text(in_folder(folder, name)))
-        return Recipes("justfile", {})
+        return self._recipes(folder, ("justfile", "Justfile", ".justfile"), Recipes.of_just)
+
+    def _recipes(
+        self, folder: str, names: Sequence[str], read: Callable[[str, str], "Recipes"]
+    ) -> "Recipes":
+        for name in names:
+            if self._repo.has(path := in_folder(folder, name)):
+                recipes: Recipes = self._parsed(
+                    "recipes", path, lambda text, at=path: read(at, text)
+                )  # type: ignore[misc]
+                return recipes
+        return Recipes(names[-1], {})
 
     def _make(self, command: ShellCommand, place: Place) -> list[Piece]:
         words = command.words
@@ -745,7 +784,7 @@ class Tasks:
     def _make_target(
         self, command: ShellCommand, recipes: "Recipes", target: str, inner: Place, outer: Place
     ) -> list[Piece]:
-        if place_is_deep(outer):
+        if self._is_spent(outer):
             return []
         hint = task_kind(target)
         source = f"{recipes.path}, target {target}"
@@ -775,7 +814,7 @@ class Tasks:
     def _recipe(
         self, recipes: "Recipes", name: str, arguments: Sequence[str], place: Place
     ) -> list[Piece]:
-        if place.depth > MAX_DEPTH:
+        if self._is_spent(place):
             return []
         inside = place.inside(f"{recipes.path}, recipe {name}", task_kind(name))
         lines = recipes.lines(name)
@@ -788,7 +827,7 @@ class Tasks:
             path = in_folder(place.folder, file)
             tasks = _mapping(_mapping(self.yaml(path)).get("tasks"))
             task = tasks.get(name)
-            if task is None or place.depth > MAX_DEPTH:
+            if task is None or self._is_spent(place):
                 continue
             commands = task.get("cmds", task.get("cmd")) if isinstance(task, dict) else task
             found: list[Piece] = []
@@ -882,7 +921,11 @@ class Tasks:
 
     def yaml(self, path: str) -> Any:
         """Return a YAML document whose scalars are texts; None if there is none, or it exceeds a limit."""
-        return self._parsed("yaml", path, parsed_yaml)
+        if ("yaml", path) not in self._cache:
+            self._yaml_chars += len(self.text(path))
+        return (
+            self._parsed("yaml", path, parsed_yaml) if self._yaml_chars <= MAX_YAML_CHARS else None
+        )
 
     def pyproject(self, folder: str) -> Mapping[str, Any]:
         """Return a folder's pyproject.toml; empty if there is none."""
@@ -924,15 +967,13 @@ def _test_names(tasks: Mapping[str, Any]) -> list[str]:
     return sorted(others, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
 
 
-def place_is_deep(place: Place) -> bool:
-    """Does a chain of tasks end here?"""
-    return place.depth > MAX_DEPTH
-
-
 # -- YAML --------------------------------------------------------------------------------------------------
 
 #: Nested lists and mappings of a YAML file: real CI files have up to 15.
 MAX_YAML_DEPTH = 40
+
+#: Characters of YAML that are read for a folder: the CI of large monorepos has about 1,000,000.
+MAX_YAML_CHARS = 4_000_000
 
 #: Values of a YAML file: the largest public workflows have about 10,000.
 MAX_YAML_VALUES = 50_000
@@ -1018,7 +1059,7 @@ class _Tox:
             "tox", {}
         )
         listed = core.get("envlist") or core.get("env_list") or ""
-        names = _tox_names(listed)
+        names: Sequence[str] = _tox_names(listed)
         if not names:
             names = ["py", *(one[8:] for one in sections if one.startswith("testenv:"))]
         return cls(file, tuple(names), sections)
@@ -1041,7 +1082,7 @@ class _Tox:
         """Return what an environment runs, with its factors applied."""
         own = self.sections.get(f"testenv:{name}")
         if own is None:
-            for section in self.sections:  # [testenv:py{310,311}-lint]
+            for section in islice(self.sections, MAX_TOX_ENVS):  # [testenv:py{310,311}-lint]
                 if section.startswith("testenv:") and name in _tox_names(section[8:]):
                     own = self.sections[section]
         base = self.sections.get("testenv", {})
@@ -1073,7 +1114,7 @@ class _Tox:
             return
         if not isinstance(value, str):
             return
-        text = re.sub(r"\\[ \t]*\n\s*", " ", self._referenced(value))
+        text = re.sub(r"[ \t]*\\[ \t]*\n\s*", " ", self._referenced(value))
         for line in text.splitlines():
             line = line.strip()
             if not line or line.startswith(("#", ";")):
@@ -1093,7 +1134,8 @@ class _Tox:
             value = self.sections.get(match[1], {}).get(match[2], "")
             return self._referenced(str(value), depth + 1) if depth < 3 else ""
 
-        return re.sub(r"\{\[([^\]\n{}]+)\](\w+)\}", other, text)[:MAX_FILE_CHARS]
+        text = text[:MAX_SCRIPT_CHARS]
+        return re.sub(r"\{\[([^\]\n{}]+)\](\w+)\}", other, text, count=20)[:MAX_SCRIPT_CHARS]
 
     def _pairs(self, value: Any, name: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict):
@@ -1107,7 +1149,7 @@ class _Tox:
                 line = match["rest"]
             key, equals, text = line.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*", key.strip()):
-                yield key.strip(), text.strip()
+                yield key.strip(), text.strip()[:1_000]
 
 
 @dataclass(frozen=True)
@@ -1129,7 +1171,7 @@ class _ToxContext:
             replaced = re.sub(r"\{([^{}\n]*)\}", lambda match: self._value(match[1], root), text)
             if replaced == text:
                 break
-            text = replaced
+            text = replaced[:MAX_SCRIPT_CHARS]
         return text
 
     def _value(self, key: str, root: str) -> str:
@@ -1175,13 +1217,14 @@ def _tox_words(command: Sequence[Any], posargs: Sequence[str]) -> list[str]:
     return [word for word in words if "{" not in word or "}" not in word]
 
 
-def _tox_names(text: str) -> list[str]:
+@lru_cache(maxsize=1_000)
+def _tox_names(text: str, most: int = MAX_TOX_ENVS) -> tuple[str, ...]:
     """Return the environments of a list, with braces expanded."""
     found: list[str] = []
     for line in re.split(r"[\n,](?![^{]*\})", text):
         line = re.sub(r"\s*#.*", "", line).strip()
         parts = [part.split(",") for part in re.findall(r"\{([^{}]*)\}|", line) if part]
-        if re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", line)) or not line:
+        if re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", line)) or not line or len(parts) > 12:
             continue
         pattern = re.sub(r"\{[^{}]*\}", "\0", line)
         for values in product(*parts):
@@ -1189,15 +1232,15 @@ def _tox_names(text: str) -> list[str]:
             for value in values:
                 name = name.replace("\0", value.strip(), 1)
             found.append(name.strip("-").replace(" ", ""))
-            if len(found) >= MAX_TOX_ENVS:
-                return found
-    return list(dict.fromkeys(found))
+            if len(found) >= most:
+                return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def _applies(condition: str, name: str) -> bool:
     """Does a factor condition (``py310,py311-!django``) hold for an environment's name?"""
     factors = set(name.split("-"))
-    for one in _tox_names(condition):
+    for one in _tox_names(condition, 64):
         wanted = [part for part in re.split(r"-(?!$)", one) if part]
         if all(
             (part[1:] not in factors) if part.startswith("!") else part in factors
@@ -1248,6 +1291,13 @@ def _sessions(text: str, posargs: tuple[str, ...]) -> dict[str, _Session]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
+    try:
+        return _sessions_of(tree, posargs)
+    except RecursionError:
+        return {}
+
+
+def _sessions_of(tree: ast.Module, posargs: tuple[str, ...]) -> dict[str, _Session]:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     values: dict[str, Any] = {}
     defaults: list[str] | None = None
@@ -1260,7 +1310,7 @@ def _sessions(text: str, posargs: tuple[str, ...]) -> dict[str, _Session]:
                 defaults = [one for one in value if isinstance(one, str)]
             elif isinstance(node.targets[0], ast.Name):
                 values[target] = value
-    for function in functions.values():
+    for function in islice(functions.values(), MAX_TASKS):
         decorated = [one for one in map(_session_name, function.decorator_list) if one is not None]
         if decorated:
             name = decorated[0] or function.name
@@ -1293,15 +1343,15 @@ class _NoxReader:
         self._functions, self._posargs = functions, posargs
         self._env: dict[str, str] = {}
         self._folder = "."
-        self._left = 200
+        self._left = MAX_NOX_STATEMENTS
 
     def read(self, function: ast.FunctionDef, values: dict[str, Any], depth: int = 0) -> None:
         """Collect the runs of a function."""
         arguments = function.args.args
         session = arguments[0].arg if arguments else "session"
-        for argument, default in zip(
-            reversed(arguments), reversed(function.args.defaults), strict=False
-        ):
+        defaults = zip(reversed(arguments), reversed(function.args.defaults), strict=False)
+        named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        for argument, default in (*defaults, *named):
             values.setdefault(argument.arg, _value(default, values, self._posargs))
         self._block(function.body, session, values, depth)
 
@@ -1433,7 +1483,7 @@ def _value(
                 if isinstance(one, ast.Starred)
                 else [value]
             )
-        return items
+        return items[:MAX_TASKS]
     if isinstance(node, ast.Dict):
         return {
             of(key): of(value)
@@ -1459,12 +1509,13 @@ def _value(
         if (isinstance(left, str) and isinstance(right, str)) or (
             isinstance(left, list) and isinstance(right, list)
         ):
-            return (left + right)[:MAX_FILE_CHARS]
+            return (left + right)[:MAX_SCRIPT_CHARS]
     if isinstance(node, ast.JoinedStr):
         parts = [
             of(one.value) if isinstance(one, ast.FormattedValue) else of(one) for one in node.values
         ]
-        return "".join(parts) if all(isinstance(one, str) for one in parts) else opaque
+        is_text = all(isinstance(one, str) for one in parts)
+        return "".join(parts)[:MAX_SCRIPT_CHARS] if is_text else opaque
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -1508,56 +1559,57 @@ class Recipes:
     def of_make(cls, path: str, text: str) -> "Recipes":
         """Return the targets of a Makefile, with variables of a plain value put in."""
         variables: dict[str, str] = {"MAKE": "make"}
-        targets: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        needs: dict[str, list[str]] = {}
+        lines: dict[str, list[str]] = {}
         current: list[str] = []
         for line in re.sub(r"\\\n[ \t]*", " ", text).splitlines():
+            if len(line) > MAX_LINE_CHARS:
+                continue
             if line.startswith("\t"):
                 command = re.sub(r"^[@+-]+\s*", "", line.strip())
-                for name in current:
-                    if command and not command.startswith("#"):
-                        needs, lines = targets[name]
-                        filled = _made(command, variables).replace("$@", name)
-                        targets[name] = (needs, (*lines, filled))
+                for name in current if command and not command.startswith("#") else ():
+                    lines[name].append(_made(command, variables).replace("$@", name))
                 continue
             if line.strip() and not line.startswith((" ", "#")):
                 current = []
-            if match := re.match(r"(?:export\s+)?([\w.-]+)\s*(?::|::|\?|\+)?=\s*(.*)$", line):
-                variables.setdefault(
-                    match[1], _made(match[2].partition(" #")[0].strip(), variables)[:1000]
-                )
+            if match := re.match(r"(?:export\s+)?([\w.-]+)\s*(?:::?|\?|\+)?=\s*(.*)$", line):
+                value = _made(match[2].partition(" #")[0].strip(), variables)
+                variables.setdefault(match[1], value)
             elif match := re.match(
-                r"([\w./ %-]+?)\s*::?(?!=)\s*([^=#;]*)(?:;\s*(.*?))?(?:#.*)?$", line
+                r"([\w./%-][\w./ %-]*):(?!=):?([^=#;]*)(?:;\s*([^#]*))?(?:#|$)", line
             ):
-                current = match[1].split()
+                current = match[1].split()[:MAX_TARGETS_OF_LINE]
                 for name in current:
-                    needs, lines = targets.get(name, ((), ()))
-                    inline = (_made(match[3], variables),) if match[3] else ()
-                    targets[name] = (
-                        (*needs, *_made(match[2], variables).split()),
-                        (*lines, *inline),
+                    needs.setdefault(name, []).extend(_made(match[2], variables).split())
+                    lines.setdefault(name, []).extend(
+                        [_made(match[3], variables)] if match[3] else []
                     )
-        targets.pop(".PHONY", None)
-        return cls(
-            path, {name: one for name, one in targets.items() if not name.startswith(".PHONY")}
-        )
+        targets = {
+            name: (tuple(needs[name]), tuple(lines[name])) for name in needs if name != ".PHONY"
+        }
+        return cls(path, dict(islice(targets.items(), MAX_TASKS)))
 
     @classmethod
     def of_just(cls, path: str, text: str) -> "Recipes":
         """Return the recipes of a justfile."""
-        targets: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        needs: dict[str, tuple[str, ...]] = {}
+        lines: dict[str, list[str]] = {}
         current = ""
         for line in text.splitlines():
+            if len(line) > MAX_LINE_CHARS:
+                continue
             if line[:1] in (" ", "\t") and current:
                 command = re.sub(r"^[@-]+", "", line.strip())
                 if command and not command.startswith("#"):
-                    needs, lines = targets[current]
-                    targets[current] = (needs, (*lines, command))
-            elif match := re.match(r"@?([\w-]+)(?:\s+[^:=]*?(?:=[^:]*?)?)?\s*:(?!=)\s*(.*)$", line):
+                    lines[current].append(command)
+            elif match := re.match(r"@?([\w-]+)(?:\s[^:]*)?:(?!=)(.*)$", line):
                 current = match[1]
-                targets[current] = (tuple(re.findall(r"[\w-]+", match[2].partition("#")[0])), ())
+                needs[current] = tuple(re.findall(r"[\w-]+", match[2].partition("#")[0]))
+                lines[current] = []
             elif line.strip() and not line.startswith("#"):
                 current = ""
-        return cls(path, targets)
+        targets = {name: (needs[name], tuple(lines[name])) for name in needs}
+        return cls(path, dict(islice(targets.items(), MAX_TASKS)))
 
 
 def _made(text: str, variables: Mapping[str, str]) -> str:
@@ -1576,7 +1628,8 @@ _HOUSEKEEPING = re.compile(
     r"(?:rimraf|rm|mkdir|mkdirp|cp|mv|cpx|cpy|shx|touch|del-cli|cross-os|echo|exit|kill\w*|sleep|git|opener?|make-dir|ncp|copyfiles|wait-on)\b"
 )
 _MODULE = re.compile(r"python[\d.]* -m (?P<name>tox|nox|poethepoet|hatch)")
-_TASKLISTS = frozenset({"npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"})
+_RUN_BY_NPX = frozenset({"nyc", "c8", "cross-env", "cross-env-shell"})
+_TASK_LISTS = frozenset({"npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"})
 _DELEGATES = re.compile(
     r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b"
 )
