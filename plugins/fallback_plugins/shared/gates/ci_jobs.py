@@ -550,6 +550,10 @@ class _GitHub:
             self._left -= 1
             if not isinstance(step, dict) or len(steps) >= MAX_STEPS or self._left < 0:
                 continue
+            if isinstance(step.get("parallel"), list) and depth < 3:
+                self._add_steps(
+                    step["parallel"], scope, defaults, label, steps, services, depth + 1
+                )
             action, given = _text(step.get("uses")), _mapping(step.get("with"))
             text = step.get("run") or given.get("run") or given.get("command") or ""
             services += [*_service_of_action(action), *_started(_text(text))]

@@ -308,6 +308,8 @@ def task_kind(name: str) -> CommandKind | None:
     """Return what a task's name says it is for (``test:unit``, ``lint-js``); None: nothing known."""
     if _MEASURES.search(name.lower()):
         return None
+    if re.match(r"(?:build|compile|generate|prepare)[:_.-](?!and)", name.lower()):
+        return CommandKind.BUILD
     return next((kind for kind, pattern in _TASKS if pattern.search(name.lower())), None)
 
 

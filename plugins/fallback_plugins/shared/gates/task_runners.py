@@ -330,6 +330,7 @@ class Tasks:
             return self._script(place.folder, words[2], _behind(command, 3), "npm", place)
         if name not in _NPM_CLIENTS:
             return None
+        command = _for_all(command)
         call = _npm_call(command)
         if call is None:
             return None if name != "bun" or words[1:2] == ("test",) else []
@@ -806,7 +807,9 @@ class Tasks:
         is_plain = not any("$(" in piece.line for piece in pieces)
         if (delegates or installs) and is_plain:
             return pieces
-        kind = next((one for one in CommandKind if one in kinds), None)
+        unread = sum(not needs_nothing(simple(line)) for line in lines) - len(pieces)
+        is_named = hint is CommandKind.TESTS and unread > 0
+        kind = hint if is_named else next((one for one in CommandKind if one in kinds), None)
         made = _piece(command, replace(outer, chain=(*outer.chain, source)), kind)
         runtimes = [one.runtime for one in pieces if one.kind is kind and one.runtime]
         return [replace(made, runtime=next(iter(runtimes), made.runtime))]
@@ -1572,9 +1575,16 @@ class Recipes:
                 continue
             if line.strip() and not line.startswith((" ", "#")):
                 current = []
-            if match := re.match(r"(?:export\s+)?([\w.-]+)\s*(?:::?|\?|\+)?=\s*(.*)$", line):
-                value = _made(match[2].partition(" #")[0].strip(), variables)
-                variables.setdefault(match[1], value)
+            if match := re.match(r"(?:export\s+)?([\w.-]+)\s*(::?|\?|\+)?=\s*(.*)$", line):
+                value = _made(match[3].partition(" #")[0].strip(), variables)
+                if match[2] == "+":
+                    value = f"{variables.get(match[1], '')} {value}"[-MAX_LINE_CHARS:]
+                variables[match[1]] = value
+            elif match := re.match(r"\$[({](\w+)[)}]\s*:(?!=)", line):
+                current = variables.get(match[1], "").split()
+                for name in current:
+                    needs.setdefault(name, [])
+                    lines.setdefault(name, [])
             elif match := re.match(
                 r"([\w./%-][\w./ %-]*):(?!=):?([^=#;]*)(?:;\s*([^#]*))?(?:#|$)", line
             ):
@@ -1853,6 +1863,14 @@ def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
         rest = words[at:]
         return (re.sub(r"(?<=.)@[\w.^~-]+$", "", rest[0]), *rest[1:]) if rest else words
     return words
+
+
+def _for_all(command: ShellCommand) -> ShellCommand:
+    """Return a command without filters by what changed since a commit: it then runs in all members."""
+    text = re.sub(
+        r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)", "-r", command.text
+    )
+    return simple(text) if text != command.text else command
 
 
 @dataclass(frozen=True)

@@ -153,8 +153,13 @@ def test_environment_of_all_levels_without_secrets_and_expressions(tmp_path: Pat
                 env: {C: step, F: "${{ matrix.db }}"}
         """
     assert first(tmp_path, {WORKFLOW: text}).env == {
-        "CI": "true", "A": "workflow", "B": "job", "C": "step", "D": "exported",
-        "E": "inline", "F": "sqlite",
+        "CI": "true",
+        "A": "workflow",
+        "B": "job",
+        "C": "step",
+        "D": "exported",
+        "E": "inline",
+        "F": "sqlite",
     }
 
 
@@ -333,6 +338,14 @@ def test_a_matrix_of_folders_tests_each_member(tmp_path: Path) -> None:
     files = {WORKFLOW: text, "libs/a/pyproject.toml": "", "libs/b/pyproject.toml": ""}
     for folder in ("libs/a", "libs/b"):
         assert first(tmp_path, files, folder).folder == folder
+
+
+def test_steps_of_actions_that_run_a_command(tmp_path: Path) -> None:
+    retried = {"uses": "example/retry@v3", "with": {"command": "pytest a", "max_attempts": 3}}
+    display = {"uses": "example/xvfb@v1", "with": {"run": "pytest b"}}
+    job = {"steps": [{"parallel": [retried]}, display]}
+    text = json.dumps({"on": "push", "jobs": {"test": job}})
+    assert lines_of(tmp_path, {WORKFLOW: text}) == ["pytest a", "pytest b"]
 
 
 def test_a_line_that_needs_a_run_of_ci_is_left_out(tmp_path: Path) -> None:
@@ -703,6 +716,12 @@ def test_wrappers_and_tasks_are_taken_off(tmp_path: Path, run: str, line: str) -
         ("test:\n\t$(MAKE) -C sub check\n", "make test", ["make test"]),
         ("lint:\n\tflake8\ntest:\n\tpytest\n", "make lint test", ["make test"]),
         ("test:\n\t./weird --thing\n", "make test", ["make test"]),
+        (
+            "M = a.b\nM += test.unit\n$(M):\n\t./manage $@\ntest: test.unit\n",
+            "make test",
+            ["make test"],
+        ),
+        ("test: lint\n\t./manage unit\nlint:\n\tflake8\n", "make test", ["make test"]),
     ],
 )
 def test_make_stays_unless_it_installs_or_delegates(
@@ -961,6 +980,11 @@ def test_commands_for_all_members_stay_as_they_are(tmp_path: Path, run: str) -> 
         first(tmp_path, files, "packages/c").line,
         first(tmp_path, files, "packages/c").folder,
     ) == (run, ".")
+
+
+def test_a_filter_by_what_changed_is_for_all_members(tmp_path: Path) -> None:
+    files = {**MEMBERS, WORKFLOW: workflow('pnpm --filter "...[origin/main]" test')}
+    assert first(tmp_path, files).line == "pnpm -r test"
 
 
 def test_a_root_without_tests_has_its_members(tmp_path: Path) -> None:
