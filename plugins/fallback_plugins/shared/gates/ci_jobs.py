@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 #: Files of CI that are read: the largest monorepos have about 100 workflows.
@@ -379,7 +380,7 @@ def _matrix(strategy: Any) -> dict[str, Any]:
     axes = {name: value for name, value in matrix.items() if name not in ("include", "exclude")}
     axes = dict(itertools.islice(axes.items(), MAX_AXES))
     lists = {
-        name: sorted(value, key=lambda one, name=name: _cost(name, one))[:20]
+        name: sorted(value, key=partial(_cost, name))[:20]
         for name, value in axes.items()
         if isinstance(value, list) and value
     }
@@ -584,10 +585,8 @@ class _GitHub:
                 continue
             shell = _text(step.get("shell") or defaults.get("shell"))
             filled = _filled_lines(text, inner)
-            folder = (
-                _text(step.get("working-directory") or defaults.get("working-directory")) or "."
-            )
-            folder = _filled(folder, scope)
+            given_folder = _text(step.get("working-directory") or defaults.get("working-directory"))
+            folder = _filled(given_folder or ".", scope)
             if (
                 filled is None
                 or folder is None
@@ -912,7 +911,7 @@ def _circle(path: str, read: Reader) -> Iterator[Job]:
             given = _mapping(given)
             matrix = _mapping(_mapping(given.get("matrix")).get("parameters"))
             chosen = {
-                key: min(value, key=lambda one, key=key: _cost(key, one))
+                key: min(value, key=partial(_cost, str(key)))
                 for key, value in matrix.items()
                 if isinstance(value, list) and value
             }

@@ -5,7 +5,7 @@ and a compound command (``if`` … ``fi``) is one that isn't plain.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -227,7 +227,7 @@ _BUILD = frozenset(
     """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
 #: Programs with several uses: what the first words after them show.
-_BY_VERB = {
+_BY_VERB: Mapping[str, Mapping[str, CommandKind | None]] = {
     "vite": {"build": CommandKind.BUILD},
     "next": {"build": CommandKind.BUILD, "lint": CommandKind.LINT},
     "nuxt": {"build": CommandKind.BUILD, "typecheck": CommandKind.TYPES, "prepare": CommandKind.BUILD},

@@ -15,7 +15,7 @@ import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice, pairwise, product
 from typing import Any
 
@@ -156,9 +156,9 @@ class Tasks:
         place = replace(place, env={**place.env, **env}, prefix=place.prefix + kept)
         if not command.words:
             return []
-        inner = self._unwrapped(command, place)
-        if inner is not None:
-            return [] if self._is_spent(place) else self._command(*inner)
+        unwrapped = self._unwrapped(command, place)
+        if unwrapped is not None:
+            return [] if self._is_spent(place) else self._command(*unwrapped)
         for read in (self._npm, self._python_runner, self._other_runner):
             if (pieces := read(command, place)) is not None:
                 return pieces
@@ -346,13 +346,13 @@ class Tasks:
         for folder in folders:
             if folder is None:
                 continue
-            at = replace(place, folder=folder)
+            there = replace(place, folder=folder)
             if call.script in self.scripts(folder):
                 found += self._script(folder, call.script, call.arguments, name, place)
             elif call.is_binary and re.search(r"[/.]", call.script):
-                found += self._leaf(command, at)
+                found += self._leaf(command, there)
             elif call.is_binary:
-                found += self._command(simple(f"{call.script} {call.arguments}".strip()), at)
+                found += self._command(simple(f"{call.script} {call.arguments}".strip()), there)
         return found
 
     def _script(
@@ -551,11 +551,8 @@ class Tasks:
         if self._is_spent(place):
             return []
         words = ["-e" if re.fullmatch(r"-[qrv]+e", word) else word for word in words]
-        words = (
-            words[1:]
-            if words[:1] in (("run",), ("r",), ("p",), ("run-parallel",), ("exec",), ("e",))
-            else words
-        )
+        if words[:1] and words[0] in ("run", "r", "p", "run-parallel", "exec", "e"):
+            words = words[1:]
         posargs: Sequence[str] = ()
         if "--" in words:
             at = list(words).index("--")
@@ -603,8 +600,8 @@ class Tasks:
             return _Tox.of_ini("pyproject.toml", _parsed_ini(legacy))
         if table:
             return _Tox.of_toml("pyproject.toml", table)
-        table = self.toml(in_folder(folder, "tox.toml"))
-        return _Tox.of_toml("tox.toml", table) if table else None
+        own = self.toml(in_folder(folder, "tox.toml"))
+        return _Tox.of_toml("tox.toml", own) if own else None
 
     def _nox(self, words: Sequence[str], place: Place) -> list[Piece]:
         if self._is_spent(place):
@@ -751,9 +748,7 @@ class Tasks:
     ) -> "Recipes":
         for name in names:
             if self._repo.has(path := in_folder(folder, name)):
-                recipes: Recipes = self._parsed(
-                    "recipes", path, lambda text, at=path: read(at, text)
-                )  # type: ignore[misc]
+                recipes: Recipes = self._parsed("recipes", path, partial(read, path))
                 return recipes
         return Recipes(names[-1], {})
 
@@ -875,8 +870,8 @@ class Tasks:
         yield self._go_task("test", place) or []
         for name in _test_names(self.scripts(folder)):
             yield self._script(folder, name, "", "npm", place)
-        if self._repo.has(path := in_folder(folder, "manage.py")):
-            yield [_piece(simple("python manage.py test"), place.inside(path, hint), hint)]
+        if self._repo.has(script := in_folder(folder, "manage.py")):
+            yield [_piece(simple("python manage.py test"), place.inside(script, hint), hint)]
 
     def _own_of_hatch(self, place: Place) -> Iterator[list[Piece]]:
         table = _mapping(self.toml(in_folder(place.folder, "hatch.toml")).get("envs"))
@@ -961,7 +956,7 @@ _OTHER_NAMES = re.compile(
 
 def _test_names(tasks: Mapping[str, Any]) -> list[str]:
     """Return the tasks that test by their names, the likeliest first: one that is named plainly, or all."""
-    names = [name for name in tasks if isinstance(name, str)]
+    names = list(tasks)
     best = [name for name in names if _BEST_NAMES.fullmatch(name.lower())]
     best.sort(key=lambda name: (name not in ("test", "tests"), len(name)))
     if best:
@@ -1509,10 +1504,10 @@ def _value(
         return value if isinstance(value, _Opaque) else not value
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = of(node.left), of(node.right)
-        if (isinstance(left, str) and isinstance(right, str)) or (
-            isinstance(left, list) and isinstance(right, list)
-        ):
+        if isinstance(left, str) and isinstance(right, str):
             return (left + right)[:MAX_SCRIPT_CHARS]
+        if isinstance(left, list) and isinstance(right, list):
+            return [*left, *right][:MAX_TASKS]
     if isinstance(node, ast.JoinedStr):
         parts = [
             of(one.value) if isinstance(one, ast.FormattedValue) else of(one) for one in node.values

@@ -402,7 +402,10 @@ def test_circleci(tmp_path: Path) -> None:
             parameters: {reporter: {type: string, default: spec}}
             steps:
               - run: npm ci
-              - run: {name: Test, command: "npx mocha --reporter << parameters.reporter >>", environment: {A: b}}
+              - run:
+                  name: Test
+                  command: npx mocha --reporter << parameters.reporter >>
+                  environment: {A: b}
         jobs:
           unit:
             executor: node
@@ -1165,28 +1168,49 @@ def test_any_script_is_cut_or_left_out(script: str) -> None:
     assert is_bounded(own_commands(in_memory(files), "."))
 
 
+#: Nine uses of each line before: 9^60 values.
+LAUGHS = "c0: &c0 [x]\n" + "".join(
+    f"c{n}: &c{n} [{','.join([f'*c{n - 1}'] * 9)}]\n" for n in range(1, 60)
+)
+#: Each target makes two others, by itself and by make.
+DOUBLING = "A=$(A)$(A)\ntest: t0\n" + "".join(
+    f"t{n}: t{n + 1} t{n + 2}\n\t$(MAKE) t{n + 1} t{n + 2}\n" for n in range(200)
+)
+NOX_LOOP = """
+import nox
+@nox.session
+def tests(session):
+    x = ["a"]
+    x = x + x + [*x, *x]
+    session.run('pytest', *x)
+    tests(session)
+"""
+ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
+
+
 @pytest.mark.parametrize(
     "files",
     [
         {WORKFLOW: "a: " + "[" * 100_000},
         {WORKFLOW: "{" * 5_000},
-        {WORKFLOW: "a: &a [x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" + "".join(f"c{n}: &c{n} [{','.join(['*b' if not n else f'*c{n - 1}'] * 9)}]\n" for n in range(60))},
+        {WORKFLOW: LAUGHS},
         {WORKFLOW: "on: push\njobs: &j\n  test: *j\n"},
         {WORKFLOW: "on: push\njobs:\n  <<: &x {<<: *x, test: {steps: [{run: pytest}]}}\n"},
         {WORKFLOW: "!!python/object/apply:os.system ['exit 3']"},
-        {".gitlab-ci.yml": ".a: {extends: .b}\n.b: {extends: .a}\nt: {extends: .a, script: [!reference [t, script], pytest]}"},
-        {"package.json": manifest(test="npm run b && npm run b", b="npm run c && npm run c", c="npm test && npm test")},
+        {".gitlab-ci.yml": "a: {extends: .b, script: x}\n.b: {extends: a}"},
+        {".gitlab-ci.yml": "t: {script: [!reference [t, script], !reference [t, script]]}"},
+        {"package.json": manifest(test="npm run b && npm run b", b="npm test && npm test")},
         {"package.json": manifest(test="npm test")},
         {"package.json": '{"scripts": ' + "[" * 100_000},
         {"pyproject.toml": "a = " + "[" * 50_000},
         {"noxfile.py": "x = " + "(" * 5_000},
         {"noxfile.py": "x = " + "-" * 50_000 + "1"},
-        {"noxfile.py": "import nox\n@nox.session\ndef tests(session):\n    " + "-" * 900 + "1\n    session.run('pytest')\n    tests(session)\n"},
+        {"noxfile.py": NOX_LOOP},
         {"tox.ini": "[tox]\nenvlist = " + "-".join(["{a,b,c,d,e,f,g,h}"] * 12)},
         {"tox.ini": "[testenv]\ncommands = {[testenv]commands}{[testenv]commands}\n"},
-        {"Makefile": "A=$(A)$(A)\n" + "".join(f"t{n}: t{n + 1} t{n + 2}\n\t$(MAKE) t{n + 1} t{n + 2}\n" for n in range(200)) + "test: t0\n"},
+        {"Makefile": DOUBLING},
         {"pyproject.toml": '[tool.poe.tasks]\ntest = ["test", "test", "poe test"]\n'},
-        {"hatch.toml": '[envs.a]\ntemplate = "b"\n[envs.b]\ntemplate = "a"\n[envs.a.scripts]\ntest = ["test", "test"]\n'},
+        {"hatch.toml": '[envs.a]\ntemplate = "a"\n[envs.a.scripts]\ntest = ["test", "test"]\n'},
         {"Taskfile.yml": "tasks: {test: {cmds: [{task: test}, {task: test}]}}"},
         {WORKFLOW: workflow("pytest\n" * 3_000)},
         {WORKFLOW: workflow("x" * 600_000)},
@@ -1194,12 +1218,15 @@ def test_any_script_is_cut_or_left_out(script: str) -> None:
         {WORKFLOW: workflow("pytest ${{ " + "(" * 5_000 + " }}")},
         {WORKFLOW: workflow("pytest " + "${{ !" * 3_000)},
         {f".github/workflows/{n}.yml": workflow("pytest") for n in range(500)},
-        {".github/workflows/a.yml": json.dumps({"on": "push", "jobs": {"t": {"uses": "./.github/workflows/a.yml"}}})},
-        {WORKFLOW: workflow("pytest", strategy={"matrix": {f"a{n}": [*map(str, range(200))] for n in range(30)}})},
-        {".github/actions/a/action.yml": json.dumps({"runs": {"steps": [{"uses": "./.github/actions/a"}] * 200}}), WORKFLOW: json.dumps({"on": "push", "jobs": {"t": {"steps": [{"uses": "./.github/actions/a"}] * 200}}})},
+        {WORKFLOW: json.dumps({"on": "push", "jobs": {"t": {"uses": f"./{WORKFLOW}"}}})},
+        {WORKFLOW: workflow("x", strategy={"matrix": {f"a{n}": [*"abcdefgh"] for n in range(30)}})},
+        {
+            ".github/actions/a/action.yml": json.dumps({"runs": ITSELF}),
+            WORKFLOW: json.dumps({"on": "push", "jobs": {"t": ITSELF}}),
+        },
     ],
-    ids=[str(number) for number in range(29)],
-)  # fmt: skip
+    ids=[str(number) for number in range(30)],
+)
 def test_hostile_files_are_bounded(files: dict[str, str]) -> None:
     assert is_bounded(own_commands(in_memory(files), "."))
 
