@@ -63,6 +63,11 @@ class Job:
         """The file that has it."""
         return self.source.partition(",")[0]
 
+    @property
+    def is_aside(self) -> bool:
+        """Is it by hand, for another system, lenient, or by its name no job of the project's own tests?"""
+        return self.rank[0] > _ON_PUSH or self.rank[1] > 0 or self.rank[2] >= _ASIDE
+
 
 def ci_jobs(paths: Sequence[str], read: Callable[[str], Any]) -> list[Job]:
     """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
@@ -104,15 +109,16 @@ Reader = Callable[[str], Any]
 #: Ranks by what starts a job: a push; a person, or another repository; a schedule or a release.
 _ON_PUSH, _BY_HAND, _SELDOM = 0, 1, 2
 
+_ASIDE = 3
 _NAMED_BEST = re.compile(r"unit|^(?:run[-_ ]?)?tests?$|^pytest$", re.IGNORECASE)
 _NAMED_TEST = re.compile(
-    r"test|pytest|jest|\bci\b|check|\bbuild\b|\bmain\b|python|node|spec|verify|validate",
+    r"test|tox|nox|jest|\bci\b|\bbuild\b|\bmain\b|python|node|spec",
     re.IGNORECASE,
 )
 _NAMED_LATER = re.compile(
-    r"integration|e2e|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease"
-    r"|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin"
-    r"|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b"
+    r"integration|external|e2e|\bload|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary"
+    r"|prerelease|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b"
+    r"|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b"
     r"|consumer|types?\b|typing|shared|fastly|workerd|coverage-win",
     re.IGNORECASE,
 )
@@ -125,11 +131,13 @@ _NAMED_OTHER = re.compile(
 
 
 def _by_name(*names: str) -> int:
+    """Return 0 or 1 for a job that its names make the tests, 2 if they say nothing, 3 for tests of
+    something else, 4 for none."""
     text = " ".join(names)
     if _NAMED_LATER.search(text):
-        return 2
+        return _ASIDE
     if _NAMED_OTHER.search(text) and not re.search(r"test", text, re.IGNORECASE):
-        return 3
+        return _ASIDE + 1
     if any(_NAMED_BEST.search(name) for name in names):
         return 0
     return 1 if _NAMED_TEST.search(text) else 2
@@ -354,6 +362,7 @@ _PREVIEW = re.compile(
 def _cost(name: str, value: Any) -> tuple[Any, ...]:
     """Return what orders the values of a name: the least is taken."""
     text = " ".join(map(str, value.values())) if isinstance(value, dict) else _text(value)
+    text += " min" * bool(re.search(r"lint|quality|docs|style|mypy|typing|coverage|format", text))
     is_runtime = isinstance(value, dict) or re.search(
         r"py|node|version|ruby|ver$", name, re.IGNORECASE
     )
@@ -527,9 +536,7 @@ class _GitHub:
         title = "" if "${{" in title else title
         is_lenient = _text(job.get("continue-on-error")) == "true"
         file_rank = _by_name(posixpath.basename(self._path).partition(".")[0])
-        by_name = max(
-            _by_name(name, title), min(2, file_rank) if file_rank > 1 and not depth else 0
-        )
+        by_name = max(_by_name(name, title), _ASIDE if file_rank >= _ASIDE and not depth else 0)
         rank = (when, int(is_other or is_lenient), by_name, len(services) > 0)
         yield Job(
             f"{label}, job {name}", tuple(steps), tuple(dict.fromkeys(services)), (*rank, file_rank)
@@ -618,15 +625,9 @@ class _GitHub:
         for inner in self._jobs(
             document, when, f"{label}, job {name} → {path}", inputs, {}, depth + 1
         ):
-            mine = _by_name(name)
-            yield replace(
-                inner,
-                rank=(
-                    *inner.rank[:2],
-                    max(mine, inner.rank[2]) if mine > 1 else inner.rank[2],
-                    *inner.rank[3:],
-                ),
-            )
+            mine, its = _by_name(name), inner.rank[2]
+            by_name = mine if its == 2 else max(mine, its) if mine >= _ASIDE else its
+            yield replace(inner, rank=(*inner.rank[:2], by_name, *inner.rank[3:]))
 
 
 def _inputs(declared: Any, given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:

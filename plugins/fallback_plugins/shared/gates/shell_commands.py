@@ -95,6 +95,8 @@ def split_script(script: str) -> list[ShellCommand]:
         text, end = parts[at]
         first = text.split(None, 1)[0] if text else ""
         at += 1
+        opened_after = re.search(r"(?:\|\||\|)\s*(if|for|while|until|case|\{)(?=\s)", text)
+        first = opened_after[1] if opened_after else first
         if first in _ENDS:
             closing, depth = _ENDS[first], 1
             whole = [text, end]
@@ -106,7 +108,8 @@ def split_script(script: str) -> list[ShellCommand]:
                 depth += (opened in _ENDS and _ENDS[opened] == closing) - text.startswith(closing)
                 whole += [text, end]
             joined = "".join(f"{part} " if part != "\n" else "\n" for part in whole)
-            commands.append(ShellCommand(joined.strip().rstrip(";")))
+            joined = joined.strip().rstrip(";")
+            commands.append(simple(joined) if opened_after else ShellCommand(joined))
         elif first.startswith(("(", "[[")):
             commands.append(ShellCommand(text))
         elif text:
@@ -255,7 +258,7 @@ _BY_VERB: Mapping[str, Mapping[str, CommandKind | None]] = {
     "prek": {"install": None},
     "vitest": {"list": None, "bench": None},
     "jest": {},
-    "playwright": {"install": None, "install-deps": None},
+    "playwright": {"install": None, "install-deps": None, "merge-reports": None, "show-report": None},
     "cypress": {"install": None, "open": None, "verify": None},
     "git": {"diff": CommandKind.LINT},
 }  # fmt: skip
@@ -300,7 +303,7 @@ _TASKS = (
     ),
 )
 _MEASURES = re.compile(
-    r"(?:^|[:_.-])(?:perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?)(?:[:_.-]|$)"
+    r"(?:^|[:_.-])(?:perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy|serve)(?:[:_.-]|$)"
 )
 
 
@@ -428,6 +431,8 @@ def _kind_of_script(interpreter: str, rest: tuple[str, ...]) -> CommandKind | No
                 return command_kind((word,))
     if _PREPARES_TESTS.search(name):
         return None
+    if (kind := task_kind(name.partition(".")[0])) in (CommandKind.LINT, CommandKind.TYPES):
+        return kind
     if _TEST_PATH.search(re.sub(r"^\.{1,2}/", "", script)):
         return CommandKind.TESTS
     kind = task_kind(name.partition(".")[0])

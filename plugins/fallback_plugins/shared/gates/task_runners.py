@@ -152,6 +152,9 @@ class Tasks:
             return [_piece(command, place, CommandKind.TESTS)] if is_test else []
         if program(command.words[0]) in _READS_NAMES:
             command = simple(_expanded(command.text, place.env))
+        elif "$" in command.words[0]:  # ${PREFIX}pytest
+            first = _expanded(command.words[0], place.env, are_words=False)
+            command = command.replaced(1, first) if "$" not in first else command
         command, env, kept = _without_assignments(command)
         place = replace(place, env={**place.env, **env}, prefix=place.prefix + kept)
         if not command.words:
@@ -211,7 +214,8 @@ class Tasks:
         inside = place.inside(path, command_kind(command.words) or place.hint)
         body = re.sub(r"\$@|\"\$@\"|\$\*|\$\{@\}|\"\$\{@\}\"", lambda _: quoted(words[1:]), text)
         pieces = self.pieces(body, inside)
-        is_read = any(piece.kind is CommandKind.TESTS for piece in pieces)
+        tests = [piece for piece in pieces if piece.kind is CommandKind.TESTS]
+        is_read = bool(tests) and not any("\n" in piece.line for piece in tests)
         takes_arguments = re.search(r"\$[1-9]|\$\{[1-9]", text)
         return pieces if is_read and not takes_arguments else None
 
@@ -347,7 +351,11 @@ class Tasks:
             if folder is None:
                 continue
             there = replace(place, folder=folder)
-            if call.script in self.scripts(folder):
+            if prefix := re.fullmatch(r"/\^([\w:-]+)/", call.script):  # pnpm run /^test:/
+                for script in self.scripts(folder):
+                    if script.startswith(prefix[1]):
+                        found += self._script(folder, script, call.arguments, name, place)
+            elif call.script in self.scripts(folder):
                 found += self._script(folder, call.script, call.arguments, name, place)
             elif call.is_binary and re.search(r"[/.]", call.script):
                 found += self._leaf(command, there)
@@ -391,11 +399,12 @@ class Tasks:
         for word in words:
             if word.startswith("-") or not word.strip() or self._is_spent(place):
                 continue
+            word = re.sub(r"^(?:yarn|pnpm|bun|node):", "npm:", word)
             if program_name in ("concurrently", "conc") and not word.startswith("npm:"):
                 found += self.pieces(word, place.inside("", place.hint))
                 continue
             name, _, arguments = word.removeprefix("npm:").partition(" ")
-            pattern = name.replace(":**", ":*")
+            pattern = re.sub(r"\(!.*\)$", "", name.replace(":**", ":*"))
             for script in self.scripts(place.folder):
                 if fnmatch.fnmatchcase(script, pattern):
                     given = arguments.removeprefix("-- ").strip()
@@ -576,7 +585,8 @@ class Tasks:
             env = tox.environment(name, list(posargs), place.env)
             source = f"{in_folder(place.folder, tox.file)} {env.section}"
             folder = joined(place.folder, env.folder, place.folder) or place.folder  # tox's own
-            hint = task_kind(name) or CommandKind.TESTS
+            is_python = any(_PYTHON_FACTOR.fullmatch(factor) for factor in name.split("-"))
+            hint = task_kind(name) or (CommandKind.TESTS if is_python else None)
             if not env.commands:
                 continue
             inside = place.inside(source, hint, folder=folder, env={**place.env, **env.variables})
@@ -936,12 +946,13 @@ _READS_NAMES = frozenset(
 )
 
 
-def _expanded(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with ``$NAME`` and ``${NAME}`` replaced, of variables that are one word."""
+def _expanded(text: str, env: Mapping[str, str], *, are_words: bool = True) -> str:
+    """Return a text with ``$NAME`` and ``${NAME}`` replaced, of variables that are one word (or a part)."""
 
     def value(match: re.Match[str]) -> str:
         known = env.get(match[1] or match[2], "\0")
-        return known if re.fullmatch(r"[\w.,:/()+-]+", known) else match[0]
+        is_word = re.fullmatch(r"[\w.,:/()+-]+", known) or not (known or are_words)
+        return known if is_word else match[0]
 
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", value, text)
 
@@ -1835,6 +1846,7 @@ def _measured(words: Sequence[str]) -> tuple[int, str] | None:
     valued = frozenset(
         {
             "--source",
+            "--debug",
             "--omit",
             "--include",
             "--rcfile",

@@ -113,12 +113,17 @@ class _Finder:
         return 0
 
     def _all(self) -> Iterator[TestCommand]:
-        for job in ci_jobs(self._repo.tracked_files, self._tasks.yaml):
-            yield from self._of_job(job)
+        jobs = ci_jobs(self._repo.tracked_files, self._tasks.yaml)
+        for job in jobs:
+            if not job.is_aside:
+                yield from self._of_job(job)
         for folder in dict.fromkeys((self._folder, ".")):
             for pieces in self._tasks.own(Place(folder)):
                 source = " → ".join(pieces[0].chain[:1]) if pieces else ""
                 yield from _in_order(pieces, "", source, ())
+        for job in jobs:
+            if job.is_aside:
+                yield from self._of_job(job)
 
     def _of_job(self, job: Job) -> Iterator[TestCommand]:
         before: list[Piece] = []
