@@ -110,16 +110,18 @@ Reader = Callable[[str], Any]
 _ON_PUSH, _BY_HAND, _SELDOM = 0, 1, 2
 
 _ASIDE = 3
+_NAMED_CI = re.compile(r"continuous.?integration|python.?package|^integration$", re.IGNORECASE)
 _NAMED_BEST = re.compile(r"unit|^(?:run[-_ ]?)?tests?$|^pytest$", re.IGNORECASE)
 _NAMED_TEST = re.compile(
     r"test|tox|nox|jest|\bci\b|\bbuild\b|\bmain\b|python|node|spec",
     re.IGNORECASE,
 )
 _NAMED_LATER = re.compile(
-    r"integration|external|e2e|\bload|end-to-end|smoke|accept|browser|ui[-_ ]|perf|bench|nightly|canary"
-    r"|prerelease|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos|mac\b|win\b"
-    r"|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b"
-    r"|consumer|types?\b|typing|shared|fastly|workerd|coverage-win",
+    r"integration|interop|external|aarch64|docker.?image|migration|e2e|\bload|end-to-end|smoke|accept"
+    r"|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease|pre-release|pypy|legacy|experimental|downstream"
+    r"|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox"
+    r"|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b|consumer|types?\b|typing"
+    r"|shared|fastly|workerd|coverage-win",
     re.IGNORECASE,
 )
 _NAMED_OTHER = re.compile(
@@ -133,7 +135,7 @@ _NAMED_OTHER = re.compile(
 def _by_name(*names: str) -> int:
     """Return 0 or 1 for a job that its names make the tests, 2 if they say nothing, 3 for tests of
     something else, 4 for none."""
-    text = " ".join(names)
+    text = _NAMED_CI.sub("ci", " ".join(names))
     if _NAMED_LATER.search(text):
         return _ASIDE
     if _NAMED_OTHER.search(text) and not re.search(r"test", text, re.IGNORECASE):

@@ -174,12 +174,11 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
                 at += 2
                 continue
             if quote:
-                if char == quote:
-                    quote = ""
-                else:
-                    value.append(char)
-            elif char in "'\"":
+                value.append(char if char != quote or char == "`" else "")
+                quote = "" if char == quote else quote
+            elif char in "'\"`":
                 quote = char
+                value.append(char if char == "`" else "")
             elif char.isspace() and not depth:
                 break
             else:

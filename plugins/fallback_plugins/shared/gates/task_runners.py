@@ -178,6 +178,8 @@ class Tasks:
             return inner
         if kind is CommandKind.TYPES and program(_bare(command.words)[0]) in ("tsc", "vue-tsc"):
             kind = self._of_tsc(_bare(command.words), place)
+        if kind is CommandKind.TESTS and place.hint in (CommandKind.LINT, CommandKind.TYPES):
+            kind = kind if mentions_runner(command.text) else place.hint
         if kind is not None and "\0" not in command.text:
             return [_piece(command, place, kind)]
         if (
@@ -299,7 +301,7 @@ class Tasks:
             return command.replaced(count, by), place
         if at is None or at >= len(words):
             return None
-        return command.without(at), replace(place, depth=place.depth + 0)
+        return command.without(at), place
 
     def _has_script(self, tool: str, name: Sequence[str], place: Place) -> bool:
         return bool(name) and name[0] in self._scripts_of(tool, place.folder)
@@ -1687,7 +1689,6 @@ _VALUED_UV = frozenset(
         ),
     }
 )
-_VALUES_OF_UV = frozenset({"run"})
 _VALUED_NYC = frozenset(
     {
         *(
@@ -1856,7 +1857,7 @@ def _measured(words: Sequence[str]) -> tuple[int, str] | None:
             "--source-pkgs",
         }
     )
-    while at < len(words) and words[at].startswith("-"):
+    while at < len(words) and words[at].startswith(("-", "$")):
         if words[at] in ("-m", "--module"):
             return at, python
         at += 2 if words[at] in valued else 1
