@@ -244,7 +244,7 @@ class Tasks:
         at = None
         if name in ("uv", "poetry", "pipenv", "rye", "pdm") and "run" in words[1:6]:
             run = words.index("run")
-            if any(not word.startswith("-") for word in words[1:run] if word not in _VALUES_OF_UV):
+            if any(not word.startswith("-") for word in words[1:run]):
                 return None
             at = _after_options(words, run + 1, _VALUED_UV)
             place = _in_option(words[1:at], place, ("--directory", "--project", "-C", "-p"))
