@@ -567,7 +567,7 @@ class _GitHub:
             action, given = _text(step.get("uses")), _mapping(step.get("with"))
             text = step.get("run") or given.get("run") or given.get("command") or ""
             services += [*_service_of_action(action), *_started(_text(text))]
-            if not _holds(step.get("if"), scope):
+            if not _holds(step.get("if"), scope) or _text(step.get("continue-on-error")) == "true":
                 continue
             own = _literal(step.get("env"), scope)
             inner = {**scope, "env": {**env, **own}}

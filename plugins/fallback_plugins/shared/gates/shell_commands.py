@@ -268,7 +268,7 @@ _BY_TASK = frozenset(
     waf wireit wp-scripts
     """.split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
-_INTERPRETERS = re.compile(
+INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|bash|sh|esno|jiti|swc-node|coffee"
 )
 _TEST_PATH = re.compile(
@@ -356,7 +356,7 @@ def command_kind(words: tuple[str, ...]) -> CommandKind | None:
         return next(filter(None, map(task_kind, [*targets, *tasks[:2]])), None)
     if name == "tsx" and "--test" in rest:
         return CommandKind.TESTS
-    if _INTERPRETERS.fullmatch(name):
+    if INTERPRETERS.fullmatch(name):
         return _kind_of_script(name, rest)
     for kind, programs in (
         (CommandKind.TESTS, _TESTS),
@@ -497,7 +497,7 @@ def says_nothing(words: tuple[str, ...]) -> bool:
     name = program(words[0]) if words else ""
     return bool(
         {"--version", "-V", "-v", "--help", "version"}.intersection(words[1:2])
-        or (_INTERPRETERS.fullmatch(name) and {"-c", "-e", "-p", "--eval"}.intersection(words[1:4]))
+        or (INTERPRETERS.fullmatch(name) and {"-c", "-e", "-p", "--eval"}.intersection(words[1:4]))
     )
 
 

@@ -20,6 +20,7 @@ from itertools import islice, pairwise, product
 from typing import Any
 
 from fallback_plugins.shared.gates.shell_commands import (
+    INTERPRETERS,
     LISTS,
     MAX_SCRIPT_CHARS,
     CommandKind,
@@ -168,6 +169,7 @@ class Tasks:
         return self._leaf(command, place)
 
     def _leaf(self, command: ShellCommand, place: Place) -> list[Piece]:
+        command = _for_all(command)
         if needs_outside(command.text) or not command.words:
             return []
         kind = command_kind(_bare(command.words))
@@ -180,6 +182,8 @@ class Tasks:
             kind = self._of_tsc(_bare(command.words), place)
         if kind is CommandKind.TESTS and place.hint in (CommandKind.LINT, CommandKind.TYPES):
             kind = kind if mentions_runner(command.text) else place.hint
+        if kind is CommandKind.TESTS and not self._has_program(_bare(command.words), place):
+            return []
         if kind is not None and "\0" not in command.text:
             return [_piece(command, place, kind)]
         if (
@@ -221,6 +225,19 @@ class Tasks:
         takes_arguments = re.search(r"\$[1-9]|\$\{[1-9]", text)
         return pieces if is_read and not takes_arguments else None
 
+    def _has_program(self, words: Sequence[str], place: Place) -> bool:
+        """Is a script that a command runs tracked, or built? What another step writes is no test."""
+        is_interpreter = INTERPRETERS.fullmatch(program(words[0]))
+        arguments = (
+            [word for word in words[1:] if not word.startswith("-")] if is_interpreter else words
+        )
+        script = arguments[0] if arguments and _SCRIPT.search(arguments[0]) else None
+        path = joined(place.folder, script, place.folder) if script else None
+        if path is None or _BUILT.search(path):
+            return True
+        names = (path, *(f"{path}.{end}" for end in ("js", "mjs", "cjs", "ts")), f"{path}/index.js")
+        return any(map(self._repo.has, names))
+
     def _of_tsc(self, words: Sequence[str], place: Place) -> CommandKind:
         """A compiler that writes what tests then load is a build; one that doesn't checks types."""
         if "--noEmit" in words:
@@ -244,7 +261,7 @@ class Tasks:
         at = None
         if name in ("uv", "poetry", "pipenv", "rye", "pdm") and "run" in words[1:6]:
             run = words.index("run")
-            if any(not word.startswith("-") for word in words[1:run]):
+            if _after_options(words, 1, _VALUED_UV) != run:
                 return None
             at = _after_options(words, run + 1, _VALUED_UV)
             place = _in_option(words[1:at], place, ("--directory", "--project", "-C", "-p"))
@@ -1641,11 +1658,16 @@ def _made(text: str, variables: Mapping[str, str]) -> str:
 # -- words -------------------------------------------------------------------------------------------------
 
 _ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
+_SCRIPT = re.compile(r"^[\w./-]+\.(?:py|[cm]?[jt]s|sh)$")
+_BUILT = re.compile(
+    r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/"
+)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _HOUSEKEEPING = re.compile(
     r"(?:rimraf|rm|mkdir|mkdirp|cp|mv|cpx|cpy|shx|touch|del-cli|cross-os|echo|exit|kill\w*|sleep|git|opener?|make-dir|ncp|copyfiles|wait-on)\b"
 )
 _MODULE = re.compile(r"python[\d.]* -m (?P<name>tox|nox|poethepoet|hatch)")
+_RUN_MEMBERS = frozenset({"npx", "pnpm", "yarn", "npm", "bun", "nx", "turbo", "lerna"})
 _RUN_BY_NPX = frozenset({"nyc", "c8", "cross-env", "cross-env-shell"})
 _TASK_LISTS = frozenset({"npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"})
 _DELEGATES = re.compile(
@@ -1873,12 +1895,22 @@ def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
+#: Filters by what changed since a commit, and what takes their place.
+_SINCE = (
+    (re.compile(r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)"), "-r"),
+    (re.compile(r"\bnx affected\b"), "nx run-many"),
+    (re.compile(r"(?<=\s)--(?:affected\b|since(?:[= ][^-\s]\S*)?)\s*|(?<=\s)--base[= ]\S+\s*"), ""),
+)
+
+
 def _for_all(command: ShellCommand) -> ShellCommand:
-    """Return a command without filters by what changed since a commit: it then runs in all members."""
-    text = re.sub(
-        r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)", "-r", command.text
-    )
-    return simple(text) if text != command.text else command
+    """Return a monorepo's command without filters by what changed: it then runs in all members."""
+    if program(command.words[0] if command.words else "") not in _RUN_MEMBERS:
+        return command
+    text = command.text
+    for pattern, by in _SINCE:
+        text = pattern.sub("" if by == "-r" and "turbo" in text else by, text)
+    return simple(text.strip()) if text != command.text else command
 
 
 @dataclass(frozen=True)

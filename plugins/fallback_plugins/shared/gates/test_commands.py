@@ -74,6 +74,8 @@ def own_commands(
 class _Finder:
     def __init__(self, repo: RepoContext, folder: str) -> None:
         self._repo, self._folder, self._tasks = repo, folder, Tasks(repo)
+        #: Jobs that are not for the project's own tests, by their names.
+        self._aside: set[str] = set()
         self._manifests = {
             posixpath.dirname(path) or "."
             for path in repo.tracked_files
@@ -89,8 +91,9 @@ class _Finder:
         found: list[TestCommand] = []
         for distance in sorted(by_distance):
             found += by_distance[distance]
-            if any(command.kind is CommandKind.TESTS for command in found):
+            if any(one.kind is CommandKind.TESTS and one.group not in self._aside for one in found):
                 break
+        found.sort(key=lambda command: command.group in self._aside)
         unique: dict[tuple[object, ...], TestCommand] = {}
         for one in found:
             others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
@@ -114,6 +117,7 @@ class _Finder:
 
     def _all(self) -> Iterator[TestCommand]:
         jobs = ci_jobs(self._repo.tracked_files, self._tasks.yaml)
+        self._aside.update(job.source for job in jobs if job.is_aside)
         for job in jobs:
             if not job.is_aside:
                 yield from self._of_job(job)

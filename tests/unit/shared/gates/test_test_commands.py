@@ -683,6 +683,12 @@ TASKS = """
         ("pipenv run pytest y", "pytest y"),
         ("uv run --group dev -p 3.12 -- pytest -n auto", "pytest -n auto"),
         ("uv run --with x -m pytest", "pytest"),
+        ("uv -q --python 3.12 run pytest a", "pytest a"),
+        ("uv --directory sub run pytest b", "pytest b"),
+        ("coverage run $options -m pytest c", "python -m pytest c"),
+        ("MARK=`date +%s` pytest d", "MARK=`date +%s` pytest d"),
+        ("PREFIX= && ${PREFIX}pytest e", "pytest e"),
+        ("npx concurrently 'yarn:build:*(!docs)' 'pytest f'", "pytest f"),
         ("uv run tests.py", "python tests.py"),
         ("poetry run coverage run --source pkg -m pytest t", "python -m pytest t"),
         ("python -W error -m coverage run --branch -m unittest", "python -W error -m unittest"),
@@ -696,6 +702,8 @@ def test_wrappers_and_tasks_are_taken_off(tmp_path: Path, run: str, line: str) -
     files = {
         WORKFLOW: workflow(run),
         "pyproject.toml": TASKS,
+        "tests.py": "",
+        "runtests.py": "",
         "Pipfile": '[scripts]\ncover = "nosetests --cover"\n',
     }
     assert first(tmp_path, files).line == line
@@ -841,7 +849,11 @@ def test_scripts_and_what_they_chain(
         "hooked": "node hook.js mocha x",
         "lenient": "jest || true",
     }
-    files = {WORKFLOW: workflow(run), "package.json": json.dumps({"scripts": scripts})}
+    files = {
+        WORKFLOW: workflow(run),
+        "package.json": json.dumps({"scripts": scripts}),
+        "hook.js": "",
+    }
     commands = [one for one in found(tmp_path, files) if one.source.startswith(WORKFLOW)]
     assert [(one.line, one.kind) for one in commands] == expected
 
@@ -874,7 +886,7 @@ def test_the_compiler_builds_unless_it_writes_nothing(tmp_path: Path) -> None:
 
 def test_runtimes(tmp_path: Path) -> None:
     run = "pytest\nnpx jest\nmake test\n./test.sh"
-    files = {WORKFLOW: workflow(run), "Makefile": "test:\n\tpython -m unittest\n"}
+    files = {WORKFLOW: workflow(run), "Makefile": "test:\n\tpython -m unittest\n", "test.sh": ""}
     assert [one.runtime for one in found(tmp_path, files)][:4] == ["python", "node", "python", ""]
 
 
@@ -919,6 +931,34 @@ def test_a_shell_script_of_the_repository_is_read(tmp_path: Path) -> None:
 def test_scripts_are_cut_if_they_are_plain(tmp_path: Path, script: str, lines: list[str]) -> None:
     squeezed = [" ".join(line.split()) for line in lines_of(tmp_path, {WORKFLOW: workflow(script)})]
     assert squeezed == [" ".join(line.split()) for line in lines]
+
+
+def test_a_script_that_is_not_tracked_is_no_test(tmp_path: Path) -> None:
+    run = "echo 'print()' > test.py && python test.py\nnode test/run\nnode build/test.js"
+    files = {WORKFLOW: workflow(run), "test/run.js": ""}
+    assert lines_of(tmp_path, files) == ["node test/run", "node build/test.js"]
+
+
+def test_a_lenient_step_and_a_job_for_something_else(tmp_path: Path) -> None:
+    text = """
+        on: push
+        jobs:
+          load-test: {steps: [{run: pytest load}]}
+          test: {steps: [{run: pytest lenient, continue-on-error: true}]}
+        """
+    files = {WORKFLOW: text, "tox.ini": "[testenv]\ncommands = pytest tox\n"}
+    assert lines_of(tmp_path, files) == ["pytest tox", "pytest load"]
+
+
+def test_a_members_own_tests_precede_special_jobs_of_the_root(tmp_path: Path) -> None:
+    files = {**MEMBERS, "package.json": "{}"}
+    files[WORKFLOW] = """
+        on: push
+        jobs:
+          load-test: {steps: [{run: npx jest load}]}
+          test: {steps: [{run: yarn workspace @x/a test}]}
+        """
+    assert lines_of(tmp_path, files) == ["jest a", "npx jest load"]
 
 
 def test_folders_of_a_script(tmp_path: Path) -> None:
@@ -985,9 +1025,18 @@ def test_commands_for_all_members_stay_as_they_are(tmp_path: Path, run: str) -> 
     ) == (run, ".")
 
 
-def test_a_filter_by_what_changed_is_for_all_members(tmp_path: Path) -> None:
-    files = {**MEMBERS, WORKFLOW: workflow('pnpm --filter "...[origin/main]" test')}
-    assert first(tmp_path, files).line == "pnpm -r test"
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        ('pnpm --filter "...[origin/main]" test', "pnpm -r test"),
+        ("npx nx affected -t test --base=origin/main", "npx nx run-many -t test"),
+        ("npx turbo run test --filter=[HEAD^1] --parallel", "npx turbo run test --parallel"),
+        ("lerna run test --since origin/main --stream", "lerna run test --stream"),
+    ],
+)
+def test_a_filter_by_what_changed_is_for_all_members(tmp_path: Path, run: str, line: str) -> None:
+    command = first(tmp_path, {**MEMBERS, WORKFLOW: workflow(run)})
+    assert " ".join(command.line.split()) == line
 
 
 def test_a_root_without_tests_has_its_members(tmp_path: Path) -> None:
