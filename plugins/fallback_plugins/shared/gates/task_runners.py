@@ -2102,6 +2102,10 @@ def _parsed_ini(text: str) -> configparser.RawConfigParser:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
-    except (configparser.Error, ValueError):
+    except (
+        configparser.Error,
+        ValueError,
+        AttributeError,
+    ):  # a line that continues a key without a value
         return configparser.RawConfigParser()
     return parser

@@ -1257,6 +1257,7 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
         {"noxfile.py": NOX_LOOP},
         {"tox.ini": "[tox]\nenvlist = " + "-".join(["{a,b,c,d,e,f,g,h}"] * 12)},
         {"tox.ini": "[testenv]\ncommands = {[testenv]commands}{[testenv]commands}\n"},
+        {"tox.ini": "[testenv]\nkey\n  its value is none, and this continues it\n"},
         {"Makefile": DOUBLING},
         {"pyproject.toml": '[tool.poe.tasks]\ntest = ["test", "test", "poe test"]\n'},
         {"hatch.toml": '[envs.a]\ntemplate = "a"\n[envs.a.scripts]\ntest = ["test", "test"]\n'},
@@ -1274,7 +1275,7 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
             WORKFLOW: json.dumps({"on": "push", "jobs": {"t": ITSELF}}),
         },
     ],
-    ids=[str(number) for number in range(30)],
+    ids=[str(number) for number in range(31)],
 )
 def test_hostile_files_are_bounded(files: dict[str, str]) -> None:
     assert is_bounded(own_commands(in_memory(files), "."))
