@@ -187,10 +187,10 @@ def test_conditions_decide_as_on_a_push_on_linux(tmp_path: Path) -> None:
 def test_services_by_their_usual_names(tmp_path: Path) -> None:
     services = {
         "db": {"image": "postgis/postgis:15-3.3"},
-        "cache": {"image": "ghcr.io/example/redis:7"},
+        "cache": {"image": "registry.example/redis:7"},
         "queue": {"image": "rabbitmq:management"},
-        "search": {"image": "docker.elastic.co/elasticsearch/elasticsearch:8.11.2"},
-        "sql": {"image": "mcr.microsoft.com/mssql/server:2019-latest"},
+        "search": {"image": "registry.example/elasticsearch/elasticsearch:8.11.2"},
+        "sql": {"image": "registry.example/mssql/server:2019-latest"},
         "own": {"image": "registry.example/team/thing:1"},
     }
     command = first(
