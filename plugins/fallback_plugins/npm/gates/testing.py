@@ -123,7 +123,7 @@ def choose_suite(
 
 def suites(context: GateContext, project: Installation, folder: str) -> Iterator[Suite]:
     """Yield what tests a folder of a project, the best first; `npm test` is the last."""
-    stated = getattr(context.repo.settings, "test_commands", ())
+    stated = context.repo.settings.test_commands
     groups: dict[str, list[TestCommand]] = {}
     for command in own_commands(context.repo, folder, stated):
         # A member's are its own: those of folders above it are judged with the root.

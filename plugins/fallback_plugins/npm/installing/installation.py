@@ -180,7 +180,7 @@ class Installation:
             timeout_s=self.context.timeout_s if timeout_s is None else timeout_s,
             env=env,
             readable=readable,
-            **({"servers": servers} if servers else {}),
+            servers=servers,
         )
         return result.model_copy(update={"output": gating.relative_log(result, self._repo.root)})
 

@@ -294,7 +294,7 @@ class TestsGate(PyPIGate):
     name = "tests"
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
-        stated = own_commands(context.repo, folder)
+        stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
         commands = python_tests(stated, folder)
         if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.skipped(self.name, "the repository has no tests")

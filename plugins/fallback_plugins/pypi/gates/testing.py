@@ -27,7 +27,7 @@ from fallback_plugins.pypi.probes.observed import (
     source_of,
 )
 from fallback_plugins.pypi.probes.report_probe import ONLY
-from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.choosing import Way
 from fallback_plugins.shared.gates.gating import in_folder
@@ -159,10 +159,10 @@ class OwnTests:
         return replace(run, command=_whole(own) if own else None, unserved=self.unserved)
 
     def _lacking(self, output: str) -> str:
-        """Return what failing tests lacked, by their output, as a clause: services that the command's
-        source starts, a module, and the file that would bring it."""
-        services = dict.fromkeys(name for it in self.commands for name in it.services)
-        clauses = [f"its source starts {', '.join(services)}"] if services else []
+        """Return what failing tests lacked, by their output, as a clause: services that are not here, a
+        module, and the file that would bring it."""
+        needs = [name for it in self.commands for name in it.services]
+        clauses = [*services.missing(needs)]
         repo, folder = self.here.repo, self.here.folder
         for name in dict.fromkeys(it.partition(".")[0] for it in _NO_MODULE.findall(output)):
             if not repo.has(f"{name}.py") and not repo.has(f"{name}/__init__.py"):
@@ -240,7 +240,9 @@ def _own(
             witness_probe.VARIABLE: witness_probe.SUITE,
             **({witness_probe.ONLY: "\n".join(only)} if only else {}),
         }
-        result = target.shell(_script(commands, lines), env)
+        stated = {name: value for it in commands for name, value in it.env.items()}
+        needs = [name for it in commands for name in it.services]
+        result = target.shell(_script(commands, lines), {**stated, **env}, needs)
         report, others = read_suite(record.read(), header)
         acts = read_acts(others, header, target.place)
     result = result.model_copy(update={"argv": tuple(it.line for it in commands)})

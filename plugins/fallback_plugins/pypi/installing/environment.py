@@ -28,7 +28,7 @@ from fallback_plugins.pypi.manifests.metadata import (
 from fallback_plugins.pypi.manifests.requirements import requirement_in
 from fallback_plugins.pypi.probes.observed import SHIMS, add_shims, add_to
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
-from fallback_plugins.shared.gates import gating
+from fallback_plugins.shared.gates import gating, services
 from fallback_plugins.shared.gates.base_runs import keep, kept
 from fallback_plugins.shared.gates.gating import in_folder, run_as_given
 from fallback_plugins.shared.installed import Installed, Level
@@ -305,18 +305,23 @@ class Environment:
         )
         return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
 
-    def shell(self, script: str, env: Mapping[str, str]) -> CommandResult:
+    def shell(
+        self, script: str, env: Mapping[str, str], servers: Sequence[str] = ()
+    ) -> CommandResult:
         """Run a shell script in the root of the tree, with stand-ins of clients (``observed.add_shims``)
-        and the environment's programs first on the path. What it prints is as ``sandboxed`` has it."""
+        and the environment's programs first on the path. What it prints is as ``sandboxed`` has it.
+        ``servers``: started before it, and stopped after it (``services``)."""
         self.write_versions()
-        programs = self.place / "bin"
+        lines = f'PATH="$1:$PATH"; export PATH\n{script}'
+        words = ["sh", "-c", lines, "sh", str(self.place / SHIMS)]
         result = run_as_given(
             self.context,
             self.repo,
-            ["sh", "-c", f'PATH="$1:$PATH"; export PATH\n{script}', "sh", str(self.place / SHIMS)],
-            programs=programs,
+            services.around(words, servers, env),
+            programs=self.place / "bin",
             env={**self.variables(), **env},
             readable=self.readable,
+            servers=servers,
         )
         return self.placeless(result)
 

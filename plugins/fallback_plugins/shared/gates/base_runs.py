@@ -59,6 +59,7 @@ class Patient:
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
         silent_s: float | None = None,
+        servers: Sequence[str] = (),
     ) -> CommandResult:
         """As the sandbox's. Raises what that raises."""
         is_usual = timeout_s >= self.usual_s
@@ -69,6 +70,7 @@ class Patient:
             env=env,
             readable=readable,
             silent_s=self.usual_s if is_usual else silent_s,
+            servers=servers,
         )
 
     def mounts_layers(self, folder: Path) -> bool:

@@ -336,14 +336,17 @@ def run_as_given(
     timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
     readable: Sequence[Path] = (),
+    servers: Sequence[str] = (),
 ) -> CommandResult:
-    """Run it in a folder of the tree, its output's paths relative. ``programs``: looked through first."""
+    """Run it in a folder of the tree, its output's paths relative. ``programs``: looked through first;
+    ``servers``: as for ``Sandbox.run``."""
     result = context.sandbox.run(
         command_in(folder, with_programs(programs, argv)),
         worktree=tree.tree,
         timeout_s=context.timeout_s if timeout_s is None else timeout_s,
         env=env,
         readable=readable,
+        servers=servers,
     )
     reported = {"argv": tuple(argv), "output": relative_log(result, tree.root)}
     return result.model_copy(update=reported)
