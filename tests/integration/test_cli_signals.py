@@ -50,7 +50,7 @@ def test_a_signal_ends_it_with_how_it_goes_on(
 
     def end() -> None:
         process.kill()
-        process.wait()
+        process.wait(60)
         stderr.close()
 
     request.addfinalizer(end)

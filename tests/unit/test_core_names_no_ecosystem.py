@@ -40,6 +40,7 @@ KNOWN = {
     "fallback_tier/gates/distilling/diagnosis.py": _LOG,
     "fallback_tier/gates/distilling/distill.py": "a generated file, by its name",
     "fallback_tier/gates/distilling/log_shapes.py": _LOG,
+    "fallback_tier/gates/distilling/proof_failure.py": _LOG,
     "fallback_tier/gates/builtin/configured.py": "where a Python project keeps its tools' settings",
     "fallback_tier/patch/manifests/documents.py": _FORMAT,
     "fallback_tier/patch/manifests/hashes.py": _FORMAT,
