@@ -1,1 +1,1 @@
-"""``make tests-judged``: for how many public repositories a fix compares the tests, and whether that means something."""
+"""``make tests-judged``: are tests compared, and does a broken function fail them?"""
