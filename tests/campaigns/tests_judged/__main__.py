@@ -9,11 +9,11 @@ from tests.campaigns.tests_judged import report
 from tests.campaigns.tests_judged.cases import Case, halves, load_cases
 from tests.campaigns.tests_judged.drawing import Covering, record_of
 from tests.campaigns.tests_judged.results import Row
-from tests.campaigns.tests_judged.running import Options, run_case
+from tests.campaigns.tests_judged.running import Options, bench
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.drawing import records
 from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import measure, tell_of, tool_options
+from tests.measuring.loop import tell_of, tool_options
 from tests.measuring.process import end_with_all
 from tests.measuring.rows import ROOT, read_page, read_rows, write_rows
 
@@ -42,10 +42,8 @@ def main() -> int:
 
 
 def _measure(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
-    due = halves()
-    known = {(row.label, row.name): row for row in read_rows(arguments.folder, Row)}
-    again = arguments.again or bool(arguments.only)
-    left = [case for case in cases if again or (arguments.label, case.name) not in known]
+    """Measure each case that has no row, then break a function: one after the other."""
+    due, again = halves(), arguments.again or bool(arguments.only)
     published = Covering(records(arguments.data)).records
     arguments.work.mkdir(parents=True, exist_ok=True)
     options = Options(
@@ -53,37 +51,47 @@ def _measure(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
         label=arguments.label,
         script=arguments.command.absolute(),
         clones=arguments.clones,
-        breaks=not arguments.no_breaks,
     )
+    missing = 0
+    for case in cases:
+        row = None if again else _rows(arguments.folder).get((arguments.label, case.name))
+        is_whole = row is not None and (arguments.no_breaks or not row.is_breakable)
+        if is_whole or (arguments.breaks_alone and row is None):
+            continue
+        record = record_of(published, case.advisory)
+        try:
+            with bench(case, due[case.name], record, options) as laid_out:
+                if row is None:
+                    row = _keep(laid_out.measure(), arguments.folder)
+                if row.is_breakable and not arguments.no_breaks:
+                    _keep(laid_out.broken(row), arguments.folder)
+        except (RuntimeError, OSError) as error:
+            missing += 1
+            print(f"{case.name}: {error!r}", file=sys.stderr, flush=True)
+    return 1 if missing else 0
 
-    def run(case: Case) -> Row:
-        return run_case(case, due[case.name], record_of(published, case.advisory), options)
 
-    def keep(row: Row, which: str) -> None:
-        # What another run (of another label) wrote meanwhile is kept.
-        rows = {(it.label, it.name): it for it in read_rows(arguments.folder, Row)}
-        rows[row.label, row.name] = row
-        ordered = [rows[key] for key in sorted(rows)]
-        write_rows(arguments.folder, ordered, report.page(ordered))
-        broken = row.breaking
-        ends = (
-            row.no_breaking if broken is None else ("caught" if broken.is_caught else broken.status)
-        )
-        print(
-            f"{which} {row.name}: {row.outcome}; {row.level} {row.cause} ({row.detail[:160]}); "
-            f"break: {ends}; {row.seconds:.0f} s",
-            flush=True,
-        )
+def _rows(folder: Path) -> dict[tuple[str, str], Row]:
+    return {(row.label, row.name): row for row in read_rows(folder, Row)}
 
-    measure(left, run, keep, jobs=1)
-    found = {(row.label, row.name) for row in read_rows(arguments.folder, Row)}
-    return 0 if all((arguments.label, case.name) in found for case in cases) else 1
+
+def _keep(row: Row, folder: Path) -> Row:
+    """Write the row with those that another run (of another label) wrote meanwhile."""
+    rows = {**_rows(folder), (row.label, row.name): row}
+    ordered = [rows[key] for key in sorted(rows)]
+    write_rows(folder, ordered, report.page(ordered))
+    ends = f"{row.outcome}; {row.level} {row.cause} ({row.detail[:160]})"
+    if row.breaking is not None:
+        ends = f"break {report.break_of(row)}"
+    print(f"{row.name}: {ends}; {row.seconds:.0f} s", flush=True)
+    return row
 
 
 def _arguments() -> argparse.Namespace:
     parser = tool_options("python -m tests.campaigns.tests_judged", __doc__, report.FOLDER)
     parser.add_argument("--work", type=Path, default=WORK, help="where fetched clients are kept")
-    parser.add_argument("--no-breaks", action="store_true", help="the first measure alone")
+    parser.add_argument("--no-breaks", action="store_true", help="break no function")
+    parser.add_argument("--breaks-alone", action="store_true", help="of cases with a row alone")
     parser.add_argument(
         "--remake", action="store_true", help="run nothing: make the page from the rows"
     )

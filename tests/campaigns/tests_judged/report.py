@@ -89,7 +89,7 @@ def _cases(rows: Sequence[Row]) -> str:
             "-" if row.tests is None else f"{row.tests:,}",
             row.command or "-",
             row.cause or "-",
-            _break_of(row),
+            break_of(row),
             f"{row.fix_seconds:,.0f}",
         ]
         for row in rows
@@ -109,7 +109,8 @@ def _cases(rows: Sequence[Row]) -> str:
     return table(head, lines)
 
 
-def _break_of(row: Row) -> str:
+def break_of(row: Row) -> str:
+    """Return what came of a broken function, for a reader."""
     one = row.breaking
     if one is None:
         return row.no_breaking or "-"

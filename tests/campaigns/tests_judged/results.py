@@ -16,7 +16,7 @@ _NAMED = re.compile(r"not at the base commit: |pass(?:es)? at the base commit")
 #: Cause to what a verdict, a refusal or an error says. The first that matches is the cause.
 _CAUSES = {
     "a program of the project's isn't in the sandbox": (
-        r"not found|No such file or directory: '[\w-]+'|can't run: program"
+        r"sh: \d+: [\w./@-]+: not found|command not found|can't run: program"
     ),
     "dependencies could not be installed": r"could(?: not|n't) be installed|can't (?:be )?install",
     "a service is missing": (
@@ -24,6 +24,7 @@ _CAUSES = {
         r"|ECONNREFUSED"
     ),
     "the tests fail at the base commit too, unnamed": r"fail at the base commit too, in the same way",
+    "the tests fail with the patch, unnamed": r"^tests failed",
     "no test ran": r"no test ran|no tests? (?:were|was) found|no test passes",
     "no test command was found": r"has no test script|has no tests|need pytest, which",
     "the tests do not end in time": r"do(?:es)? not end within|in time|timed out",
@@ -95,7 +96,6 @@ class Row(Frozen):
     fix_seconds: float
     breaking: Breaking | None = None
     no_breaking: str = ""
-    seconds: float
     made: str
     tool: str
     tools: dict[str, str] = {}  # noqa: RUF012 (frozen)
@@ -103,6 +103,16 @@ class Row(Frozen):
     @property
     def is_compared(self) -> bool:
         return self.level == COMPARED
+
+    @property
+    def is_breakable(self) -> bool:
+        """May a function be broken, and was none yet?"""
+        is_open = self.breaking is None and not self.no_breaking
+        return self.is_compared and self.status == "passed" and is_open
+
+    @property
+    def seconds(self) -> float:
+        return self.fix_seconds + (self.breaking.seconds if self.breaking else 0)
 
 
 def level_of(verdict: Mapping[str, Any] | None) -> tuple[str, bool]:

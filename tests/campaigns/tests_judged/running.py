@@ -39,58 +39,129 @@ _HIDDEN = ("ANTHROPIC_", "FALLBACK_TIER_", "PYTHONHOME", "VIRTUAL_ENV")
 
 @dataclass(frozen=True)
 class Options:
-    """How the cases are measured. ``script``: the measured build's program; ``breaks``: break functions."""
+    """How the cases are measured. ``script``: the measured build's program."""
 
     clients: Clients
     label: str
     script: Path
     clones: Path | None
-    breaks: bool = True
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A build on checkouts of one case, with state and keys of the case's own."""
+class Bench:
+    """One case's repository, with state and keys of its own: what the first run of ``fix`` installed and
+    ran at the base commit is kept for the second."""
 
     options: Options
     case: Case
-    folder: Path
+    half: Half
+    root: Path
 
-    def fix(self, root: Path, more: Mapping[str, str]) -> Done:
-        folder = self.folder
-        command: list[str | Path] = [self.options.script, "fix", root, "--json"]
-        command += ["--advisory", folder / "advisory.json"]
-        return self._run(
-            [*command, "--keys", folder / "keys", "--state-dir", folder / "state"], more
+    @property
+    def folder(self) -> Path:
+        return self.root.parent
+
+    def measure(self) -> Row:
+        """Run ``fix`` whole, and read how far it judged the tests."""
+        started = time.monotonic()
+        done = self._fix("fixed", {})
+        seconds = time.monotonic() - started
+        said = read_reported(done, seconds, self._places)
+        document = answer(done)
+        judged = self._recorded(document)
+        verdict = _tests_verdict(document) or judged
+        level, derived = results.level_of(verdict)
+        is_compared = level == results.COMPARED
+        words = "" if is_compared else self._log_of(judged)
+        known = verdict or {}
+        return Row(
+            label=self.options.label,
+            name=self.case.name,
+            half=self.half,
+            client=self.case.client,
+            kind=self.case.kind,
+            has=self.case.has,
+            commit=self.case.commit,
+            advisory=self.case.advisory,
+            outcome=said.outcome,
+            code=done.code,
+            headline=said.headline or said.words[:200],
+            status=str(known.get("status") or ""),
+            detail=self._cleaned(str(known.get("detail") or "")),
+            level=level,
+            derived=derived,
+            command=str(known.get("command") or ""),
+            source=str(known.get("command_source") or known.get("source") or ""),
+            tests=results.count_of(verdict),
+            cause="" if is_compared else results.cause_of(verdict, said.outcome, words),
+            fix_seconds=round(seconds, 1),
+            made=datetime.now(UTC).date().isoformat(),
+            tool=version_of(self.options.script),
+            tools={"npm": installed_version("npm"), "uv": installed_version("uv")},
         )
 
-    def log_of(self, document: Mapping[str, Any] | None) -> str:
-        """Return the end of the tests gate's log, from the record."""
-        fix_id = (document or {}).get("fix_id")
-        if not fix_id:
-            return ""
-        state = self.folder / "state"
-        shown = answer(
-            self._run(
-                [self.options.script, "audit", "show", fix_id, "--json", "--state-dir", state], {}
-            )
+    def broken(self, row: Row) -> Row:
+        """Run the same fix with the gate of broken_gate.py, and return the row with what came of it."""
+        started = time.monotonic()
+        found = breaking.breaks(self.root, self.case.ecosystem, self.case.name)
+        if not found:
+            return row.model_copy(update={"no_breaking": "no function found"})
+        self._fix("broken", breaking.mount(self.folder, found))
+        answers = breaking.answers(self.folder)
+        if not answers:
+            why = "the gate gave no answer in time"
+            return row.model_copy(update={"no_breaking": why})
+        over = found[: len(answers) - (answers[-1]["status"] == "failed")]
+        bare = Bare(self.options.clients, self.case, row.command)
+        codes, why = bare.codes(self.root, self.folder, over) if over else ((), "")
+        names = [f"{one.path}:{one.line} {one.function}" for one in found[: len(answers)]]
+        made = Breaking(
+            function=names[-1],
+            status=answers[-1]["status"],
+            detail=self._cleaned(answers[-1]["detail"]),
+            passed_over=tuple(names[: len(over)]),
+            bare=codes,
+            why_bare=cleaned(why, self._places),
+            seconds=round(time.monotonic() - started, 1),
         )
-        digests = [
-            value
-            for event in (shown or {}).get("events", ())
-            if (event.get("payload") or {}).get("gate") == "tests"
-            for key, value in event["payload"].items()
-            if key.endswith("sha256") and isinstance(value, str)
+        return row.model_copy(update={"breaking": made, "no_breaking": ""})
+
+    def _fix(self, name: str, more: Mapping[str, str]) -> Done:
+        command: list[str | Path] = [
+            self.options.script,
+            "fix",
+            copy(self.root, self.folder / name),
         ]
-        texts = []
-        for digest in digests[-1:]:
-            place = state / "evidence" / digest[:2] / digest[2:]
-            texts += [place.read_text(encoding="utf-8", errors="replace")] if place.exists() else []
+        command += ["--json", "--advisory", self.folder / "advisory.json"]
+        command += ["--keys", self.folder / "keys", "--state-dir", self.folder / "state"]
+        return self._run(command, more)
+
+    def _recorded(self, document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the tests gate's last verdict on record: of an attempt that failed, too."""
+        parts = (document or {}).get("fixes") or [document or {}]
+        found = None
+        for fix_id in filter(None, (part.get("fix_id") for part in parts)):
+            words = ["audit", "show", fix_id, "--json", "--state-dir", self.folder / "state"]
+            shown = answer(self._run([self.options.script, *words], {})) or {}
+            for event in shown.get("events", ()):
+                payload = event.get("payload") or {}
+                if event.get("kind") == "GateJudged" and payload.get("gate") == "tests":
+                    found = payload
+        return found
+
+    def _log_of(self, judged: Mapping[str, Any] | None) -> str:
+        """Return the end of the log of a verdict on record."""
+        digests = [str(it) for key, it in (judged or {}).items() if key.endswith("sha256") and it]
+        places = [self.folder / "state" / "evidence" / it[:2] / it[2:] for it in digests]
+        texts = [it.read_text(encoding="utf-8", errors="replace") for it in places if it.exists()]
         return "".join(texts)[-_LOG_CHARS:]
 
     @property
-    def places(self) -> list[tuple[str, str]]:
+    def _places(self) -> list[tuple[str, str]]:
         return [(str(self.folder), "FOLDER"), (str(Path.home()), "~")]
+
+    def _cleaned(self, text: str) -> str:
+        return cleaned(text, self._places, _DETAIL_CHARS)
 
     def _run(self, command: list[str | Path], more: Mapping[str, str]) -> Done:
         kept = {name: it for name, it in os.environ.items() if not name.startswith(_HIDDEN)}
@@ -99,105 +170,19 @@ class _Run:
 
 
 @contextmanager
-def _own_folder(case: Case) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(
-        prefix=f"judged-{case.name}-", ignore_cleanup_errors=True
-    ) as place:
-        yield Path(place).resolve()
-
-
-def run_case(case: Case, half: Half, record: Record, options: Options) -> Row:
-    """Measure one case. Raises RuntimeError if its repository isn't available."""
-    began = time.monotonic()
-    with _own_folder(case) as folder:
+def bench(case: Case, half: Half, record: Record, options: Options) -> Iterator[Bench]:
+    """Lay a case out, and remove it afterwards. Raises RuntimeError if its repository isn't available."""
+    prefix = f"judged-{case.name}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as place:
+        folder = Path(place).resolve()
         root, _ = clone(case.repo, case.commit, folder, options.clones)
         (folder / "advisory.json").write_text(json.dumps(record), encoding="utf-8")
-        run = _Run(options, case, folder)
-        work = copy(root, folder / "fixed")
-        started = time.monotonic()
-        done = run.fix(work, {})
-        seconds = time.monotonic() - started
-        said = read_reported(done, seconds, run.places)
-        document = answer(done)
-        verdict = tests_verdict(document)
-        level, derived = results.level_of(verdict)
-        words = run.log_of(document) if level != results.COMPARED else ""
-        cause = "" if level == results.COMPARED else results.cause_of(verdict, said.outcome, words)
-        broken, no_breaking = None, ""
-        if not options.breaks:
-            no_breaking = "not asked for"
-        elif level != results.COMPARED:
-            no_breaking = "not compared"
-        elif (verdict or {}).get("status") != "passed":
-            no_breaking = "the fix alone did not pass the tests gate"
-        else:
-            broken = _break(run, root, str((verdict or {}).get("command") or ""))
-            no_breaking = "" if broken else "no function found, or the gate gave no answer in time"
-        return Row(
-            label=options.label,
-            name=case.name,
-            half=half,
-            client=case.client,
-            kind=case.kind,
-            has=case.has,
-            commit=case.commit,
-            advisory=case.advisory,
-            outcome=said.outcome,
-            code=done.code,
-            headline=said.headline or said.words[:200],
-            status=str((verdict or {}).get("status") or ""),
-            detail=cleaned(str((verdict or {}).get("detail") or ""), run.places, _DETAIL_CHARS),
-            level=level,
-            derived=derived,
-            command=str((verdict or {}).get("command") or ""),
-            source=str(
-                (verdict or {}).get("command_source") or (verdict or {}).get("source") or ""
-            ),
-            tests=results.count_of(verdict),
-            cause=cause,
-            fix_seconds=round(seconds, 1),
-            breaking=broken,
-            no_breaking=no_breaking,
-            seconds=round(time.monotonic() - began, 1),
-            made=datetime.now(UTC).date().isoformat(),
-            tool=version_of(options.script),
-            tools={"npm": installed_version("npm"), "uv": installed_version("uv")},
-        )
+        yield Bench(options, case, half, root)
 
 
-def tests_verdict(document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _tests_verdict(document: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the tests gate's last verdict that ``fix --json`` has; None without one."""
     parts = (document or {}).get("fixes") or [document or {}]
-    found = [
-        one for part in parts for one in part.get("verdicts") or () if one.get("gate") == "tests"
-    ]
+    verdicts = [one for part in parts for one in part.get("verdicts") or ()]
+    found = [one for one in verdicts if one.get("gate") == "tests"]
     return found[-1] if found else None
-
-
-def _break(run: _Run, root: Path, command: str) -> Breaking | None:
-    """Run the same fix again with the gate of broken_gate.py. None: nothing to break, or no answer."""
-    started = time.monotonic()
-    found = breaking.breaks(root, run.case.ecosystem, run.case.name)
-    if not found:
-        return None
-    run.fix(copy(root, run.folder / "broken"), breaking.mount(run.folder, found))
-    answers = breaking.answers(run.folder)
-    if not answers:
-        return None
-    names = [f"{one.path}:{one.line} {one.function}" for one in found[: len(answers)]]
-    is_failed = answers[-1]["status"] == "failed"
-    over = found[: len(answers) - is_failed]
-    bare, why = (
-        Bare(run.options.clients, run.case, command).codes(root, run.folder, over)
-        if over
-        else ((), "")
-    )
-    return Breaking(
-        function=names[-1],
-        status=answers[-1]["status"],
-        detail=cleaned(answers[-1]["detail"], run.places, _DETAIL_CHARS),
-        passed_over=tuple(names[: len(over)]),
-        bare=bare,
-        why_bare=cleaned(why, run.places),
-        seconds=round(time.monotonic() - started, 1),
-    )
