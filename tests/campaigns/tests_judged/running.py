@@ -4,6 +4,7 @@ function.
 
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from tests.measuring.words import cleaned
 
 #: One ``fix``, and once more with breaks: 25 minutes each.
 CASE_TIMEOUT_S = 1_500
+
+_UV = str(Path(sys.executable).with_name("uv"))
 
 #: How much of a verdict's log tells a cause.
 _LOG_CHARS = 4_000
@@ -97,7 +100,7 @@ class Bench:
             fix_seconds=round(seconds, 1),
             made=datetime.now(UTC).date().isoformat(),
             tool=version_of(self.options.script),
-            tools={"npm": installed_version("npm"), "uv": installed_version("uv")},
+            tools={"npm": installed_version("npm"), "uv": installed_version(_UV)},
         )
 
     def broken(self, row: Row) -> Row:
