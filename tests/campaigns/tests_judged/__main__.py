@@ -13,7 +13,7 @@ from tests.campaigns.tests_judged.running import Options, bench
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.drawing import records
 from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import tell_of, tool_options
+from tests.measuring.loop import check_disk, tell_of, tool_options
 from tests.measuring.process import end_with_all
 from tests.measuring.rows import ROOT, read_page, read_rows, write_rows
 
@@ -58,6 +58,7 @@ def _measure(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
         is_whole = row is not None and (arguments.no_breaks or not row.is_breakable)
         if is_whole or (arguments.breaks_alone and row is None):
             continue
+        check_disk()
         record = record_of(published, case.advisory)
         try:
             with bench(case, due[case.name], record, options) as laid_out:

@@ -36,6 +36,7 @@ from tests.eval_repos.drawing import FRAME, records
 from tests.eval_repos.looking import look
 from tests.measuring.clones import clone, git
 from tests.measuring.frozen import Frozen
+from tests.measuring.loop import check_disk
 from tests.measuring.process import run_to_end
 from tests.measuring.words import cleaned
 from tests.recipes_bench.inventory import held
@@ -365,6 +366,7 @@ def main() -> int:
         return 0
     covering = Covering(records(options.data))
     while left := [it for it in due(read_draw()) if not options.client or it[0] in options.client]:
+        check_disk()
         line = try_one(*left[0], covering, options)
         with DRAW.open("a", encoding="utf-8") as file:
             file.write(f"{line.model_dump_json(exclude_none=True)}\n")
