@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from tests.measuring.halves import Half
 from tests.measuring.tool import SCRIPT
 
-
 #: Free disk without which no case begins: on a full disk it would fail for the machine, not for the tool.
 LEAST_FREE_BYTES = 4 * 1024**3
 
