@@ -91,6 +91,7 @@ def _cases(rows: Sequence[Row]) -> str:
             row.cause or "-",
             break_of(row),
             f"{row.fix_seconds:,.0f}",
+            "-" if row.load is None else f"{row.load:.0f}",
         ]
         for row in rows
     ]
@@ -105,6 +106,7 @@ def _cases(rows: Sequence[Row]) -> str:
         "cause",
         "broken function",
         "seconds",
+        "load",
     ]
     return table(head, lines)
 

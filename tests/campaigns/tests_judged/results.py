@@ -94,6 +94,7 @@ class Row(Frozen):
     tests: int | None = None
     cause: str = ""
     fix_seconds: float
+    load: float | None = None
     breaking: Breaking | None = None
     no_breaking: str = ""
     made: str

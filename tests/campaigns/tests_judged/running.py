@@ -68,7 +68,7 @@ class Bench:
         """Run ``fix`` whole, and read how far it judged the tests."""
         started = time.monotonic()
         done = self._fix("fixed", {})
-        seconds = time.monotonic() - started
+        seconds, load = time.monotonic() - started, round(os.getloadavg()[1], 1)
         said = read_reported(done, seconds, self._places)
         document = answer(done)
         judged = self._recorded(document)
@@ -98,6 +98,7 @@ class Bench:
             tests=results.count_of(verdict),
             cause="" if is_compared else results.cause_of(verdict, said.outcome, words),
             fix_seconds=round(seconds, 1),
+            load=load,
             made=datetime.now(UTC).date().isoformat(),
             tool=version_of(self.options.script),
             tools={"npm": installed_version("npm"), "uv": installed_version(_UV)},
