@@ -1,5 +1,6 @@
 """The cases: a public repository at a commit whose lock or pins an advisory covers, drawn by drawing.py."""
 
+import random
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,10 +41,13 @@ class Case(Frozen):
 
 
 def load_cases(only: Sequence[str] = ()) -> tuple[Case, ...]:
-    """Return all by name, or those named. Raises KeyError for a name that none has."""
+    """Return all, or those named, in the seed's order: if a run is stopped, its rows are of all kinds.
+    Raises KeyError for a name that none has."""
     document = tomllib.loads(CASES.read_text(encoding="utf-8"))
     found = {case.name: case for case in map(Case.model_validate, document["case"])}
-    return tuple(found[name] for name in only or sorted(found))
+    names = sorted(found)
+    random.Random(SEED).shuffle(names)
+    return tuple(found[name] for name in only or names)
 
 
 def halves() -> dict[str, Half]:
