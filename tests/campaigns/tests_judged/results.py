@@ -10,7 +10,7 @@ from tests.measuring.halves import Half
 COMPARED, RAN, NOT_JUDGED = "compared", "ran", "not_judged"
 
 #: Verdicts of builds without ``tests_level``: a count of tests that was held against the base commit's.
-_COUNTED = re.compile(r"\b(\d+) test\(s\) (?:pass|ran|failed)|\((\d+) ran\)")
+_COUNTED = re.compile(r"\b([\d,]+) (?:of [\d,]+ )?test(?:\(s\)|s)|\(([\d,]+) ran\)")
 _NAMED = re.compile(r"not at the base commit: |pass(?:es)? at the base commit")
 
 #: Cause to what a verdict, a refusal or an error says. The first that matches is the cause.
@@ -135,15 +135,26 @@ def level_of(verdict: Mapping[str, Any] | None) -> tuple[str, bool]:
 
 def count_of(verdict: Mapping[str, Any] | None) -> int | None:
     """Return how many tests a verdict states; of several projects the sum."""
-    counts = [int(one or two) for one, two in _COUNTED.findall(str((verdict or {}).get("detail")))]
+    counts = [
+        int((one or two).replace(",", ""))
+        for one, two in _COUNTED.findall(str((verdict or {}).get("detail")))
+    ]
     return sum(counts) if counts else None
 
 
-def cause_of(verdict: Mapping[str, Any] | None, outcome: str, words: str) -> str:
+def commands_of(verdict: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return the commands that a verdict names, and their sources; empty of a build that names none."""
+    tests = (verdict or {}).get("tests") or ()
+    found = {(str(one.get("command") or ""), str(one.get("source") or "")): None for one in tests}
+    lines, sources = [line for line, _ in found if line], [it for line, it in found if line]
+    return "; ".join(lines), "; ".join(sources)
+
+
+def cause_of(verdict: Mapping[str, Any] | None, outcome: str, log: str) -> str:
     """Return why tests were not compared: by the verdict, with its log, or by how the fix ended."""
     if verdict is None:
         return f"no tests verdict: {outcome}"
-    text = f"{verdict.get('detail')} {words}"
-    return next(
-        (cause for cause, pattern in _CAUSES.items() if re.search(pattern, text)), "another cause"
-    )
+    said = [f"{it.get('reason')} {it.get('last_line')}" for it in verdict.get("tests") or ()]
+    text = " ".join([str(verdict.get("detail")), *said, log])
+    found = (cause for cause, pattern in _CAUSES.items() if re.search(pattern, text))
+    return next(found, "another cause")

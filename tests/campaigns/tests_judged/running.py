@@ -77,6 +77,7 @@ class Bench:
         is_compared = level == results.COMPARED
         words = "" if is_compared else self._log_of(judged)
         known = verdict or {}
+        command, source = results.commands_of(verdict)
         return Row(
             label=self.options.label,
             name=self.case.name,
@@ -93,8 +94,8 @@ class Bench:
             detail=self._cleaned(str(known.get("detail") or "")),
             level=level,
             derived=derived,
-            command=str(known.get("command") or ""),
-            source=str(known.get("command_source") or known.get("source") or ""),
+            command=command,
+            source=source,
             tests=results.count_of(verdict),
             cause="" if is_compared else results.cause_of(verdict, said.outcome, words),
             fix_seconds=round(seconds, 1),

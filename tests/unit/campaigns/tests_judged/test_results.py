@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns.tests_judged.results import Breaking, cause_of, count_of, level_of
+from tests.campaigns.tests_judged.results import Breaking, cause_of, commands_of, count_of, level_of
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,34 @@ def test_level_of_verdict(verdict: dict[str, Any] | None, level: tuple[str, bool
 
 def test_counts_of_several_projects_are_added() -> None:
     assert count_of({"detail": "'a': 12 test(s) pass; 'b': 3 test(s) pass"}) == 15
+    assert count_of({"detail": "1,412 of 5,012 tests, those that reach it, all as before"}) == 1412
     assert count_of({"detail": "tests pass"}) is None
+
+
+def test_commands_are_those_of_the_projects() -> None:
+    tests = [
+        {
+            "project": "a",
+            "tests_level": "compared",
+            "command": "npm test",
+            "source": "package.json",
+        },
+        {
+            "project": "b",
+            "tests_level": "compared",
+            "command": "npm test",
+            "source": "package.json",
+        },
+        {"project": "c", "tests_level": "not_judged", "reason": "none is stated"},
+    ]
+    assert commands_of({"tests": tests}) == ("npm test", "package.json")
+    assert commands_of({"detail": "12 test(s) pass"}) == ("", "")
+
+
+def test_cause_is_read_from_what_a_project_says() -> None:
+    tests = [{"reason": "needs redis, which is not installed here", "last_line": ""}]
+    cause = cause_of({"detail": "not judged", "tests": tests}, "fixed", "")
+    assert cause == "a service is missing"
 
 
 @pytest.mark.parametrize(
