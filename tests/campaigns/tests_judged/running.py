@@ -36,6 +36,9 @@ _UV = str(Path(sys.executable).with_name("uv"))
 _LOG_CHARS = 4_000
 _DETAIL_CHARS = 600
 
+#: Of what was printed by a fix without a headline, one that was ended at its limit for example.
+_LAST_CHARS = 300
+
 #: What would choose another server, or another environment's modules.
 _HIDDEN = ("ANTHROPIC_", "FALLBACK_TIER_", "PYTHONHOME", "VIRTUAL_ENV")
 
@@ -89,7 +92,7 @@ class Bench:
             advisory=self.case.advisory,
             outcome=said.outcome,
             code=done.code,
-            headline=said.headline or said.words[:200],
+            headline=said.headline or said.words[-_LAST_CHARS:],
             status=str(known.get("status") or ""),
             detail=self._cleaned(str(known.get("detail") or "")),
             level=level,
