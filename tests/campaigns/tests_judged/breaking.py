@@ -5,6 +5,7 @@ first, each group in the seed's order. What the gate doesn't fail is held agains
 project's own command (bare.py): a function that no test reaches is no miss.
 """
 
+import difflib
 import json
 import os
 import random
@@ -41,12 +42,13 @@ _NOT_SOURCE = re.compile(
 
 
 class Break(Frozen):
-    """One function to break: its file's whole text with the break."""
+    """One function to break: its file's whole text with the break, and that change as git's diff."""
 
     path: str
     function: str
     line: int
     text: str
+    diff: str
 
 
 def breaks(root: Path, ecosystem: str, name: str) -> list[Break]:
@@ -60,7 +62,11 @@ def breaks(root: Path, ecosystem: str, name: str) -> list[Break]:
     code = [it for it in paths if PurePosixPath(it).suffix in suffixes and (root / it).is_file()]
     sources = [it for it in code if not is_beside(it) and not _NOT_SOURCE.search(it)]
     used = set().union(*(_WORD.findall(_text(root / it)) for it in code if it not in sources))
-    found = [one for path in sources for one in _functions(path, _text(root / path))]
+    texts = {path: _text(root / path) for path in sources}
+    # A text that isn't UTF-8 would change elsewhere, too.
+    found = [
+        one for path, it in texts.items() if "\ufffd" not in it for one in _functions(path, it)
+    ]
     random.Random(f"{SEED} {name}").shuffle(found)
     found.sort(key=lambda one: one[1] not in used)
     return [_broken(root, *one) for one in found[:TRIES]]
@@ -112,7 +118,17 @@ def _broken(root: Path, path: str, function: str, line: int, at: int) -> Break:
         # A condition, so that no compiler complains about code that is never reached.
         message = f' if (Date.now() > 0) {{ throw new Error("{MESSAGE}"); }} '.encode()
     text = (source[:at] + message + source[at:]).decode()
-    return Break(path=path, function=function, line=line, text=text)
+    return Break(
+        path=path, function=function, line=line, text=text, diff=_diff(path, source.decode(), text)
+    )
+
+
+def _diff(path: str, before: str, after: str) -> str:
+    """Return a change as git's diff; lines end at a line feed alone, as for git."""
+    old, new = (re.findall(r"[^\n]*\n|[^\n]+$", text) for text in (before, after))
+    changed = difflib.unified_diff(old, new, f"a/{path}", f"b/{path}")
+    ended = (it if it.endswith("\n") else f"{it}\n\\ No newline at end of file\n" for it in changed)
+    return f"diff --git a/{path} b/{path}\n{''.join(ended)}"
 
 
 def mount(place: Path, found: list[Break]) -> Mapping[str, str]:

@@ -35,6 +35,13 @@ class _BrokenWorktree:
     def tree(self) -> Any:
         return self._over(self.inner.tree)
 
+    def changed(self) -> Any:
+        """With the broken file, as a patch of both would have it: tests are chosen by what changed."""
+        from fallback_tier.files.tree import RawChange
+
+        modes = {"old_mode": "100644", "new_mode": "100644"}
+        return (*self.inner.changed(), RawChange(path=self.path, status="M", **modes))
+
     @contextmanager
     def fresh(self, *, patched: bool) -> Iterator[Any]:
         with self.inner.fresh(patched=patched) as tree:
@@ -76,7 +83,10 @@ class BrokenFunction:
         (gate,) = [one for one in self.plugin.gates() if one.name == "tests"]
         for number, broken in enumerate(json.loads(place.read_text(encoding="utf-8"))):
             worktree = _BrokenWorktree(context.worktree, broken["path"], broken["text"])
-            verdict = gate.judge(replace(context, worktree=worktree))
+            patch = context.application
+            files, diff = (*patch.files, broken["path"]), patch.diff + broken["diff"]
+            patch = patch.model_copy(update={"files": files, "diff": diff})
+            verdict = gate.judge(replace(context, worktree=worktree, application=patch))
             level = getattr(verdict, "tests_level", None)
             answer = {
                 "number": number,

@@ -66,3 +66,12 @@ def test_broken_node_function_throws(tmp_path: Path) -> None:
         done = subprocess.run(["node", "-e", program], capture_output=True, text=True)
         assert MESSAGE in done.stderr
     assert found["named"].text.startswith("export function named(one: string): string { if (")
+
+
+def test_diff_is_what_git_applies(tmp_path: Path) -> None:
+    without_end = {"a.py": "def total(items):\n    return 1\x0c"}
+    root = repository(tmp_path, without_end)
+    found = breaks(root, "PyPI", "shop")[0]
+    (tmp_path / "break.diff").write_text(found.diff, encoding="utf-8")
+    git(root, "apply", "break.diff")
+    assert (root / found.path).read_text(encoding="utf-8") == found.text
