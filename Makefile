@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 BENCH := .venv-bench
 
-.PHONY: help setup test test-all test-campaign lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos no-false-fixed bench bench-setup bench-smoke bench-audit-memory bench-fleet fleet-simulation hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
+.PHONY: help setup test test-all test-campaign lint demo eval-retrieval eval-faithfulness eval-fixes proofs eval-own eval-capability eval-repos no-false-fixed tests-judged bench bench-setup bench-smoke bench-audit-memory bench-fleet fleet-simulation hostile hostile-audit hostile-portal hostile-http hostile-fleet load-http record record-registry lock clean
 
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
@@ -31,6 +31,7 @@ help:
 	@echo "make eval-capability DATA=../shared/data   what the capability gate asks of real fixes, and misses"
 	@echo "make eval-repos DATA=../shared/data   whole runs of fix over repositories of every kind, beside peers"
 	@echo "make no-false-fixed   small cases made after other tools' bug reports, judged by the real clients, next to peers"
+	@echo "make tests-judged DATA=../shared/data   are tests of public repositories compared, and does a broken function fail them?"
 	@echo "make lock   renew requirements.lock from pyproject.toml"
 
 setup: $(STAMP)
@@ -151,6 +152,10 @@ eval-repos: setup
 # Small repositories, their ends expected beforehand; resumes where it stopped: ARGS="--only ID --half seen --no-peers".
 no-false-fixed: setup
 	$(BIN)/python -m tests.campaigns.no_false_fixed --report $(ARGS)
+
+# Old public repositories: are their tests compared? Resumes where it stopped: ARGS="--clones DIR --label L --command PATH".
+tests-judged: setup
+	$(BIN)/python -m tests.campaigns.tests_judged --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup

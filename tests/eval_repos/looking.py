@@ -78,7 +78,7 @@ def look(root: Path, case: Case, clients: Clients) -> Looked:
 
 
 def _look(place: Path, project: Project, clients: Clients) -> Looked:
-    done = _installed(place, project, clients)
+    done = install(place, project, clients)
     places = [(str(place), "REPO"), (str(clients.folder), "CLIENTS"), (str(Path.home()), "~")]
     if not done.ok:
         read = frozenset(_read(place))
@@ -103,8 +103,8 @@ def _end_of(done: Done, places: list[tuple[str, str]]) -> str:
     return cleaned(done.said, places, len(done.said))[-SAID_CHARS:]
 
 
-def _installed(place: Path, project: Project, clients: Clients) -> Done:
-    """The first command that fails, or the last."""
+def install(place: Path, project: Project, clients: Clients) -> Done:
+    """Install a project in its folder with its client. Return the first command that fails, or the last."""
     for command in _commands(place, project, clients):
         done = clients.run(command, place)
         if not done.ok:

@@ -1,7 +1,9 @@
 """The options that every measure has, and its loop: run, keep each row as it ends, tell."""
 
 import argparse
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -9,6 +11,19 @@ from typing import Protocol, TypeVar
 
 from tests.measuring.halves import Half
 from tests.measuring.tool import SCRIPT
+
+#: Free disk without which no case begins: on a full disk it would fail for the machine, not for the tool.
+LEAST_FREE_BYTES = 4 * 1024**3
+
+
+def check_disk() -> None:
+    """Raise SystemExit if the disk of temporary files has too little room for another case."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < LEAST_FREE_BYTES:
+        raise SystemExit(
+            f"{free / 1024**3:.1f} GiB are free for temporary files; a case needs "
+            f"{LEAST_FREE_BYTES / 1024**3:.0f}. Free room, and run this again: it resumes."
+        )
 
 
 class Named(Protocol):

@@ -1,0 +1,1 @@
+"""``make tests-judged``: are tests compared, and does a broken function fail them?"""
