@@ -70,7 +70,7 @@ class Scenario(CrashScenario):
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     scenario = Scenario(tmp_path_factory.mktemp("again") / "scenario")
     assert scenario.fix() == exit_codes.ESCALATED
-    assert scenario.said()["reason"] == "retry_cap_reached"
+    assert scenario.said()["reason"] == "retry_refused"
     scenario.keep("asked")
     return scenario
 

@@ -202,7 +202,7 @@ class TestEnded:
         reported = CrashScenario(tmp_path / "told", like=whole)
         reported.gates = (RuleGate(lambda _: False),)
         first = reported.ended(reported.fix())
-        assert first.document["reason"] == "retry_cap_reached"
+        assert first.document["reason"] == "retry_refused"
         scenario = CrashScenario(tmp_path / "scenario", like=whole)
         scenario.gates = reported.gates
         assert scenario.fix(Kill(len(reported.events), before=True)) is None

@@ -171,7 +171,7 @@ def test_the_environment_is_an_allow_list(
         result = runner.run(["env"], worktree=worktree, timeout_s=60, env={"EXTRA": "yes"})
         names = {line.partition("=")[0] for line in result.output.splitlines()}
         assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {
-            "PATH", "HOME", "TMPDIR", "LANG", "TZ", "TERM", "NO_COLOR", "CI", "PYTHONHASHSEED",
+            "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "TERM", "NO_COLOR", "CI", "PYTHONHASHSEED",
             "PYTHONDONTWRITEBYTECODE", "EXTRA",
         }  # fmt: skip
 

@@ -23,9 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
     given = advisories_to_fix([Path(path) for path in arguments.advisory])
     watch = OnTerminal(quiet=arguments.json)
     configured = configuration(arguments)
-    if (cap := cap_in_words(configured)) is not None:
-        watch.note(cap)
     with open_fixer(configured, given, watch) as fixer:
+        if (cap := cap_in_words(configured)) is not None:
+            watch.note(cap)
         return run_with(given, fixer, arguments)
 
 

@@ -240,8 +240,10 @@ def _own(
             witness_probe.VARIABLE: witness_probe.SUITE,
             **({witness_probe.ONLY: "\n".join(only)} if only else {}),
         }
-        stated = {name: value for it in commands for name, value in it.env.items()}
         needs = [name for it in commands for name in it.services]
+        # Each command has its variables; what a server is called is for all of them.
+        stated = {name: value for it in commands for name, value in it.env.items() if needs}
+        stated = {name: value for name, value in stated.items() if "PATH" not in name}
         result = target.shell(_script(commands, lines), {**stated, **env}, needs)
         report, others = read_suite(record.read(), header)
         acts = read_acts(others, header, target.place)

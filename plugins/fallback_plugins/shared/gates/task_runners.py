@@ -186,18 +186,17 @@ class Tasks:
             return []
         if kind is not None and "\0" not in command.text:
             return [_piece(command, place, kind)]
-        if (
-            needs_nothing(command)
-            or says_nothing(command.words)
-            or LISTS.intersection(command.words)
-        ):
+        is_task = place.hint is CommandKind.TESTS and not _HOUSEKEEPING.match(command.text)
+        is_task = is_task and place.depth > 0
+        # A line of code in a task that tests checks something.
+        is_idle = says_nothing(command.words) and not is_task
+        if needs_nothing(command) or is_idle or LISTS.intersection(command.words):
             return []
         if prepares(command):
             return [_piece(command, place, None)]
         if place.hint is CommandKind.BUILD and not _HOUSEKEEPING.match(command.text):
             return [_piece(command, place, CommandKind.BUILD)]
-        is_task = place.hint is CommandKind.TESTS and not _HOUSEKEEPING.match(command.text)
-        if not (is_task and place.depth):
+        if not is_task:
             return []
         return [replace(_piece(command, place, CommandKind.TESTS), is_guessed=True)]
 
@@ -1749,13 +1748,20 @@ def _piece(command: ShellCommand, place: Place, kind: CommandKind | None) -> Pie
 
 
 def _settled(pieces: list[Piece]) -> list[Piece]:
-    """Return a task's pieces. Beside one that is known to test, one that only the task's name makes a test
-    prepares it."""
-    if not any(piece.kind is CommandKind.TESTS and not piece.is_guessed for piece in pieces):
+    """Return a task's pieces. One that only the task's name makes a test prepares those that are known to
+    test and come later; behind them it is a test too: the task fails for it."""
+    known = [
+        place
+        for place, piece in enumerate(pieces)
+        if piece.kind is CommandKind.TESTS and not piece.is_guessed
+    ]
+    if not known:
         return pieces
     return [
-        replace(piece, kind=None, is_guessed=False) if piece.is_guessed else piece
-        for piece in pieces
+        replace(piece, kind=None if place < known[0] else piece.kind, is_guessed=False)
+        if piece.is_guessed
+        else piece
+        for place, piece in enumerate(pieces)
     ]
 
 
