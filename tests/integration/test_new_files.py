@@ -57,8 +57,8 @@ def planned(*edits: SearchReplace) -> SourceEdit:
 
 
 PLAN = planned(MADE, USED)
-#: It breaks the repository's own test.
-BROKEN = planned(MADE.model_copy(update={"new": MADE.new + " + 1"}), USED)
+#: It breaks the repository's own test, by a mistake that a retry may correct.
+BROKEN = planned(MADE.model_copy(update={"new": MADE.new + " + None"}), USED)
 
 
 class Scenario:
@@ -242,7 +242,7 @@ def test_new_reach_in_a_new_file_must_be_declared(scenario: Scenario) -> None:
 
 def test_a_secret_in_a_new_file_is_not_told(scenario: Scenario) -> None:
     key = "ghp_" + "A1b2" * 9
-    hidden = MADE.model_copy(update={"new": f'KEY = "{key}"\n\n\n{MADE.new} + 1'})
+    hidden = MADE.model_copy(update={"new": f'KEY = "{key}"\n\n\n{MADE.new} + None'})
     refusal = '{"action": "refuse", "reason": "no other way"}'
     ended = scenario.fix(planned(hidden, USED), refusal, options=("--json",))
     assert ended.code != exit_codes.OK
