@@ -17,6 +17,7 @@ from fallback_audit.vocabulary import (
     FailureKind,
     GateStatus,
     RefusalReason,
+    Tier,
 )
 from fallback_tier.budget.meter import reached_in_words
 from fallback_tier.gates.distilling.distill import distill, failure_signature, what_failed
@@ -265,11 +266,15 @@ def _instead_of_a_retry(
 
 
 def _only_contradicts(summary: AttemptSummary) -> bool:
-    """Return whether the patch closes the flaw and only a few tests object, by what they assert."""
+    """Return whether a model's patch closes the flaw and only a few tests object, by what they assert.
+
+    A retrieved patch was written for other code, so that it may well break these tests (ADR-0011).
+    """
     tests = {name.partition("[")[0] for name in summary.contradicting_tests}
     message = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
     return (
-        0 < len(tests) <= _FEW_TESTS
+        summary.tier is Tier.LLM
+        and 0 < len(tests) <= _FEW_TESTS
         and summary.failing_gates == (TESTS_GATE,)
         and _MISTAKE.search(message) is None
     )

@@ -195,6 +195,15 @@ def test_a_second_patch_without_the_flaw_against_the_same_test_is_a_question() -
     assert "t.py::a" not in end.then.question
 
 
+def test_a_retrieved_patch_that_breaks_a_test_is_tried_again() -> None:
+    """It was written for other code: a fresh attempt may do better (ADR-0011)."""
+    retrieved = PATCH.model_copy(update={"tier": Tier.RAG})
+    verdicts = (verdict("proof"), verdict("tests", broken=("t.py::a",)))
+    end = decide(FixState(application=retrieved, verdicts=verdicts), "fix-1", OWN)
+    assert isinstance(end, Failure)
+    assert end.then is None
+
+
 def test_without_a_proof_the_same_test_may_have_found_the_same_mistake_twice() -> None:
     end = decided(verdict("tests", broken=("t.py::b",)), prior=(failed(1, "t.py::b"),))
     assert isinstance(end, Failure)
