@@ -179,7 +179,7 @@ def test_a_fixed_date_admits_nothing_later(
         ),
         (
             "bunfig.toml",
-            '[install]\nminimumReleaseAge = 900\nminimumReleaseAgeExcludes = ["left"]\n',
+            '[install]\nminimumReleaseAge = 259200\nminimumReleaseAgeExcludes = ["left"]\n',
             ["left"],
             ["right"],
         ),
