@@ -9,9 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fallback_audit.vocabulary import GateStatus
-from fallback_plugins.shared.gates.base_runs import BaseRun, BaseRuns, On, Run, keep, kept, place_of
+from fallback_plugins.shared.gates.base_runs import (
+    BaseRun,
+    BaseRuns,
+    On,
+    Run,
+    keep,
+    kept,
+    limit_of,
+    place_of,
+)
 from fallback_plugins.shared.gates.gating import content_key
-from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suite_run import SuiteRun, last_line
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
@@ -21,19 +30,6 @@ MAX_TRIED = 6
 
 #: Characters of a line of output that a sentence repeats.
 _LINE_CHARS = 200
-
-#: Lines that say why something failed, the most telling first.
-_TELLING = (
-    re.compile(r"^.*\b(?:command )?not found\b.*$", re.MULTILINE),
-    re.compile(
-        r"^[^\w\n]*(?:\w+\.)*\w*(?:Error|Exception|ImproperlyConfigured)\b: .+$", re.MULTILINE
-    ),
-    re.compile(
-        r"^.*\b(?:error|fatal|No such file or directory)\b.*$", re.MULTILINE | re.IGNORECASE
-    ),
-    re.compile(r"^.*\S.*$", re.MULTILINE),
-)
-
 
 #: The line of our script that a shell names.
 _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
@@ -159,22 +155,14 @@ def _tried(
     if passing > 0:
         return choice, (seen, "")
     output = outputs[-1] if outputs else ""
-    said = last_significant_line(output)
+    said = _SHELLS_PLACE.sub("", last_line(output))[:_LINE_CHARS]
     if seen.count:
         why = "no test of it passes"
     elif seen.exit_code is None:
-        why = f"no test of it ended within {context.timeout_s:.0f} s"
+        why = f"no test of it ended within {limit_of(context):.0f} s"
     elif seen.failing:
         why = "it does not report how many tests ran"
     else:
         why = "it runs no test"
     why = "; ".join(filter(None, (f"{why} (`{said}`)" if said else why, way.hint(output))))
     return choice, (seen, why)
-
-
-def last_significant_line(output: str) -> str:
-    """Return the line of a failed command's output that says most, shortened; empty if there is none."""
-    for pattern in _TELLING:
-        if lines := pattern.findall(output):
-            return _SHELLS_PLACE.sub("", str(lines[-1]).strip())[:_LINE_CHARS]
-    return ""

@@ -23,9 +23,6 @@ class CommandKind(StrEnum):
     BUILD = "build"
 
 
-_OPENS = frozenset(
-    {"if", "for", "while", "until", "case", "select", "{", "(", "[[", "((", "function"}
-)
 _ENDS = {
     "if": "fi",
     "case": "esac",
