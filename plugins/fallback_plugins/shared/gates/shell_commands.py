@@ -444,7 +444,7 @@ _NOISE = re.compile(
     (?:pip[\d.]*|pipx|conda|mamba|micromamba|apt|apt-get|apk|yum|dnf|brew|choco|gem|bundle|corepack|nvm|pyenv|asdf|volta|fnm|rustup|
        cargo|go|swift|composer|php|mvn|gradle|dotnet|virtualenv|venv|ensurepip|easy_install|codecov\w*|coveralls|diff-cover|
        nyc\s+report|c8\s+report|coverage\s+(?:report|xml|html|combine|erase|json|lcov|annotate|debug)|
-       echo|printf|ls|cat|pwd|env|printenv|uname|which|type|command|date|whoami|id|df|free|lscpu|sleep|wait|exit|set|shopt|true|false|
+       echo|printf|ls|cat|pwd|env|printenv|uname|which|type|command|date|whoami|id|df|free|lscpu|sleep|wait|exit|set|shopt|true|
        test|\[|source|\.|unset|ulimit|trap|kill\w*|pkill|eval|alias|hash|head|tail|grep|find|tree|wc|sort|diff|file|stat|du|tee|xargs|
        sudo|su|docker\S*|podman|kubectl|helm|terraform|aws|gcloud|az|gh|hub|curl|wget|ssh\S*|scp|rsync|nc|openssl|gpg\S*|
        systemctl|service|redis-server|redis-cli|mongod?|mysqld?|psql|createdb|pg_\w+|rabbitmq\S*|memcached|
