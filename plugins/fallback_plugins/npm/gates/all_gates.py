@@ -399,7 +399,7 @@ class TestsGate(NpmGate):
                 yield self._judged(context, project, member, *of_member)
                 is_tested = True
         if not is_tested:
-            yield gating.skipped(self.name, f"{project.manifest} has no test script")
+            yield gating.untested(self.name, f"{project.manifest} has no test script")
         if left := members[MAX_MEMBERS:]:
             names = gating.some_of(left, _NAMED)
             yield gating.skipped(self.name, f"more members depend on what the patch moves: {names}")

@@ -297,7 +297,7 @@ class TestsGate(PyPIGate):
         stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
         commands = python_tests(stated, folder)
         if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
-            return gating.skipped(self.name, "the repository has no tests")
+            return gating.untested(self.name, "the project has no tests")
 
         here = Environment(context, gating.patched(context), folder)
         base = here.base

@@ -63,6 +63,11 @@ def unjudged(verdict: GateVerdict, folder: str) -> GateVerdict:
     return verdict.model_copy(update={"tests_level": tests.tests_level, "tests": (tests,)})
 
 
+def untested(gate: str, reason: str) -> GateVerdict:
+    """The verdict on a project without tests: beside one that has some, it says nothing (``combined``)."""
+    return skipped(gate, reason).model_copy(update={"tests_level": TestsLevel.NOT_JUDGED})
+
+
 def own_names(affected: Affected | None, packages: Sequence[str]) -> tuple[str, ...]:
     """Those of an advisory's packages that are the repository's own; all, where a person said so and no
     manifest names one."""
@@ -160,9 +165,10 @@ def timed_out(gate: str, result: CommandResult, context: GateContext) -> GateVer
 
 def combined(gate: str, verdicts: Sequence[GateVerdict]) -> GateVerdict:
     """One verdict over several project folders: a failure decides, then what is undecided, then a pass. The
-    weakest level of tests counts, whatever the verdict that has it."""
+    weakest level of tests counts, whatever the verdict that has it; of those that are about tests, if there
+    are any (``untested``)."""
     found = _decisive(gate, verdicts)
-    levels = [verdict.tests_level for verdict in verdicts]
+    levels = [it.tests_level for it in verdicts if it.tests] or [it.tests_level for it in verdicts]
     if not any(levels):
         return found
     level = TestsLevel.weakest(one or TestsLevel.NOT_JUDGED for one in levels)

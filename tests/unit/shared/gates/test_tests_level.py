@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from fallback_audit.event_types import JudgedTests
 from fallback_audit.vocabulary import FailureKind, GateStatus
 from fallback_audit.vocabulary import TestsLevel as Level
-from fallback_plugins.shared.gates.gating import combined, passed, skipped, undecided
+from fallback_plugins.shared.gates.gating import (
+    combined,
+    passed,
+    skipped,
+    undecided,
+    unjudged,
+    untested,
+)
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 from fallback_plugins.shared.installed import NotInstalled
@@ -108,6 +116,19 @@ def test_a_whole_is_judged_as_far_as_its_weakest_part(
         assert combined("tests", verdicts).tests_level is level
         assert combined("tests", verdicts[::-1]).tests_level is level
     assert combined("tests", [of(skipped("tests", "none"), levels[0])]).tests_level is levels[0]
+
+
+def test_a_project_without_tests_says_nothing_beside_one_that_has_some() -> None:
+    about = JudgedTests(project="app", tests_level=COMPARED)
+    judged = of(passed("tests", "in order"), COMPARED).model_copy(update={"tests": (about,)})
+    none = untested("tests", "the project has no tests")
+    for verdicts in ([judged, none], [none, judged]):
+        assert combined("tests", verdicts).tests_level is COMPARED
+    for other in (unjudged(skipped("tests", "none ran"), "lib"), of(skipped("tests", "so"), None)):
+        # Tests that could not be judged count, and so does a verdict that names no project.
+        level = combined("tests", [judged, none, other]).tests_level
+        assert level is (NOT_JUDGED if other.tests else COMPARED)
+    assert combined("tests", [none, none]).tests_level is NOT_JUDGED
 
 
 # --- a person is asked only after a further run ---------------------------------------------------
