@@ -204,6 +204,7 @@ def test_a_bump_installs_is_no_longer_affected_and_passes(tmp_path: Path) -> Non
         "imports": GateStatus.PASSED,
         "typecheck": GateStatus.SKIPPED,
         "build": GateStatus.SKIPPED,
+        "checks": GateStatus.SKIPPED,
         "tests": GateStatus.PASSED,
     }
     assert verdicts["resolves"].detail == "npm installs package.json"

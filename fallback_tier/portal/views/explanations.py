@@ -11,6 +11,7 @@ _OPEN = {
     "not_vulnerable": "that no affected version is left",
     "typecheck": "that the types hold",
     "build": "that it builds",
+    "checks": "that the checks of its test script pass",
     "tests": "that the tests pass",
     "capability": "that it reaches for nothing undeclared",
     "proof": "that the flaw is gone",

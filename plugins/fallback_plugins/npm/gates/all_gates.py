@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_audit.event_types import ProvedProject
-from fallback_audit.vocabulary import FailureKind, ProofLevel
+from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.npm.gates.checks import (
     BuildGate,
     ImportsGate,
@@ -16,7 +16,13 @@ from fallback_plugins.npm.gates.checks import (
     beside_base,
     touched,
 )
-from fallback_plugins.npm.gates.testing import Suite, choose_suite, reached_members
+from fallback_plugins.npm.gates.testing import (
+    Suite,
+    choose_suite,
+    own_checks,
+    reached_members,
+    run_line,
+)
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.installing.modules_layer import MODULES, Package
 from fallback_plugins.npm.manifests.layout import ECOSYSTEM, LOCKS, MANIFEST, in_folder, may_name
@@ -29,6 +35,7 @@ from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.choosing import Choice
+from fallback_plugins.shared.gates.comparing import Check, judge_check
 from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
@@ -37,10 +44,12 @@ from fallback_plugins.shared.gates.project_gates import (
     may_stay,
 )
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.installed import Level
+from fallback_plugins.shared.gates.test_commands import TestCommand
+from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
+from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -54,7 +63,7 @@ _NAMED = 5
 def build_gates() -> tuple[Gate, ...]:
     """In order: a gate relies on what those before it installed."""
     before = (ResolvesGate(), NotVulnerableGate(), ImportsGate())
-    return (*before, TypecheckGate(), BuildGate(), TestsGate())
+    return (*before, TypecheckGate(), BuildGate(), ChecksGate(), TestsGate())
 
 
 class ResolvesGate(ResolvingGate, NpmGate):
@@ -369,6 +378,56 @@ def _places(project: Project) -> Iterator[tuple[str, str]]:
     for declared in project.declared:
         if (lowest := floor(declared.spec)) is not None:
             yield project.manifest, lowest
+
+
+#: Checks of one project: a test script names one to three.
+MAX_CHECKS = 6
+
+
+class ChecksGate(NpmGate):
+    """The lint and type checks that a project's test script runs beside its tests (``xo && ava && tsd``).
+
+    New complaints fail what can be written otherwise: a changed source. A recipe's bump can't be, and its
+    versions and tests are judged by other gates: there the complaint is for the person who reviews it.
+    """
+
+    name = "checks"
+
+    def _checks(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
+        commands = own_checks(context, folder)
+        if not commands:
+            what = f"the test script of {in_folder(folder, MANIFEST)} has no check beside tests"
+            yield gating.skipped(self.name, what)
+            return
+        project = Installation(context, gating.patched(context), folder)
+        if (absent := project.install().absent) is not None:
+            yield gating.skipped(self.name, absent.sentence)
+            return
+        for command in commands[:MAX_CHECKS]:
+            yield self._check(project, command)
+        if left := commands[MAX_CHECKS:]:
+            names = gating.some_of([f"`{one.line}`" for one in left], _NAMED)
+            yield gating.skipped(self.name, f"more checks than {MAX_CHECKS}: {names}")
+
+    def _check(self, project: Installation, command: TestCommand) -> GateVerdict:
+        def run(tree: RepoContext) -> CommandResult | NotInstalled:
+            target = project.in_tree(tree)
+            return target.install().absent or run_line(target, tree, command)
+
+        asked = Check(
+            f"`{command.line}`",
+            run,
+            inputs=(command.folder, *(f"{key}={it}" for key, it in command.env.items())),
+            on=project.at_base.contents,
+        )
+        where = (self.name, project.context, project.folder)
+        verdict = beside_base(project, lambda: judge_check(*where, asked))
+        is_bump = project.context.application.remediation is not None
+        if verdict.status is not GateStatus.FAILED or not is_bump:
+            return verdict
+        what = f"{verdict.detail}, and not at the base commit ({command.source})"
+        found = gating.skipped(self.name, what, verdict.log)
+        return found.model_copy(update={"notes": (*verdict.notes, what)})
 
 
 #: Members of a workspace whose tests one verdict runs beside the root's.

@@ -83,6 +83,9 @@ done
 exit 127
 """
 
+#: TypeScript's compiler, however it is started.
+_COMPILER = re.compile(r"(?:npx\s+)?(?:\S*/)?tsc\b")
+
 _CLIENT = re.compile(r"\b(yarn|pnpm)\b")
 
 
@@ -210,6 +213,25 @@ def run_suite(target: Installation, tree: RepoContext, suite: Suite) -> SuiteRun
     return replace(made, others=digest, command=suite.commands[0])
 
 
+def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
+    """Return the lint and type checks that a folder's script *test* runs beside its tests, without the
+    compiler: that has a gate of its own."""
+    script = f"{in_folder(folder, MANIFEST)}, script test"
+    return tuple(
+        one
+        for one in own_commands(context.repo, folder)
+        if one.kind in (CommandKind.LINT, CommandKind.TYPES)
+        and script in one.source.split(" → ")
+        and not _COMPILER.match(one.line)
+    )
+
+
+def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> CommandResult:
+    """Run a command of the project's own that is no test, as ``run_suite`` would: with the project's client
+    and programs. Everything it needs is installed. Raises SandboxError."""
+    return _Run(target, tree, Suite((command,))).line(command)
+
+
 @dataclass
 class _Run:
     """One run of a suite. ``asked``: a runner was made to report. ``others``: what commands print that fail
@@ -263,6 +285,10 @@ class _Run:
             "truncated": any(one.truncated for one in results),
         }
         return first.model_copy(update=whole), merged(parts)
+
+    def line(self, command: TestCommand) -> CommandResult:
+        """Run a command alone; no runner reports."""
+        return self._shell(command, command.line)
 
     def _note_others(self, command: TestCommand, result: CommandResult) -> None:
         """Note what a script of several commands prints beside its runner, which runs once more alone."""
