@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -372,3 +373,52 @@ def test_services_are_started_for_the_tests(
     assert judge(tmp_path / "2", files, BAD).failure_kind is FailureKind.TESTS_FAILED
     if "redis" in good.detail:  # a machine may have it
         assert good.detail.endswith("needs redis, which is not installed here")
+
+
+#: Says something to a server, and wants its answer.
+ASKED = """const {test} = require('node:test');
+const assert = require('node:assert');
+const {add} = require('./calc.js');
+test('sum', () => assert.equal(add(1, 2), 3));
+test('server', (_, done) => {
+  const socket = require('net').connect(PORT, 'HOST', () => socket.write('SAID'));
+  socket.on('error', done);
+  socket.on('data', (data) => {
+    socket.destroy();
+    assert.match(data.toString('latin1'), /EXPECTED/);
+    done();
+  });
+});
+"""
+
+
+@pytest.mark.parametrize(
+    ("service", "program", "port", "said", "expected"),
+    [
+        ("redis", "redis-server", 6379, "PING\\r\\n", "PONG"),
+        ("memcached", "memcached", 11211, "version\\r\\n", "VERSION"),
+        # The server speaks first, and names its way to log in.
+        ("mariadb", "mysqld", 3306, "", "mysql_native_password"),
+    ],
+    ids=["redis", "memcached", "mysql"],
+)
+def test_each_kind_of_server_answers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    service: str,
+    program: str,
+    port: int,
+    said: str,
+    expected: str,
+) -> None:
+    if shutil.which(program, path="/usr/sbin:/usr/bin") is None:
+        pytest.skip(f"{program} is not installed here")
+    words = {"PORT": str(port), "HOST": service, "SAID": said, "EXPECTED": expected}
+    text = ASKED
+    for word, by in words.items():
+        text = text.replace(word, by)
+    stated(monkeypatch, Command("node --test it.test.js", "ci, job test", services=(service,)))
+    files = {"package.json": package({}), "it.test.js": text}
+    good = judge(tmp_path / "1", files)
+    assert good.detail.startswith("2 test(s) pass"), f"{good.detail}\n{good.log}"
+    assert judge(tmp_path / "2", files, BAD).broken == ("it.test.js > sum",)
