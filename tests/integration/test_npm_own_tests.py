@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_plugins.npm.clients.pnpm import PNPM
 from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.gates import testing
+from fallback_plugins.npm.gates.all_gates import MAX_MEMBERS
 from fallback_plugins.npm.gates.all_gates import TestsGate as NpmTests
 from fallback_plugins.npm.installing.commands import BERRY
 from fallback_plugins.shared.gates.test_commands import CommandKind
@@ -314,7 +316,21 @@ def test_tests_find_places_to_write_git_and_a_network(tmp_path: Path, registry: 
         tmp_path = tmp_path / "again"
 
 
-def test_members_that_the_patch_reaches_are_tested(tmp_path: Path, registry: Registry) -> None:
+@pytest.mark.parametrize(
+    ("root", "detail"),
+    [
+        (
+            "root.test.js",
+            "1 test(s) pass; packages/a: 1 test(s) pass; packages/b: 1 test(s) pass",
+        ),
+        # What the root's suite runs is not run again.
+        ("root.test.js packages/a/a.test.js", "2 test(s) pass; packages/b: 1 test(s) pass"),
+    ],
+    ids=["none by the root", "one by the root"],
+)
+def test_members_that_the_patch_reaches_are_tested(
+    tmp_path: Path, registry: Registry, root: str, detail: str
+) -> None:
     def member(name: str, **facts: object) -> str:
         return json.dumps(
             {"name": name, "version": "1.0.0", "scripts": {"test": "node --test"}, **facts}
@@ -326,7 +342,7 @@ def test_members_that_the_patch_reaches_are_tested(tmp_path: Path, registry: Reg
 
     files = {
         "package.json": package(
-            {"test": "node --test root.test.js"}, private=True, workspaces=["packages/*"]
+            {"test": f"node --test {root}"}, private=True, workspaces=["packages/*"]
         ),
         "root.test.js": "require('node:test').test('root', () => {});\n",
         "packages/a/package.json": member("a", dependencies={"left": "^1.0.0"}),
@@ -335,14 +351,19 @@ def test_members_that_the_patch_reaches_are_tested(tmp_path: Path, registry: Reg
         "packages/b/b.test.js": "require('node:test').test('b', () => {});\n",
         "packages/c/package.json": member("c"),
         "packages/c/c.test.js": "process.exit(1)\n",
+        # Without tests there is nothing to judge, however many there are.
+        **{
+            f"packages/d{number}/package.json": json.dumps(
+                {"name": f"d{number}", "version": "1.0.0", "dependencies": {"left": "^1.0.0"}}
+            )
+            for number in range(MAX_MEMBERS + 1)
+        },
         "yarn.lock": lock("1.0.0"),
     }
     changes = {"yarn.lock": lock("1.0.1")}
     found = judge(tmp_path, files, changes, registry, ("package.json", "yarn.lock"))
     assert found.status is GateStatus.PASSED, f"{found.detail}\n{found.log}"
-    assert found.detail == (
-        "1 test(s) pass; packages/a: 1 test(s) pass; packages/b: 1 test(s) pass"
-    )
+    assert (found.detail, found.tests_level) == (detail, Level.COMPARED)
 
 
 SERVED = """const {test} = require('node:test');

@@ -22,6 +22,7 @@ from fallback_plugins.npm.gates.testing import (
     own_checks,
     reached_members,
     run_line,
+    suites,
 )
 from fallback_plugins.npm.installing.installation import Installation
 from fallback_plugins.npm.installing.modules_layer import MODULES, Package
@@ -451,7 +452,12 @@ class TestsGate(NpmGate):
         if of_root is not None:
             yield self._judged(context, project, folder, *of_root)
         is_whole = of_root is not None and self._runs_members(project, of_root[0])
-        members = () if is_whole else reached_members(project)
+        members = [
+            member
+            for member in (() if is_whole else reached_members(project))
+            if (of_root is None or not _tests_in(of_root[1], member))
+            and any(suites(context, project, member))
+        ]
         is_tested = of_root is not None
         for member in members[:MAX_MEMBERS]:
             if (of_member := choose_suite(context, project, member, self.name)) is not None:
@@ -486,3 +492,9 @@ class TestsGate(NpmGate):
             return True
         texts = [one.line for one in suite.commands]
         return _OF_ALL.search(" ".join([*texts, *project.scripts.values()])) is not None
+
+
+def _tests_in(choice: Choice, folder: str) -> bool:
+    """Did the root's suite run tests of a folder at the base commit?"""
+    reports = [run.report for run in choice.base.made if run.report is not None]
+    return any(test.startswith(f"{folder}/") for it in reports for test in (*it.passed, *it.failed))
