@@ -51,13 +51,15 @@ _BUILT = re.compile(r"\.([cm]?)js(x?)$")
 class Imports:
     """Of one repository, each file read once.
 
-    ``is_direct``: only the file that has what is imported, without the packages around it. ``places``:
-    folders by the beginnings of JavaScript's names that stand for them (members of a workspace, aliases of
-    a compiler).
+    ``is_direct``: only the file that has what is imported, without the packages around it. ``any_root``: a
+    name of Python that begins in none of the usual folders may begin in any that is no package (members of
+    a monorepo). ``places``: folders by the beginnings of JavaScript's names that stand for them (members
+    of a workspace, aliases of a compiler).
     """
 
     repo: RepoContext
     is_direct: bool = False
+    any_root: bool = False
     places: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -89,7 +91,10 @@ class Imports:
         """The files that a dotted name of Python may stand for, the packages around it among them."""
         parts = name.split(".")
         beginnings = self._beginnings.get(parts[0], set())
-        for root in beginnings and beginnings.intersection(_search_paths(importer)):
+        roots = beginnings and beginnings.intersection(_search_paths(importer))
+        if self.any_root and not roots:
+            roots = {it for it in beginnings if not self.repo.has(f"{it}/__init__.py")}
+        for root in roots:
             around = [posixpath.join(root, *parts[:end]) for end in range(1, len(parts) + 1)]
             found = [[*self._there(f"{it}/__init__.py", f"{it}.py")] for it in around]
             yield from chain(*(list(filter(None, found))[-1:] if self.is_direct else found))

@@ -9,6 +9,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from fallback_plugins.shared.gates.gating import some_of
@@ -16,8 +17,12 @@ from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, i
 from fallback_tier.imports_here import Imports
 from fallback_tier.repo import RepoContext
 
-#: Test files that are selected, at most, the nearest first: their names are arguments of a program.
+#: Test files that are selected, at most, the nearest first.
 MAX_TEST_FILES = 500
+
+#: Characters of their paths: they are one argument of a program, of which Linux takes 128 KiB
+#: (MAX_ARG_STRLEN), each with the path of the tree before it.
+_MAX_CHARS = 50_000
 
 #: Source files that are read, at most: some 10 s.
 MAX_SOURCES = 20_000
@@ -93,7 +98,7 @@ def find(
     if len(sources) > MAX_SOURCES:
         return f"there are {len(sources):,} source files, more than are read"
     for is_direct in (True, False):
-        imports = Imports(repo, is_direct=is_direct, places=places or {})
+        imports = Imports(repo, is_direct, any_root=True, places=places or {})
         found = [*_Graph(imports, sources, tests).reaching(change)]
         if found:
             break
@@ -101,7 +106,9 @@ def find(
         return f"no test file imports {change.title}, directly or through others"
     if len(found) == len(tests):
         return f"every test file reaches {change.title}"
-    return Reaching(tuple(found[:MAX_TEST_FILES]), len(tests), change.title)
+    ends = accumulate(len(path) for path in found)
+    files = [path for path, end in zip(found, ends, strict=True) if end <= _MAX_CHARS]
+    return Reaching(tuple(files[:MAX_TEST_FILES]), len(tests), change.title)
 
 
 @dataclass

@@ -781,7 +781,9 @@ def _joined(part: GateVerdict, others: GateVerdict) -> GateVerdict:
         others = others.model_copy(update={**ran, "tests": tests})
     verdict = together(part.gate, [part, others])
     if is_compared:
-        return verdict
+        is_told = verdict.status is not GateStatus.UNDECIDED or part.status is verdict.status
+        more = "" if is_told else f"; {part.detail}"
+        return verdict.model_copy(update={"detail": f"{verdict.detail}{more}"})
     update = {"tests_level": others.tests_level, "tests": others.tests}
     return verdict.model_copy(update=update)
 
