@@ -26,7 +26,7 @@ from tests.integration.gate_setup import (
 )
 from tests.registry import Universe, serve
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("tests-that-reach")]
+pytestmark = pytest.mark.sandbox
 
 #: Seconds of a suite. A test that has none left sleeps longer than all of them.
 LIMIT_S = 12
@@ -139,11 +139,14 @@ def test_part_that_is_late_too_says_so_and_the_suite_is_judged_as_ever(
     by_pytest(monkeypatch)
     files = dict(PYTHON)
     files["tests/test_a_slow.py"] += "import calc\n"
-    files["tests/test_none.py"] = "def test_none(): pass\n"
+    files["tests/test_none.py"] = files["tests/test_no_other.py"] = "def test_none(): pass\n"
     verdict = judge(PythonTests(), tmp_path, files, GOOD)
     assert verdict.status is GateStatus.SKIPPED, verdict
     assert [it.tests_level for it in verdict.tests] == [Level.RAN]
-    assert "in 2 of 3 test files that reach calc.py could not be compared" in verdict.detail
+    assert (
+        "tests in 2 of 4 test files, those that reach calc.py, could not be compared"
+        in verdict.detail
+    )
 
 
 def test_files_that_are_left_out_are_not_imported(
@@ -237,11 +240,10 @@ def test_npm_suite_that_is_late_fails_for_a_test_that_reaches_the_patch(
 
 
 @pytest.mark.registry("npm")
-@pytest.mark.parametrize("runner", ["node", "jest"])
 def test_npm_suite_that_is_late_passes_with_the_count_of_what_was_compared(
-    tmp_path: Path, runner: str
+    tmp_path: Path,
 ) -> None:
-    verdict = judge_node(tmp_path, runner, NODE_GOOD)
+    verdict = judge_node(tmp_path, "jest", NODE_GOOD)
     assert verdict.status is GateStatus.PASSED, verdict
     assert [it.tests_level for it in verdict.tests] == [Level.COMPARED, Level.RAN]
     assert verdict.failing_before == ("test/totals.test.js > old",)
@@ -251,12 +253,11 @@ def test_npm_suite_that_is_late_passes_with_the_count_of_what_was_compared(
 
 
 @pytest.mark.registry("npm")
-@pytest.mark.parametrize("runner", ["node", "jest"])
 def test_without_the_selection_the_broken_test_of_npm_is_not_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_selection(monkeypatch)
-    verdict = judge_node(tmp_path, runner, NODE_BAD)
+    verdict = judge_node(tmp_path, "jest", NODE_BAD)
     assert verdict.status is not GateStatus.FAILED, verdict
 
 

@@ -9,7 +9,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import PurePosixPath
 
 from fallback_plugins.shared.gates.gating import some_of
@@ -58,11 +58,17 @@ class Change:
 @dataclass(frozen=True)
 class Reaching:
     """The test files that reach what a patch changes, the nearest first, of so many (``of``). ``title``:
-    what they reach, for people."""
+    what they reach, for people; ``is_cut``: there are more, with more imports between."""
 
     files: tuple[str, ...]
     of: int
     title: str
+    is_cut: bool = False
+
+    @property
+    def which(self) -> str:
+        """Which they are, for people."""
+        return f"{'the nearest of ' if self.is_cut else ''}those that reach {self.title}"
 
 
 def changed_sources(
@@ -90,7 +96,8 @@ def find(
     """Return the test files of a tree that reach a change, or why none are selected, as a clause.
 
     Direct imports come first. If no test file has any, what packages bring with them counts too, and what
-    pytest loads for a folder. ``tests``: the test files to choose from; ``places``: as for ``Imports``.
+    pytest loads for a folder. Of more than half of the test files the nearest are taken: others would take
+    nearly as long as all. ``tests``: the test files to choose from; ``places``: as for ``Imports``.
     """
     sources = [it for it in repo.tracked_files if PurePosixPath(it).suffix in SOURCE_SUFFIXES]
     if not (change.files or change.modules):
@@ -99,16 +106,19 @@ def find(
         return f"there are {len(sources):,} source files, more than are read"
     for is_direct in (True, False):
         imports = Imports(repo, is_direct, any_root=True, places=places or {})
-        found = [*_Graph(imports, sources, tests).reaching(change)]
-        if found:
+        if levels := [*_Graph(imports, sources, tests).reaching(change)]:
             break
     else:
         return f"no test file imports {change.title}, directly or through others"
-    if len(found) == len(tests):
-        return f"every test file reaches {change.title}"
-    ends = accumulate(len(path) for path in found)
-    files = [path for path, end in zip(found, ends, strict=True) if end <= _MAX_CHARS]
-    return Reaching(tuple(files[:MAX_TEST_FILES]), len(tests), change.title)
+    ends = [*accumulate(map(len, levels))]
+    near = max(ends[0], *(end for end in ends if end <= len(tests) / 2), 0)
+    if near == len(tests):
+        return f"every test file imports {change.title}"
+    found = [*chain(*levels)]
+    lengths = accumulate(len(path) for path in found)
+    within = sum(length <= _MAX_CHARS for length in lengths)
+    files = found[: min(near, within, MAX_TEST_FILES)]
+    return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(found))
 
 
 @dataclass
@@ -125,8 +135,8 @@ class _Graph:
             for other in self.imports.of(path):
                 self._importers[other].add(path)
 
-    def reaching(self, change: Change) -> Iterator[str]:
-        """Yield the test files, by the number of imports between."""
+    def reaching(self, change: Change) -> Iterator[list[str]]:
+        """Yield the test files, those with as many imports between together, the nearest first."""
         for conftest in self._conftests(change):
             folder = posixpath.dirname(conftest)
             below = (it for it in self.tests if not folder or it.startswith(f"{folder}/"))
@@ -136,7 +146,8 @@ class _Graph:
             near |= {path for path in self.sources if self._names(path, change.modules)}
         seen = {*near}
         while near:
-            yield from sorted(near.intersection(self.tests))
+            if tests := sorted(near.intersection(self.tests)):
+                yield tests
             near = set().union(*(self._importers[path] for path in near)) - seen
             seen |= near
 

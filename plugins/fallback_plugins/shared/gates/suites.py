@@ -707,7 +707,7 @@ def judge_tests(
     suite = Suite(gate, its_limits, its_runs, chosen.within(its_limits))
     verdict, ours = _judged(suite, folder, alike, alone)
     if verdict.status is GateStatus.FAILED:  # the others would change nothing
-        what = f"of the tests that reach {chosen.reaching.title}: {verdict.detail}"
+        what = f"of the tests, {chosen.reaching.which}: {verdict.detail}"
         return verdict.model_copy(update={"detail": what})
     others, theirs = _judged(whole, folder, alike, alone)
     return _joined(_of_part(verdict, chosen.reaching, late, ours, theirs), others)
@@ -754,9 +754,7 @@ def _of_part(
     ran = 0 if ours is None else len(_tests_in(ours.report)) or ours.count or 0
     files = f"in {len(reaching.files):,} of {reaching.of:,} test files"
     if verdict.tests_level is not TestsLevel.COMPARED or not ran:
-        why = (
-            f"the tests {files} that reach {reaching.title} could not be compared: {verdict.detail}"
-        )
+        why = f"tests {files}, {reaching.which}, could not be compared: {verdict.detail}"
         is_open = verdict.status is GateStatus.UNDECIDED
         status = verdict.status if is_open else GateStatus.SKIPPED
         return verdict.model_copy(update={"status": status, "detail": why})
@@ -765,7 +763,7 @@ def _of_part(
     reports = (late.report, None if theirs is None else theirs.report)
     least = max(ran, *(len(_tests_in(one)) for one in reports))
     of = f"{known:,}" if known and known >= least else f"more than {least:,}"
-    what = f"{ran:,} of {of} tests ({files}), those that reach {reaching.title}"
+    what = f"{ran:,} of {of} tests ({files}), {reaching.which}"
     accounts = tuple(it.model_copy(update={"reason": what}) for it in verdict.tests)
     update = {"detail": f"compared with the base commit: {what}: {verdict.detail}"}
     return verdict.model_copy(update={**update, "tests": accounts})

@@ -51,7 +51,8 @@ PYTHON = {
 def test_direct_imports_come_first_and_the_nearest_before_others(tmp_path: Path) -> None:
     """``pkg.deep`` and ``pkg.other`` import each other. What imports ``pkg.apart`` runs ``pkg`` too, and so
     reaches everything: it does not count while other files import the change."""
-    found = reached(tmp_path, PYTHON, "pkg/deep.py")
+    files = PYTHON | {f"tests/test_other_{number}.py": "" for number in range(3)}
+    found = reached(tmp_path, files, "pkg/deep.py")
     assert found == ("tests/test_direct.py", "tests/test_through.py", "tests/test_around.py")
 
 
@@ -137,7 +138,8 @@ JAVASCRIPT = {
 
 
 def test_javascript_is_followed_through_each_form_of_import_and_cycles(tmp_path: Path) -> None:
-    found = reached(tmp_path, JAVASCRIPT, "src/deep.js")
+    files = JAVASCRIPT | {f"test/other{number}.test.js": "" for number in range(3)}
+    found = reached(tmp_path, files, "src/deep.js")
     assert found == ("test/deep.test.js", "test/index.test.ts", "test/lazy.test.mjs")
 
 
@@ -170,6 +172,7 @@ def test_members_of_a_workspace_and_a_compilers_paths_are_followed(tmp_path: Pat
         "test/member.test.ts": "import { a } from '@own/core';\n",
         "test/alias.test.ts": "import page from '@app/page';\n",
         "test/none.test.ts": "import page from '@other/page';\n",
+        "test/no_other.test.ts": "",
     }
     found = reached(tmp_path, files, "packages/core/src/deep.ts")
     assert found == ("test/member.test.ts", "test/alias.test.ts")
@@ -182,9 +185,29 @@ def test_why_nothing_is_selected_is_told(tmp_path: Path) -> None:
     assert isinstance(reached(tmp_path, files), str)
 
 
+def test_of_more_than_half_of_the_files_the_nearest_are_taken(tmp_path: Path) -> None:
+    """All that import the change itself, and whole steps beyond."""
+    files = {
+        "a.py": "",
+        "b.py": "import a\n",
+        "c.py": "import b\n",
+        "tests/test_a.py": "import a\n",
+        "tests/test_b.py": "import b\n",
+        "tests/test_c.py": "import c\n",
+        "tests/test_d.py": "import c\n",
+    }
+    repo = repository(tmp_path, files)
+    tests = [path for path in files if path.startswith("tests/")]
+    found = find(repo, Change.of(["a.py"], [], []), tests)
+    assert found == Reaching(("tests/test_a.py", "tests/test_b.py"), 4, "a.py", is_cut=True)
+    assert isinstance(found, Reaching)
+    assert found.which == "the nearest of those that reach a.py"
+
+
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"a.py": ""} | {f"tests/test_{number}.py": "import a\n" for number in range(5)}
     files["tests/test_none.py"] = ""
+    assert len(reached(tmp_path, files, "a.py")) == 5
     monkeypatch.setattr(reaching, "MAX_TEST_FILES", 2)
     assert reached(tmp_path, files, "a.py") == ("tests/test_0.py", "tests/test_1.py")
     monkeypatch.setattr(reaching, "MAX_SOURCES", 3)
