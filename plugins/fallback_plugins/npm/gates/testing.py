@@ -336,8 +336,15 @@ class _Run:
         if plain_runner(script) is not None:
             return
         runner = next((it for it in map(str.strip, script.split("&&")) if plain_runner(it)), None)
-        alone = "" if runner is None else self._shell(command, runner).output
+        alone = "" if runner is None else self._alone(command, runner)
         self.others |= steady_lines(result.output) - steady_lines(alone)
+
+    def _alone(self, command: TestCommand, runner: str) -> str:
+        """What a runner prints by itself. Only one that is asked to report can be asked for some files."""
+        if not self.files:
+            return self._shell(command, runner).output
+        with report_in(self.tree.tree) as files:
+            return self._shell(command, runner, files.path).output
 
     def _script_of(self, command: TestCommand) -> str:
         """What a command that runs a script of the manifest runs."""

@@ -193,12 +193,13 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
     # What a runner's own child reports, the runner reports too.
     outer = {pid for pid, ancestors in began.items() if began.keys().isdisjoint(ancestors)}
     reported = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
-    counted = Counter(pid for pid, _, _ in tests)
+    counted, found = Counter(pid for pid, _, _ in tests), sum(collected) or None
     is_whole = all(pid in ended and ended[pid][0] == counted[pid] for pid in outer)
     if not is_whole or not counted.keys() <= began.keys():
-        return Report.of(reported, None, sum(collected) or None), others
+        return Report.of(reported, None, found), others
     figures = [ended[pid][1:] for pid in outer]
-    return Report.of(reported, (sum(it[0] for it in figures), sum(it[1] for it in figures))), others
+    whole = sum(it[0] for it in figures), sum(it[1] for it in figures)
+    return Report.of(reported, whole, found), others
 
 
 def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:

@@ -142,6 +142,10 @@ class PytestReporter:
             return None
         return CollectReport(collector.nodeid, "passed", None, [])
 
+    # As pytest.hookimpl marks it, which is not loaded yet: before pytest's own, which comes later to a
+    # process that a command starts.
+    setattr(pytest_make_collect_report, "pytest_impl", {"tryfirst": True})  # noqa: B010 (for mypy)
+
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         """Leave out what is not to be run. A file stands for the tests in it."""
         if not self._only:

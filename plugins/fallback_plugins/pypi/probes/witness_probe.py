@@ -237,6 +237,7 @@ class Suite:
         self._reporter = reporter
         self._space: dict[str, Any] = {}
         self._only = frozenset(filter(None, os.environ.get(ONLY, "").split("\n")))
+        self._files: Any = None
         #: pytest's session, or unittest's result, that is running tests now.
         self._session: Any = None
         self._running: Any = None
@@ -354,7 +355,9 @@ class Suite:
         if name in self._only or any(one.startswith(f"{name} ") for one in self._only):
             return True
         space = self._names()
-        return bool(space["stands_in"](test, space["files_in"](self._only)))
+        if self._files is None:
+            self._files = space["files_in"](self._only)
+        return bool(space["stands_in"](test, self._files))
 
     def _wrap(self, cls: Any) -> None:
         for call in ("startTestRun", "startTest", "stopTest", "addSubTest", *_OUTCOMES):

@@ -787,7 +787,10 @@ def _joined(part: GateVerdict, others: GateVerdict) -> GateVerdict:
 
 
 def _tests_in(report: Report | None) -> frozenset[str]:
-    return frozenset() if report is None else report.passed.union(report.failed)
+    """The tests that ran; a file that could not be read in is none."""
+    if report is None:
+        return frozenset()
+    return report.passed.union(report.failed).difference(report.uncollected)
 
 
 def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[GateVerdict, SuiteRun]:
