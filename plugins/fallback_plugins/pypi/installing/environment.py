@@ -47,7 +47,7 @@ from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 20
+_FORMAT = 21
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0

@@ -707,8 +707,7 @@ def judge_tests(
     suite = Suite(gate, its_limits, its_runs, chosen.within(its_limits))
     verdict, ours = _judged(suite, folder, alike, alone)
     if verdict.status is GateStatus.FAILED:  # the others would change nothing
-        what = f"of the tests, {chosen.reaching.which}: {verdict.detail}"
-        return verdict.model_copy(update={"detail": what})
+        return _of_part(verdict, chosen.reaching, late, ours, None)
     others, theirs = _judged(whole, folder, alike, alone)
     return _joined(_of_part(verdict, chosen.reaching, late, ours, theirs), others)
 
@@ -753,7 +752,8 @@ def _of_part(
     none. ``late``, ``theirs``: the runs of all, at the base commit and with the patch."""
     ran = 0 if ours is None else len(_tests_in(ours.report)) or ours.count or 0
     files = f"in {len(reaching.files):,} of {reaching.of:,} test files"
-    if verdict.tests_level is not TestsLevel.COMPARED or not ran:
+    is_failed = verdict.status is GateStatus.FAILED
+    if not is_failed and (verdict.tests_level is not TestsLevel.COMPARED or not ran):
         why = f"tests {files}, {reaching.which}, could not be compared: {verdict.detail}"
         is_open = verdict.status is GateStatus.UNDECIDED
         status = verdict.status if is_open else GateStatus.SKIPPED
