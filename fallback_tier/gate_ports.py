@@ -38,12 +38,22 @@ class Worktree(Protocol):
 
 
 @dataclass(frozen=True)
+class SuiteTime:
+    """Seconds of one run of a project's tests: ``limit_s`` in all, and ``silent_s`` without output or a
+    reported test; None: it may be silent."""
+
+    limit_s: float
+    silent_s: float | None = None
+
+
+@dataclass(frozen=True)
 class GateContext:
     """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why.
 
     ``is_proof``: a command's tests decide, so that they are witnessed (``TargetRun.witnessed``).
     ``resolutions``: what an ecosystem resolved for this fix, by its own keys. Each is recorded as evidence
-    with the verdict that follows, and is there again when the fix is resumed (ADR-0102).
+    with the verdict that follows, and is there again when the fix is resumed (ADR-0102). ``suite_time``:
+    what a run of the project's tests gets; None: ``timeout_s``, as any command.
     """
 
     advisory: Advisory
@@ -57,6 +67,7 @@ class GateContext:
     report: Callable[[str], None] = say_nothing
     is_proof: bool = False
     resolutions: MutableMapping[str, str] = field(default_factory=dict)
+    suite_time: SuiteTime | None = None
 
 
 class Witnessed(Frozen):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import PROOF_GATE, TESTS_GATE, GateStatus, ProofLevel, TestsLevel
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.result import Patched, WithPatch
+from fallback_tier.gates.result import Patched, WithPatch, compared_parts
 
 #: Nothing was seen of the flaw itself.
 UNSHOWN = "patched; tests pass; nothing shows the flaw"
@@ -15,7 +15,7 @@ _VERSIONS = {
     ProofLevel.PINS: "only declared versions proved",
 }
 
-
+_COMPARED_IN_PART = "compared with the base commit's in part"
 _NOT_COMPARED = "not compared with the base commit's"
 
 _READ = {
@@ -66,6 +66,8 @@ def _passing(tests: GateVerdict | None) -> str:
     before = () if tests is None else tests.failing_before
     words = f"tests pass, but for {len(before)} that failed before" if before else "tests pass"
     match None if tests is None else tests.tests_level:
+        case TestsLevel.RAN if tests is not None and compared_parts(tests.tests):
+            words += f", {_COMPARED_IN_PART}"
         case TestsLevel.RAN:
             words += f", {_NOT_COMPARED}"
         case TestsLevel.NOT_JUDGED:

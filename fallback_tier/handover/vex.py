@@ -13,7 +13,14 @@ from uuid import NAMESPACE_URL, uuid5
 
 from fallback_audit.vocabulary import TestsLevel
 from fallback_tier.advisory import Advisory
-from fallback_tier.gates.result import WithPatch, notes_of, projects_of, tests_level_of
+from fallback_tier.gates.result import (
+    WithPatch,
+    compared_parts,
+    notes_of,
+    projects_of,
+    tests_level_of,
+    tests_of,
+)
 from fallback_tier.handover.confidence import is_shown_gone
 from fallback_tier.handover.headline import proof_of
 from fallback_tier.handover.product import Product
@@ -71,6 +78,8 @@ class Statement:
             more += f" {'; '.join(map(proof_of, projects))}."
         if tests := tests_level_of(self.result.verdicts):
             more += f" {_TESTS[tests]}."
+        for part in compared_parts(tests_of(self.result.verdicts)):
+            more += f" A part of them was compared: {part}."
         for note in notes_of(self.result.verdicts):
             more += f" {note}."
         where = "in" if self.sandboxed else "without"

@@ -27,7 +27,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_beside
-from fallback_tier.patch.imports_here import Imports
+from fallback_tier.imports_here import Imports
 from fallback_tier.patch.named_here import named_modules
 from fallback_tier.patch.policy import is_test, recipe_only_reason
 from fallback_tier.repo import RepoContext

@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
 
-from fallback_tier.patch.imports_here import Imports
+from fallback_tier.imports_here import Imports
 
 #: Where programs are named that nothing imports.
 _SCRIPTS = re.compile(

@@ -23,7 +23,7 @@ from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult, Sandbox
 from fallback_tier.files.tree import FileTree
-from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict, SuiteTime
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
 from fallback_tier.outcome import Applied
@@ -139,11 +139,15 @@ def our_pytest_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pytest of this very interpreter stands in for a target's own, which has none of our plugins:
     importing those is most of what one start takes. A target's options may name one."""
 
-    def sandboxed(self: Environment, arguments: list[str]) -> CommandResult:
+    def sandboxed(
+        self: Environment, arguments: list[str], time: SuiteTime | None = None
+    ) -> CommandResult:
+        time = time or SuiteTime(self.context.timeout_s)
         result = self.context.sandbox.run(
             [sys.executable, *arguments],
             worktree=self.repo.tree,
-            timeout_s=self.context.timeout_s,
+            timeout_s=time.limit_s,
+            silent_s=time.silent_s,
             env={**self.variables(), **_LIGHT},
             readable=[Path(sys.prefix)],
         )

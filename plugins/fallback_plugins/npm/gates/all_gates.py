@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
 from fallback_audit.event_types import ProvedProject
@@ -481,7 +482,12 @@ class TestsGate(NpmGate):
             return suite.run_in(project, limits)
 
         ran = (self.name, context, folder, choice.way.run, choice.on)
-        verdict = beside_base(project, lambda: judge_tests(*ran, within=within, base=choice.base))
+
+        def judge() -> GateVerdict:
+            part = partial(suite.part, project, folder)
+            return judge_tests(*ran, within=within, base=choice.base, part=part)
+
+        verdict = beside_base(project, judge)
         where = "" if folder == project.folder else f"{folder}: "
         explained = choice.explain(verdict) if choice.passed_over else verdict
         return explained.model_copy(update={"detail": f"{where}{explained.detail}"})

@@ -4,6 +4,7 @@ A runner is asked to report beside what it prints, where a test script plainly c
 left as they are, and their logs tell.
 """
 
+import functools
 import json
 import re
 import secrets
@@ -161,11 +162,18 @@ def _source(name: str) -> str:
     return files(_REPORTERS).joinpath("reporters", name).read_text("utf-8")
 
 
+@functools.cache
+def _sources() -> tuple[str, dict[str, str]]:
+    """The reporters' files by name, and a digest of them: read once in a process."""
+    texts = {it: _source(it) for it in _FILES}
+    return sha256("".join(texts.values()).encode()).hexdigest()[:16], texts
+
+
 def laid_out(cache: Path, name: str) -> Path:
     """A reporter's file, with the others beside it, at a place that a sandbox can be shown: an installed
     package may lie anywhere."""
-    texts = {it: _source(it) for it in _FILES}
-    folder = cache / "reporters" / sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    digest, texts = _sources()
+    folder = cache / "reporters" / digest
     for other, text in texts.items():
         if not (folder / other).exists():
             folder.mkdir(parents=True, exist_ok=True)

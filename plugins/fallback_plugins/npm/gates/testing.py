@@ -6,9 +6,9 @@ and programs, a place to write, services. Test runners report beside what they p
 (``reporters/attach.cjs``); if none does, the log tells.
 """
 
+import json
 import posixpath
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,15 +24,18 @@ from fallback_plugins.npm.gates.running import laid_out, plain_runner, read_jest
 from fallback_plugins.npm.gates.summaries import failing_names, summary
 from fallback_plugins.npm.installing.commands import BERRY
 from fallback_plugins.npm.installing.installation import Installation
+from fallback_plugins.npm.installing.modules_layer import Package
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
 from fallback_plugins.npm.locks.yarn_berry import berry_format
-from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder
+from fallback_plugins.npm.manifests.layout import MANIFEST, in_folder, is_manifest
 from fallback_plugins.npm.manifests.manifest import MEMBER_SECTIONS, entries, parse_manifest
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.base_runs import Run, time_of
 from fallback_plugins.shared.gates.choosing import Choice, Way, choose
+from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.reports import Report, merged, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
+from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
@@ -86,6 +89,17 @@ exit 127
 #: TypeScript's compiler, however it is started.
 _COMPILER = re.compile(r"(?:npx\s+)?(?:\S*/)?tsc\b")
 
+#: Files by which runners know tests, by default; data and helpers of tests are in none.
+_TEST_FILE = re.compile(
+    r"(?:^|/)(?:[^/]*[._-])?(?:test|spec)s?\.[cm]?[jt]sx?$|(?:^|/)test-[^/]*\.[cm]?[jt]sx?$"
+    r"|(?:^|/)(?:__tests__|tests?|specs?)/(?!(?:.*/)?(?:fixtures?|__mocks__|helpers?|support|utils?)(?:/|\.))"
+    r".*\.[cm]?[jt]sx?$"
+)
+
+#: Of a compiler's settings: the folder that paths begin in, and folders by alias.
+_BASE_URL = re.compile(r'"baseUrl"\s*:\s*"([^"\\]*)"')
+_ALIASED = re.compile(r'"([^"\\*]*[^"\\*/])(?:/\*)?"\s*:\s*\[\s*"([^"\\*]+?)/?(?:\*)?"')
+
 _CLIENT = re.compile(r"\b(yarn|pnpm)\b")
 
 
@@ -102,9 +116,57 @@ class Suite:
         more = f" and {len(self.commands) - 1} more" if len(self.commands) > 1 else ""
         return f"`{first.line}`{more} ({first.source})"
 
-    def run_in(self, project: Installation, limits: GateContext) -> Run:
-        """Return what runs it in any tree, within a context's limits."""
-        return lambda tree: run_suite(project.in_tree(tree, limits), tree, self)
+    def run_in(self, project: Installation, limits: GateContext, files: Sequence[str] = ()) -> Run:
+        """Return what runs it in any tree, within a context's limits. ``files``: as for ``run_suite``."""
+        return lambda tree: run_suite(project.in_tree(tree, limits), tree, self, files)
+
+    def part(self, project: Installation, folder: str) -> Part | str:
+        """Return its tests in the files that reach what the patch changes, or why there are none.
+
+        ``folder``: of the member or project that it tests.
+        """
+        context, repo = project.context, project.context.repo
+        changed, other = changed_sources(context.application.files, is_manifest)
+        if other:
+            return f"the patch changes {other}, and no import tells what reads it"
+        trees = [{*it.packages()} for it in (project, project.at_base)]
+        moved = {one.own_name for one in _moved(*trees)}
+        needing = {one.name for one in _moved(*trees)}
+        while more := {it.name for it in set().union(*trees) if it.asks & needing} - needing:
+            needing |= more
+        tests = [path for path in repo.tracked_files if _is_test(path, folder)]
+        found = find(repo, Change.of(changed, moved, needing), tests, _places(repo))
+        if isinstance(found, str):
+            return found
+        return Part(found, lambda limits: self.run_in(project, limits, found.files))
+
+
+def _moved(here: set[Package], there: set[Package]) -> Iterator[Package]:
+    """Installed packages of releases that one of two trees alone has."""
+    releases = [{(it.name, it.version) for it in tree} for tree in (here, there)]
+    apart = releases[0] ^ releases[1]
+    return (it for it in here | there if (it.name, it.version) in apart)
+
+
+def _is_test(path: str, folder: str) -> bool:
+    is_inside = folder == "." or path.startswith(f"{folder}/")
+    return is_inside and _TEST_FILE.search(path) is not None
+
+
+def _places(repo: RepoContext) -> dict[str, str]:
+    """Folders by the names for them in imports: of the repository's packages, and a compiler's paths."""
+    found: dict[str, str] = {}
+    for path in repo.tracked_files:
+        name, folder = PurePosixPath(path).name, str(PurePosixPath(path).parent)
+        with suppress(RecipeError, RepositoryError):
+            if name == MANIFEST:
+                own = parse_manifest(path, repo.read_text(path)).get("name")
+                found |= {own: folder} if isinstance(own, str) and own else {}
+            elif name.startswith("tsconfig"):
+                text = repo.read_text(path)
+                root = posixpath.join(folder, next(iter(_BASE_URL.findall(text)), "."))
+                found |= {a: posixpath.join(root, b) for a, b in _ALIASED.findall(text) if a}
+    return found
 
 
 def choose_suite(
@@ -186,21 +248,24 @@ def _scripts(tree: RepoContext, path: str) -> Mapping[str, str]:
     return {}
 
 
-def run_suite(target: Installation, tree: RepoContext, suite: Suite) -> SuiteRun | NotInstalled:
+def run_suite(
+    target: Installation, tree: RepoContext, suite: Suite, files: Sequence[str] = ()
+) -> SuiteRun | NotInstalled:
     """Run a suite in a tree, once what it needs is installed.
 
     A runner that fails and reports nothing may not know what was asked of it: then all runs once more, as
-    the project calls it. Raises SandboxError, and as ``Installation.install``.
+    the project calls it. ``files``: runners that can report run the tests in these alone. Raises
+    SandboxError, and as ``Installation.install``.
     """
     found = target.install()
     if found.absent is not None:
         return found.absent
-    run = _Run(target, tree, suite)
+    run = _Run(target, tree, suite, tuple(files))
     remarks = [f"installed {found.in_words}"] if found.declined else []
     remarks += services.missing([name for one in suite.commands for name in one.services])
     remarks += run.prepare()
     result, report = run.all(reporting=True)
-    if report is None and run.asked and not (result.ok or result.timed_out):
+    if report is None and run.asked and not (result.ok or result.timed_out or files):
         result, report = run.all(reporting=False)
     told = summary(result.output)
     if told is None and report is not None and report.figures is not None:
@@ -210,7 +275,7 @@ def run_suite(target: Installation, tree: RepoContext, suite: Suite) -> SuiteRun
         made = replace(made, failing=failing_names(result.output) or None)
     others = run.others if made.report is not None and not made.report.failed else set()
     digest = sha256("\n".join(sorted(others)).encode()).hexdigest()
-    return replace(made, others=digest, command=suite.commands[0])
+    return replace(made, others=digest, command=suite.commands[0], can_select=run.asked)
 
 
 def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
@@ -234,17 +299,18 @@ def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> C
 
 @dataclass
 class _Run:
-    """One run of a suite. ``asked``: a runner was made to report. ``others``: what commands print that fail
-    and are no test runner's alone."""
+    """One run of a suite, whose commands and steps share its time. ``asked``: a runner was made to report.
+    ``others``: what commands print that fail and are no test runner's alone."""
 
     target: Installation
     tree: RepoContext
     suite: Suite
+    files: tuple[str, ...] = ()
     asked: bool = False
     others: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._until = time.monotonic() + self.target.context.timeout_s
+        self._time, self._spent_s = time_of(self.target.context), 0.0
         self._programs, self._readable, self._missing = programs(self.target, self.suite)
 
     def prepare(self) -> list[str]:
@@ -281,7 +347,7 @@ class _Run:
         whole = {
             "argv": ("sh", "-c", self.suite.commands[0].line),
             "output": "".join(one.output for one in results),
-            "duration_ms": sum(one.duration_ms for one in results),
+            "duration_ms": round(self._spent_s * 1000),
             "truncated": any(one.truncated for one in results),
         }
         return first.model_copy(update=whole), merged(parts)
@@ -296,8 +362,15 @@ class _Run:
         if plain_runner(script) is not None:
             return
         runner = next((it for it in map(str.strip, script.split("&&")) if plain_runner(it)), None)
-        alone = "" if runner is None else self._shell(command, runner).output
+        alone = "" if runner is None else self._alone(command, runner)
         self.others |= steady_lines(result.output) - steady_lines(alone)
+
+    def _alone(self, command: TestCommand, runner: str) -> str:
+        """What a runner prints by itself. Only one that is asked to report can be asked for some files."""
+        if not self.files:
+            return self._shell(command, runner).output
+        with report_in(self.tree.tree) as files:
+            return self._shell(command, runner, files.path).output
 
     def _script_of(self, command: TestCommand) -> str:
         """What a command that runs a script of the manifest runs."""
@@ -319,17 +392,21 @@ class _Run:
             options = f"{env.get('NODE_OPTIONS', '')} {required}".strip()
             env |= {"FALLBACK_TIER_REPORTS": reports, "FALLBACK_TIER_HOOK": required}
             env["NODE_OPTIONS"] = options
+            env |= {"FALLBACK_TIER_FILES": json.dumps(self.files)} if self.files else {}
         folder = PurePosixPath(command.folder)
         bins = (str(self.tree.root / it / _PROGRAMS) for it in (folder, *folder.parents))
         path = ":".join([str(self._programs), *bins])
         words = services.around(["sh", "-c", line], needs, env)
-        return self.target.run(
+        left_s = max(1.0, self._time.limit_s - self._spent_s)
+        result = self.target.run(
             gating.command_in(command.folder, ["sh", "-c", _WITH_PATH, "sh", path, *words]),
             env,
             [*self._readable, hook.parent],
-            max(1.0, self._until - time.monotonic()),
+            replace(self._time, limit_s=left_s),
             needs,
         )
+        self._spent_s += result.duration_ms / 1000
+        return result
 
     def _of_package(self, folder: str) -> dict[str, str]:
         """What a client tells the scripts of a package: here they are run by their lines."""

@@ -53,7 +53,7 @@ from fallback_tier.advisory.versions import is_orderable
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.tree import FileTree
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.repo import RepoContext
 
 #: What a step's reason repeats of its client's words.
@@ -169,15 +169,17 @@ class Installation:
         argv: Sequence[str],
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
-        timeout_s: float | None = None,
+        suite_time: SuiteTime | None = None,
         servers: Sequence[str] = (),
     ) -> CommandResult:
         """Run a command in the sandbox, in the tree's root; the output's paths are relative. ``servers``:
-        those that it starts. Raises SandboxError."""
+        those that it starts; ``suite_time``: as for ``gating.run_as_given``. Raises SandboxError."""
+        time = suite_time or SuiteTime(self.context.timeout_s)
         result = self.context.sandbox.run(
             argv,
             worktree=self.tree,
-            timeout_s=self.context.timeout_s if timeout_s is None else timeout_s,
+            timeout_s=time.limit_s,
+            silent_s=time.silent_s,
             env=env,
             readable=readable,
             servers=servers,

@@ -323,6 +323,7 @@ class TestsGate(PyPIGate):
                 within=tests.within,
                 alone=tests.alone,
                 base=choice.base,
+                part=tests.part,
             )
 
         verdict = choice.explain(beside_base(here, judge))

@@ -214,7 +214,7 @@ def dependency_modules(project: Environment) -> tuple[str, ...]:
     """
     trees = (project, project.base)
     here, there = (tree.distributions() for tree in trees)
-    moved = {it for it in {*here, *there} if _version(here, it) != _version(there, it)}
+    moved = moved_packages(project)
     if not moved:
         return ()
     near, changed = _needing(here, moved), project.context.application.files
@@ -226,6 +226,24 @@ def dependency_modules(project: Environment) -> tuple[str, ...]:
         found |= dict.fromkeys(_first(here, name))
         found |= dict.fromkeys(module for module in _first(there, name) if "." not in module)
     return tuple(found)
+
+
+def moved_packages(project: Environment) -> set[str]:
+    """Return the canonical names of what another release is installed of than at the base commit. Raises as
+    ``Environment.install`` does."""
+    here, there = (tree.distributions() for tree in (project, project.base))
+    return {it for it in {*here, *there} if _version(here, it) != _version(there, it)}
+
+
+def modules_of(project: Environment, packages: set[str]) -> set[str]:
+    """Return the modules of packages and of all that depends on them, as either tree has them installed.
+    Raises as ``Environment.install`` does."""
+    found = set[str]()
+    for tree in (project, project.base):
+        installed = tree.distributions()
+        for name in _needing(installed, packages) & installed.keys():
+            found |= {*import_names(installed[name])}
+    return found
 
 
 def asked_for(repo: RepoContext, folder: str, changed: Sequence[str] = ()) -> tuple[str, ...]:

@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from fallback_plugins.pypi.gates.checks import modules_of, moved_packages
 from fallback_plugins.pypi.gates.summaries import command_summary, pytest_summary, unittest_summary
 from fallback_plugins.pypi.installing.declared import naming
 from fallback_plugins.pypi.installing.environment import Environment
 from fallback_plugins.pypi.installing.plan import is_test
+from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.probes import observed, witness_probe
 from fallback_plugins.pypi.probes.observed import (
     START,
@@ -28,14 +30,17 @@ from fallback_plugins.pypi.probes.observed import (
 )
 from fallback_plugins.pypi.probes.report_probe import ONLY
 from fallback_plugins.shared.gates import gating, services
-from fallback_plugins.shared.gates.base_runs import Run
+from fallback_plugins.shared.gates.base_runs import Run, time_of
 from fallback_plugins.shared.gates.choosing import Way
 from fallback_plugins.shared.gates.gating import in_folder
+from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
+from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.gate_ports import GateContext
+from fallback_tier.repo import RepoContext
 
 #: Changed with how a project's own command is run, and read.
 _FORMAT = 1
@@ -94,8 +99,8 @@ _NO_MODULE = re.compile(r"(?:ModuleNotFound|Import)Error: No module named '?([A-
 def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotInstalled:
     """Run the suite of a tree in its environment. A run that ends well but reports nothing has run nothing.
 
-    ``only``: names of tests, as a report has them: no other is run, though all are collected. Raises what
-    installing and running raise.
+    ``only``: names of tests, as a report has them, or whole paths of files: no other test is run.
+    Files that are not named are not read in if others are. Raises what installing and running raise.
     """
     found = target.install()
     if found.absent is not None:
@@ -150,6 +155,30 @@ class OwnTests:
     def alone(self, tests: Sequence[str]) -> Run:
         """Run these tests, and no others."""
         return lambda tree: self._run(self.here.in_tree(tree), tests)
+
+    def part(self) -> Part | str:
+        """Return the tests in the files that reach what the patch changes, or why there are none."""
+        here = self.here
+        repo, folder = here.context.repo, here.folder
+        files = here.context.application.files
+        changed, other = changed_sources(files, lambda path: kind_of(path) is not None)
+        if other:
+            return f"the patch changes {other}, and no import tells what reads it"
+        moved = moved_packages(here)
+        change = Change.of(changed, moved, modules_of(here, moved) if moved else ())
+        tests = [path for path in repo.tracked_files if is_test(path, folder)]
+        found = find(repo, change, tests)
+        if isinstance(found, str):
+            return found
+
+        def within(limits: GateContext) -> Run:
+            def run(tree: RepoContext) -> SuiteRun | NotInstalled:
+                paths = [str(tree.root / path) for path in found.files]
+                return self._run(here.in_tree(tree, limits), paths)
+
+            return run
+
+        return Part(found, within)
 
     def _run(self, target: Environment, only: Sequence[str]) -> SuiteRun | NotInstalled:
         own = self.commands
@@ -244,7 +273,9 @@ def _own(
         # Each command has its variables; what a server is called is for all of them.
         stated = {name: value for it in commands for name, value in it.env.items() if needs}
         stated = {name: value for name, value in stated.items() if "PATH" not in name}
-        result = target.shell(_script(commands, lines), {**stated, **env}, needs)
+        result = target.shell(
+            _script(commands, lines), {**stated, **env}, needs, time_of(target.context)
+        )
         report, others = read_suite(record.read(), header)
         acts = read_acts(others, header, target.place)
     result = result.model_copy(update={"argv": tuple(it.line for it in commands)})
@@ -256,7 +287,7 @@ def _own(
     run = SuiteRun.read(result, summary, report, installed)
     if summary is not None and not summary.ran and summary.names:
         run = replace(run, count=None, passing=None)
-    run = replace(run, acts=acts)
+    run = replace(run, acts=acts, can_select=report is not None)
     is_silent = run.count is None and not run.failing and not result.timed_out
     return replace(run, count=0) if is_silent else run
 
@@ -402,12 +433,12 @@ def _run(target: Environment, runner: str, arguments: Sequence[str], installed: 
     with report_in(target.repo.tree) as file, report_in(target.repo.tree) as record:
         record.begin(header)
         words = ["-c", START, hook_text(), record.path, source, file.path, runner, *arguments]
-        result = target.sandboxed(words)
+        result = target.sandboxed(words, time_of(target.context))
         report = read_lines(file.read())
         acts = read_acts(record.read(), header, target.place)
     result = result.model_copy(update={"argv": ("python", "-m", runner, *arguments)})
     run = SuiteRun.read(result, _SUMMARIES[runner](result.output), report, installed)
-    run = replace(run, acts=acts)
+    run = replace(run, acts=acts, can_select=True)
     return replace(run, count=0) if run.count is None and result.ok else run
 
 

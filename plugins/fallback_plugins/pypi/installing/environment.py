@@ -43,11 +43,11 @@ from fallback_plugins.shared.store import InstalledStore, Wanted
 from fallback_plugins.shared.versions import interpreters, this_python, today, version_of
 from fallback_tier.advisory import is_affected
 from fallback_tier.execution import ClientRunner, CommandResult
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.repo import RepoContext
 
 #: Changed with how an environment is made, options included: one of an older version is not taken.
-_FORMAT = 20
+_FORMAT = 21
 
 #: A runner that only says its version.
 _START_TIMEOUT_S = 60.0
@@ -289,9 +289,9 @@ class Environment:
         replaced = {canonicalize_name(line.name) for line in lines if line is not None}
         return () if canonicalize_name(package) in replaced else self.installed(package)
 
-    def sandboxed(self, arguments: Sequence[str]) -> CommandResult:
+    def sandboxed(self, arguments: Sequence[str], time: SuiteTime | None = None) -> CommandResult:
         """Run the environment's Python in this folder, its programs first on the path. What it prints has
-        relative paths, and the same ones in any tree."""
+        relative paths, and the same ones in any tree. ``time``: of a suite of tests; None: a gate's own."""
         self.write_versions()
         programs = self.place / "bin"
         result = run_as_given(
@@ -302,15 +302,20 @@ class Environment:
             folder=self.folder,
             env=self.variables(),
             readable=self.readable,
+            suite_time=time,
         )
         return self.placeless(result.model_copy(update={"argv": ("python", *arguments)}))
 
     def shell(
-        self, script: str, env: Mapping[str, str], servers: Sequence[str] = ()
+        self,
+        script: str,
+        env: Mapping[str, str],
+        servers: Sequence[str] = (),
+        time: SuiteTime | None = None,
     ) -> CommandResult:
         """Run a shell script in the root of the tree, with stand-ins of clients (``observed.add_shims``)
         and the environment's programs first on the path. What it prints is as ``sandboxed`` has it.
-        ``servers``: started before it, and stopped after it (``services``)."""
+        ``servers``: started before it, and stopped after it (``services``). ``time``: as ``sandboxed``."""
         self.write_versions()
         lines = f'PATH="$1:$PATH"; export PATH\n{script}'
         words = ["sh", "-c", lines, "sh", str(self.place / SHIMS)]
@@ -322,6 +327,7 @@ class Environment:
             env={**self.variables(), **env},
             readable=self.readable,
             servers=servers,
+            suite_time=time,
         )
         return self.placeless(result)
 

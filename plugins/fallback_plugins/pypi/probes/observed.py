@@ -104,6 +104,7 @@ _LOOPBACK = re.compile(r"127(?:\.\d+){3}|::1|localhost(?:\.localdomain)?")
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 (read, not bound)
 
 #: What a process of a command counted at its end: lines, tests that ran, that failed.
+_COUNT = re.compile(r"\d{1,9}")
 _COUNTED = re.compile(r"\d{1,9} -?\d{1,9} \d{1,9}")
 
 #: Acts that are kept of a run. Behind so many nobody tells what is new.
@@ -167,6 +168,7 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
     tests: list[tuple[str, str, str]] = []
     began: dict[str, list[str]] = {}
     ended: dict[str, list[int]] = {}
+    collected: list[int] = []
     is_damaged = first != header
     for line in rest.split("\n"):
         kind, _, what = (_decoded(line) if line else "").partition(" ")
@@ -174,6 +176,8 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
         if kind == "tested":
             was, _, name = more.partition(" ")
             tests.append((pid, name, was))
+        elif kind == "collected" and _COUNT.fullmatch(more):
+            collected.append(int(more))
         elif kind == "began":
             is_damaged |= pid in began
             began[pid] = [one for one in more.split() if one != pid]  # itself, before an ``exec``
@@ -189,12 +193,13 @@ def read_suite(text: str | None, header: str) -> tuple[Report | None, str | None
     # What a runner's own child reports, the runner reports too.
     outer = {pid for pid, ancestors in began.items() if began.keys().isdisjoint(ancestors)}
     reported = [(name, was) for pid, name, was in tests if pid not in began or pid in outer]
-    counted = Counter(pid for pid, _, _ in tests)
+    counted, found = Counter(pid for pid, _, _ in tests), sum(collected) or None
     is_whole = all(pid in ended and ended[pid][0] == counted[pid] for pid in outer)
     if not is_whole or not counted.keys() <= began.keys():
-        return Report.of(reported), others
+        return Report.of(reported, None, found), others
     figures = [ended[pid][1:] for pid in outer]
-    return Report.of(reported, (sum(it[0] for it in figures), sum(it[1] for it in figures))), others
+    whole = sum(it[0] for it in figures), sum(it[1] for it in figures)
+    return Report.of(reported, whole, found), others
 
 
 def read_witness(text: str | None, header: str, ran: int, failures: int) -> Witnessed:

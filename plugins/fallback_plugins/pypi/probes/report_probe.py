@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-#: Begins the argument that names the tests to be run alone, as a JSON list.
+#: Begins the argument that names the tests to be run alone, as a JSON list: names, or whole paths of files.
 ONLY = "--fallback-tier-only="
 
 
@@ -44,6 +44,10 @@ class Lines:
     def write(self, name: str, was: str) -> None:
         """How one test ended."""
         self._told += self._put({"test": name, "was": was})
+
+    def collected(self, count: int) -> None:
+        """How many tests the runner is going to run."""
+        self._put({"collected": count})
 
     def end(self, ran: int, failed: int) -> None:
         """What the runner counts."""
@@ -89,12 +93,30 @@ _NAMELESS = " (<subtest>)"
 _MAX_PART = 300
 
 
+def files_in(only: frozenset[str]) -> frozenset[str]:
+    """Paths of the files among what is to be run alone."""
+    return frozenset(os.path.realpath(one) for one in only if one.startswith("/"))
+
+
+def stands_in(test: Any, files: frozenset[str]) -> bool:
+    """Does a test of unittest's stand in one of these files? One for a module that can't be imported has
+    its dotted name."""
+    if not files:
+        return False
+    if type(test).__name__ == "_FailedTest":
+        end = "/{}.py".format(test._testMethodName.replace(".", "/"))
+        return any(one.endswith(end) for one in files)
+    module = sys.modules.get(type(test).__module__)
+    return os.path.realpath(getattr(module, "__file__", None) or "") in files
+
+
 class PytestReporter:
     """A plugin of pytest's. Categories are those that pytest's own last line counts."""
 
     def __init__(self, lines: Lines, only: frozenset[str] = frozenset()) -> None:
         self._lines = lines
         self._only = only
+        self._files = files_in(only)
         self._config: Any = None
         self._names: dict[str, Names] = {}
         self.ran = self.failed = 0
@@ -107,13 +129,41 @@ class PytestReporter:
         if self._only and hasattr(config.option, "tx"):
             config.option.dist, config.option.tx = "no", []
 
+    def pytest_make_collect_report(self, collector: Any) -> Any:
+        """Import no file whose tests are left out, if files are chosen: it may take longer than the tests.
+        None: pytest goes on by itself."""
+        kinds = {one.__name__ for one in type(collector).__mro__}
+        is_file = "Module" in kinds and "Package" not in kinds
+        if not self._files or not is_file or self._is_in_file(collector):
+            return None
+        try:
+            from _pytest.reports import CollectReport
+        except ImportError:
+            return None
+        return CollectReport(collector.nodeid, "passed", None, [])
+
+    # As pytest.hookimpl marks it, which is not loaded yet: before pytest's own, which comes later to a
+    # process that a command starts.
+    setattr(pytest_make_collect_report, "pytest_impl", {"tryfirst": True})  # noqa: B010 (for mypy)
+
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         """Leave out what is not to be run. A file stands for the tests in it."""
         if not self._only:
             return
-        apart = [one for one in items if not self._is_chosen(one.nodeid)]
-        items[:] = [one for one in items if self._is_chosen(one.nodeid)]
+        parts: dict[bool, list[Any]] = {True: [], False: []}
+        for one in items:
+            parts[self._is_chosen(one.nodeid) or self._is_in_file(one)].append(one)
+        items[:], apart = parts[True], parts[False]
         config.hook.pytest_deselected(items=apart)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """What is left is run."""
+        if items := getattr(session, "items", None):
+            self._lines.collected(len(items))
+
+    def _is_in_file(self, node: Any) -> bool:
+        place = getattr(node, "path", None) or getattr(node, "fspath", "")
+        return bool(self._files) and os.path.realpath(str(place)) in self._files
 
     def _is_chosen(self, name: str) -> bool:
         if name in self._only or name.partition("::")[0] in self._only:
@@ -198,6 +248,7 @@ def unittest_runner(
     """unittest's own runner, which tells of each test."""
 
     names = Names()
+    files = files_in(only)
     running: list[Any] = [None, ""]
 
     def started(self: Any, test: Any) -> None:
@@ -228,10 +279,11 @@ def unittest_runner(
         # Of subtests those that fail have a name of their own, which begins with their test's.
         name = str(test)
         is_chosen = name in only or any(one.startswith(f"{name} ") for one in only)
-        return [test] if is_chosen else []
+        return [test] if is_chosen or stands_in(test, files) else []
 
     def run(self: Any, test: Any) -> Any:
         test = unittest.TestSuite(chosen(test)) if only else test
+        lines.collected(test.countTestCases())
         result = unittest.TextTestRunner.run(self, test)
         bad = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
         lines.end(result.testsRun - len(result.skipped), bad)

@@ -28,7 +28,7 @@ VARIABLE = "FALLBACK_TIER_WITNESS"
 NESTED = "nested"
 
 #: The variable's value if all tests of a command are to be reported (``Suite``), and a variable with names
-#: of tests, one per line, if no others are to be run.
+#: of tests or whole paths of files, one per line, if no others are to be run.
 SUITE, ONLY = "suite", "FALLBACK_TIER_ONLY"
 
 #: Test runners' own packages: what the patched code changes of them may change their verdict.
@@ -145,6 +145,9 @@ class Witness:
                 self._say(self._began)
         return self._runner is runner
 
+    def collected(self, count: int) -> None:
+        """Nothing: of a proof only what ran counts."""
+
     def write(self, name: str, was: str) -> None:
         """How one test ended."""
         self._compare(self._originals.changed_runners())
@@ -223,16 +226,18 @@ class Suite:
     """Reports the tests of every process of a command: those of pytest's sessions and of unittest's results
     of any class, unless a test itself runs them.
 
-    A process that runs tests writes ``began PID ANCESTOR…``, ``tested PID OUTCOME NAME`` per test, and at
-    its end ``ended PID`` with what it counted: lines, tests that ran, and tests that failed. A runner's own
-    children write nothing, or are known by their ancestors: it reports what they ran (pytest-xdist,
-    ``manage.py test --parallel``). A forked child writes nothing.
+    A process that runs tests writes ``began PID ANCESTOR…``, ``collected PID COUNT`` if its runner tells
+    that, ``tested PID OUTCOME NAME`` per test, and at its end ``ended PID`` with what it counted: lines,
+    tests that ran, and tests that failed. A runner's own children write nothing, or are known by their
+    ancestors: it reports what they ran (pytest-xdist, ``manage.py test --parallel``). A forked child writes
+    nothing.
     """
 
     def __init__(self, put: Put, reporter: str) -> None:
         self._reporter = reporter
         self._space: dict[str, Any] = {}
         self._only = frozenset(filter(None, os.environ.get(ONLY, "").split("\n")))
+        self._files: Any = None
         #: pytest's session, or unittest's result, that is running tests now.
         self._session: Any = None
         self._running: Any = None
@@ -270,6 +275,10 @@ class Suite:
         """How one test ended."""
         self._told += 1
         self._say(f"tested {self._pid} {was} {name}")
+
+    def collected(self, count: int) -> None:
+        """How many tests a session is going to run."""
+        self._say(f"collected {self._pid} {count}")
 
     def _names(self) -> dict[str, Any]:
         """``report_probe``, which knows what tests are called; loaded when the first test starts."""
@@ -343,7 +352,12 @@ class Suite:
         name = test._testMethodName if type(test).__name__ == "_FailedTest" else str(test)
         if not self._only or self._session is not None or self._running is not None:
             return True
-        return name in self._only or any(one.startswith(f"{name} ") for one in self._only)
+        if name in self._only or any(one.startswith(f"{name} ") for one in self._only):
+            return True
+        space = self._names()
+        if self._files is None:
+            self._files = space["files_in"](self._only)
+        return bool(space["stands_in"](test, self._files))
 
     def _wrap(self, cls: Any) -> None:
         for call in ("startTestRun", "startTest", "stopTest", "addSubTest", *_OUTCOMES):

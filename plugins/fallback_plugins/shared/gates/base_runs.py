@@ -9,7 +9,7 @@ pass at the base commit.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
@@ -22,10 +22,8 @@ from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, steady_lines
 from fallback_plugins.shared.installed import NotInstalled
-from fallback_tier.execution import CommandResult, Sandbox
 from fallback_tier.files import whole
-from fallback_tier.files.tree import FileTree
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.limits import MAX_TESTS_S
 from fallback_tier.repo import RepoContext
 
@@ -41,48 +39,11 @@ def run_at_base(context: GateContext, run: Callable[[RepoContext], Seen]) -> See
         return run(context.repo.laid_out(tree))
 
 
-@dataclass(frozen=True)
-class Patient:
-    """A sandbox that gives a command which may take a gate's whole time (``usual_s``) up to ``most_s``, for
-    as long as it goes on to print or to report tests: one that is silent for ``usual_s`` is ended."""
-
-    inner: Sandbox
-    usual_s: float
-    most_s: float
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        worktree: FileTree | Path,
-        timeout_s: float,
-        env: Mapping[str, str] | None = None,
-        readable: Sequence[Path] = (),
-        silent_s: float | None = None,
-        servers: Sequence[str] = (),
-    ) -> CommandResult:
-        """As the sandbox's. Raises what that raises."""
-        is_usual = timeout_s >= self.usual_s
-        return self.inner.run(
-            argv,
-            worktree=worktree,
-            timeout_s=self.most_s if is_usual else timeout_s,
-            env=env,
-            readable=readable,
-            silent_s=self.usual_s if is_usual else silent_s,
-            servers=servers,
-        )
-
-    def mounts_layers(self, folder: Path) -> bool:
-        """As the sandbox's."""
-        return self.inner.mounts_layers(folder)
-
-
 def patient(context: GateContext) -> GateContext:
-    """Return the context of a gate on tests: they may take longer than any other command."""
+    """Return the context of a gate on tests: a suite runs for as long as it prints or reports tests, and
+    may be silent for a gate's own time."""
     most_s = context.repo.settings.test_timeout_s or MAX_TESTS_S
-    sandbox = Patient(context.sandbox, context.timeout_s, most_s)
-    return replace(context, sandbox=sandbox)
+    return replace(context, suite_time=SuiteTime(most_s, context.timeout_s))
 
 
 def limited(context: GateContext, base: "BaseRuns") -> GateContext:
@@ -94,15 +55,19 @@ def limited(context: GateContext, base: "BaseRuns") -> GateContext:
     if base.late is not None and base.late.took_s is not None:
         took.append(base.late.took_s)
     limit_s = stated_s or min(MAX_TESTS_S, max([context.timeout_s, *took]))
-    if not isinstance(context.sandbox, Patient):
+    if context.suite_time is None:
         return replace(context, timeout_s=limit_s)
-    return replace(context, sandbox=replace(context.sandbox, most_s=limit_s))
+    return replace(context, suite_time=replace(context.suite_time, limit_s=limit_s))
+
+
+def time_of(context: GateContext) -> SuiteTime:
+    """Return what one run of the tests gets."""
+    return context.suite_time or SuiteTime(context.timeout_s)
 
 
 def limit_of(context: GateContext) -> float:
     """Return the seconds that one run of the tests gets."""
-    sandbox = context.sandbox
-    return sandbox.most_s if isinstance(sandbox, Patient) else context.timeout_s
+    return time_of(context).limit_s
 
 
 def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: object) -> Path:
@@ -111,8 +76,7 @@ def place_of(context: GateContext, gate: str, folder: str, on: str, *parts: obje
     ``on``: the interpreter and what is installed there, to the byte; another is another run. With the
     sandbox or without: what fails for want of a network in the one excuses nothing in the other.
     """
-    sandbox = context.sandbox
-    where = type(sandbox.inner if isinstance(sandbox, Patient) else sandbox).__qualname__
+    where = type(context.sandbox).__qualname__
     commit = context.repo.base_commit
     key = gating.content_key(_FORMAT, commit, gate, folder, on, sys.version, where, *parts)
     return context.cache / "base" / f"{key}.json"
@@ -202,6 +166,8 @@ class BaseRun:
     is_cut: bool = False
     #: See ``SuiteRun.without_options``.
     without_options: bool = False
+    #: See ``SuiteRun.can_select``.
+    can_select: bool = False
 
     @classmethod
     def of(cls, run: SuiteRun) -> "BaseRun":
@@ -210,6 +176,7 @@ class BaseRun:
         return cls(
             run.result.exit_code, run.count, run.failed, failing, run.report, digest_of(run), run.others,
             run.acts, run.result.duration_ms / 1000, run.result.truncated, run.without_options,
+            run.can_select,
         )  # fmt: skip
 
     @property

@@ -20,7 +20,7 @@ from fallback_tier.affected import Affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolFailedError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.gate_ports import GateContext, GateVerdict
+from fallback_tier.gate_ports import GateContext, GateVerdict, SuiteTime
 from fallback_tier.gate_ports import failed as failed
 from fallback_tier.gate_ports import passed as passed
 from fallback_tier.gate_ports import skipped as skipped
@@ -343,13 +343,17 @@ def run_as_given(
     env: Mapping[str, str] | None = None,
     readable: Sequence[Path] = (),
     servers: Sequence[str] = (),
+    suite_time: SuiteTime | None = None,
 ) -> CommandResult:
     """Run it in a folder of the tree, its output's paths relative. ``programs``: looked through first;
-    ``servers``: as for ``Sandbox.run``."""
+    ``servers``: as for ``Sandbox.run``; ``suite_time``: it is a run of the project's tests, with this time.
+    """
+    time = suite_time or SuiteTime(context.timeout_s if timeout_s is None else timeout_s)
     result = context.sandbox.run(
         command_in(folder, with_programs(programs, argv)),
         worktree=tree.tree,
-        timeout_s=context.timeout_s if timeout_s is None else timeout_s,
+        timeout_s=time.limit_s,
+        silent_s=time.silent_s,
         env=env,
         readable=readable,
         servers=servers,

@@ -3,7 +3,8 @@
 A line is a JSON object: ``{"test": NAME, "was": "passed"}`` (``failed``, ``skipped``, ``uncollected``: a
 file or a module that could not be read in). The last one says how many lines there are, and what the
 runner itself counts: ``{"told": 3, "ran": 2, "failed": 1}``. Lines are written as tests end, so that a run
-that the wall clock ends tells of those before.
+that the wall clock ends tells of those before. A line ``{"collected": 9}`` says how many tests the runner
+has found and is going to run.
 
 The code under test runs in the same process and can write there too: a report that contradicts the log
 counts for nothing, and what the log alone tells is judged as ever.
@@ -16,7 +17,7 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +46,7 @@ class Report:
     """Tests by name. One that is in no list did not run, or was skipped.
 
     ``figures``: tests that ran and that failed, as the runner counts them; None: it did not end.
+    ``collected``: tests that it was going to run, for people; None: not told.
     """
 
     passed: frozenset[str]
@@ -52,10 +54,14 @@ class Report:
     #: Files or modules that could not be read in; among the failed too.
     uncollected: tuple[str, ...] = ()
     figures: tuple[int, int] | None = None
+    collected: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(
-        cls, reported: Iterable[tuple[str, str]], figures: tuple[int, int] | None = None
+        cls,
+        reported: Iterable[tuple[str, str]],
+        figures: tuple[int, int] | None = None,
+        collected: int | None = None,
     ) -> "Report":
         """Of (name, how it was); what failed once has failed, whatever else it did."""
         passed, failed, uncollected = dict[str, None](), dict[str, None](), dict[str, None]()
@@ -66,7 +72,8 @@ class Report:
                 failed[name] = None
             if was == "uncollected":
                 uncollected[name] = None
-        return cls(frozenset(passed) - set(failed), tuple(failed), tuple(uncollected), figures)
+        named = frozenset(passed) - set(failed), tuple(failed), tuple(uncollected)
+        return cls(*named, figures, collected)
 
     @cached_property
     def _failing(self) -> frozenset[str]:
@@ -216,6 +223,7 @@ def read_lines(text: str | None) -> Report | None:
     other lines than there are. A last line that is cut off is left out: the wall clock came between."""
     reported: list[tuple[str, str]] = []
     end: dict[str, Any] | None = None
+    collected: int | None = None
     for line in (text or "").split("\n")[:-1]:
         found = _object(line)
         if found is None or end is not None:
@@ -224,14 +232,16 @@ def read_lines(text: str | None) -> Report | None:
             end = found
         elif isinstance(found.get("test"), str) and isinstance(found.get("was"), str):
             reported.append((found["test"], found["was"]))
+        elif type(found.get("collected")) is int:
+            collected = found["collected"]
         else:
             return None
     if end is None:
-        return Report.of(reported) if reported else None
+        return Report.of(reported, None, collected) if reported else None
     counts = [end.get(key) for key in ("told", "ran", "failed")]
     if not all(type(one) is int for one in counts) or end["told"] != len(reported):
         return None
-    return Report.of(reported, (end["ran"], end["failed"]))
+    return Report.of(reported, (end["ran"], end["failed"]), collected)
 
 
 def _object(line: str) -> dict[str, Any] | None:

@@ -118,6 +118,8 @@ class SuiteRun:
     acts: frozenset[Act] | None = None
     #: What was run; None: not told, and the result's own words are shown.
     command: TestCommand | None = None
+    #: Can the runner be asked for the tests of some files alone (``reaching``)?
+    can_select: bool = False
     #: Commands that were found and did not serve, each with the reason, in a sentence.
     unserved: tuple[str, ...] = ()
 

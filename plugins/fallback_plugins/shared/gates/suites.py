@@ -34,7 +34,9 @@ from fallback_plugins.shared.gates.base_runs import (
     limited,
     sort_failures,
 )
+from fallback_plugins.shared.gates.comparing import together
 from fallback_plugins.shared.gates.gating import (
+    content_key,
     failed,
     passed,
     skipped,
@@ -43,6 +45,7 @@ from fallback_plugins.shared.gates.gating import (
     undecided,
     unjudged,
 )
+from fallback_plugins.shared.gates.reaching import Reaching
 from fallback_plugins.shared.gates.reports import Report
 from fallback_plugins.shared.gates.suite_run import Act, SuiteRun, last_line
 from fallback_plugins.shared.installed import NotInstalled
@@ -109,6 +112,15 @@ def run_alone(context: GateContext, alone: Alone, tests: Iterable[str]) -> RunAl
         uneven=which(lambda there, here: all(there) and any(here) and not all(here)),
         passing=which(lambda _, here: any(here)),
     )
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tests in the files that reach what the patch changes, and how to run no others within the limits
+    of a context."""
+
+    reaching: Reaching
+    within: Callable[[GateContext], Run]
 
 
 #: Names that a verdict's one sentence repeats.
@@ -666,24 +678,52 @@ def judge_tests(
     within: Callable[[GateContext], Run] | None = None,
     alone: Alone | None = None,
     base: BaseRuns | None = None,
+    part: Callable[[], Part | str] | None = None,
 ) -> GateVerdict:
     """Run the base commit's tests on the patched files, and compare.
 
     ``run`` gets the tree to run in; ``on``: what it runs on at the base commit (``place_of``); ``alike``:
     see ``judge_acts``; ``within``: as ``run``, by the wall clock of another context, for suites that take
     most of theirs; ``alone``: as ``run``, only these tests; None where the runner can't; ``base``:
-    the runs at the base commit, if some were made by now. Raises what ``run`` raises, ToolError.
+    the runs at the base commit, if some were made by now; ``part``: returns the tests that reach what the
+    patch changes, or why there are none, as a clause; asked for only if the base commit's suite does not
+    end in time. Raises what ``run`` raises, ToolError.
     """
     base = base or BaseRuns(context, gate, folder, run, on)
     with_time = limited(context, base)
-    suite = Suite(gate, with_time, base, run if within is None else within(with_time))
+    whole = Suite(gate, with_time, base, run if within is None else within(with_time))
+    late = whole.late
+    if part is None or late is None or not late.can_select:
+        return _judged(whole, folder, alike, alone)[0]
+    chosen = part()
+    if isinstance(chosen, str):
+        verdict = _judged(whole, folder, alike, alone)[0]
+        note = f"no tests were selected to be compared alone: {chosen}"
+        return verdict.model_copy(update={"notes": (*verdict.notes, note)})
+    key = content_key(chosen.reaching.files)
+    its_run, its_base = chosen.within(context), lambda: content_key(on(), key)
+    its_runs = BaseRuns(context, gate, folder, its_run, its_base)
+    its_limits = limited(context, its_runs)
+    suite = Suite(gate, its_limits, its_runs, chosen.within(its_limits))
+    verdict, ours = _judged(suite, folder, alike, alone)
+    if verdict.status is GateStatus.FAILED:  # the others would change nothing
+        return _of_part(verdict, chosen.reaching, late, ours, None)
+    others, theirs = _judged(whole, folder, alike, alone)
+    return _joined(_of_part(verdict, chosen.reaching, late, ours, theirs), others)
+
+
+def _judged(
+    suite: Suite, folder: str, alike: Callable[[], bool], alone: Alone | None
+) -> tuple[GateVerdict, SuiteRun | None]:
+    """The verdict on a suite, with its account, and the run with the patch that it is about; None if there
+    was none. Raises what a run raises, ToolError."""
     # As the base commit's: fresh files without .git, at a path as long. Names of tests can have it in them.
-    ours = suite.again()
+    gate, base, ours = suite.gate, suite.base, suite.again()
     if isinstance(ours, NotInstalled):
         why = f"the project's dependencies could not be installed, so no test ran: {ours.why}"
         if any(there.count != 0 for there in base.made) or base.late is not None:
-            return unjudged(undecided(gate, f"{why}; at the base commit they do"), folder)
-        return unjudged(skipped(gate, why), folder)
+            return unjudged(undecided(gate, f"{why}; at the base commit they do"), folder), None
+        return unjudged(skipped(gate, why), folder), None
     verdict = suite.judge(ours)
     if verdict.status is GateStatus.FAILED:
         verdict = _ask_again(suite, ours, verdict, alone)
@@ -698,7 +738,59 @@ def judge_tests(
     }
     if ours.installed:
         reported["detail"] = f"{verdict.detail}; {ours.installed}"
-    return verdict.model_copy(update=reported)
+    return verdict.model_copy(update=reported), decisive
+
+
+def _of_part(
+    verdict: GateVerdict,
+    reaching: Reaching,
+    late: BaseRun,
+    ours: SuiteRun | None,
+    theirs: SuiteRun | None,
+) -> GateVerdict:
+    """The verdict on a part of the tests, which says how many of all it compared; skipped if it compared
+    none. ``late``, ``theirs``: the runs of all, at the base commit and with the patch."""
+    ran = 0 if ours is None else len(_tests_in(ours.report)) or ours.count or 0
+    files = f"in {len(reaching.files):,} of {reaching.of:,} test files"
+    is_failed = verdict.status is GateStatus.FAILED
+    if not is_failed and (verdict.tests_level is not TestsLevel.COMPARED or not ran):
+        why = f"tests {files}, {reaching.which}, could not be compared: {verdict.detail}"
+        is_open = verdict.status is GateStatus.UNDECIDED
+        status = verdict.status if is_open else GateStatus.SKIPPED
+        return verdict.model_copy(update={"status": status, "detail": why})
+    whole = theirs.count if theirs is not None and theirs.count else None
+    known = whole or (None if late.report is None else late.report.collected)
+    reports = (late.report, None if theirs is None else theirs.report)
+    least = max(ran, *(len(_tests_in(one)) for one in reports))
+    of = f"{known:,}" if known and known >= least else f"more than {least:,}"
+    what = f"{ran:,} of {of} tests ({files}), {reaching.which}"
+    accounts = tuple(it.model_copy(update={"reason": what}) for it in verdict.tests)
+    update = {"detail": f"compared with the base commit: {what}: {verdict.detail}"}
+    return verdict.model_copy(update={**update, "tests": accounts})
+
+
+def _joined(part: GateVerdict, others: GateVerdict) -> GateVerdict:
+    """One verdict: a pass is a pass of the part, and says what is known of the others. Tests of which a
+    part was compared have run, whatever the rest told."""
+    is_compared = part.tests_level is TestsLevel.COMPARED
+    if is_compared and others.tests_level is TestsLevel.NOT_JUDGED:
+        ran = {"tests_level": TestsLevel.RAN}
+        tests = tuple(it.model_copy(update=ran) for it in others.tests)
+        others = others.model_copy(update={**ran, "tests": tests})
+    verdict = together(part.gate, [part, others])
+    if is_compared:
+        is_told = verdict.status is not GateStatus.UNDECIDED or part.status is verdict.status
+        more = "" if is_told else f"; {part.detail}"
+        return verdict.model_copy(update={"detail": f"{verdict.detail}{more}"})
+    update = {"tests_level": others.tests_level, "tests": others.tests}
+    return verdict.model_copy(update=update)
+
+
+def _tests_in(report: Report | None) -> frozenset[str]:
+    """The tests that ran; a file that could not be read in is none."""
+    if report is None:
+        return frozenset()
+    return report.passed.union(report.failed).difference(report.uncollected)
 
 
 def _look_again(suite: Suite, verdict: GateVerdict, ours: SuiteRun) -> tuple[GateVerdict, SuiteRun]:

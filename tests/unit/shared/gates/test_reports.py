@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from fallback_plugins.npm.gates.running import plain_runner, read_jest, reporting
 from fallback_plugins.npm.gates.summaries import summary
 from fallback_plugins.pypi.gates.summaries import pytest_summary, unittest_summary
+from fallback_plugins.pypi.probes import witness_probe
+from fallback_plugins.pypi.probes.observed import read_suite
 from fallback_plugins.pypi.probes.report_probe import ONLY, Names
 from fallback_plugins.shared.gates.reports import MAX_REPORT_BYTES, Report, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import numbered
@@ -186,6 +188,43 @@ def test_pytest_runs_chosen_tests_alone_also_where_it_would_distribute_them(
     only = f'{ONLY}["test_a.py::test_good"]'
     reported, _ = python(tmp_path, "pytest", only, *OPTIONS, *more)
     assert reported == Report(frozenset({"test_a.py::test_good"}), (), (), (1, 0))
+
+
+#: A command's own pytest, reported from inside (``witness_probe``).
+INSIDE = f"""import os, sys
+os.environ[{witness_probe.VARIABLE!r}] = {witness_probe.SUITE!r}
+os.environ[{witness_probe.ONLY!r}] = sys.argv.pop(1)
+from fallback_plugins.pypi.probes import witness_probe
+witness_probe.witness(lambda line: print(line, file=sys.__stderr__), sys.argv.pop(1))
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def inside(place: Path, file: Path, *options: str) -> tuple[Report | None, str]:
+    words = [sys.executable, "-c", INSIDE, str(file), PROBE, *options]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
+    lines = map(repr, done.stderr.splitlines())
+    return read_suite("\n".join(["header", *lines]), "header")[0], done.stdout
+
+
+def by_the_probe(place: Path, file: Path, *options: str) -> tuple[Report | None, str]:
+    return python(place, "pytest", f"{ONLY}{json.dumps([str(file)])}", *options)
+
+
+@pytest.mark.parametrize("run", [by_the_probe, inside])
+def test_pytest_reads_in_the_chosen_files_alone(
+    tmp_path: Path, run: Callable[..., tuple[Report | None, str]]
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    for name in ("test_a.py", "pkg/__init__.py", "pkg/test_b.py"):
+        (tmp_path / name).write_text(f"print('read in:', {name!r})\ndef test_one(): pass\n")
+    options = (*OPTIONS, "--capture=no", "-p", "no:xdist")
+    reported, log = run(tmp_path, tmp_path / "pkg/test_b.py", *options)
+    assert reported == Report(frozenset({"pkg/test_b.py::test_one"}), (), (), (1, 0))
+    assert reported.collected == 1
+    assert "read in: pkg/test_b.py" in log
+    assert "read in: test_a.py" not in log
 
 
 def test_pytest_runs_the_test_of_a_chosen_subtest(tmp_path: Path) -> None:

@@ -3,54 +3,30 @@ longer than an hour."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fallback_plugins.shared.gates.base_runs import (
     BaseRuns,
-    Patient,
     limit_of,
     limited,
     patient,
     place_of,
+    time_of,
 )
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_tier.gate_ports import GateContext
+from fallback_tier.gate_ports import GateContext, SuiteTime
 from fallback_tier.limits import MAX_TESTS_S
 from tests.unit.shared.gates.test_flaky import Project, context, run
 from tests.unit.shared.gates.test_suites_by_name import late
 
 
-class Recording:
-    """A sandbox that notes what it is asked."""
-
-    def __init__(self) -> None:
-        self.limits: list[tuple[float, float | None]] = []
-
-    def run(self, argv: Any, *, timeout_s: float, silent_s: float | None = None, **_: Any) -> Any:
-        self.limits.append((timeout_s, silent_s))
-        return argv
-
-    def mounts_layers(self, folder: Path) -> bool:
-        return folder.is_dir()
-
-
-def with_sandbox(place: Path, stated_s: float | None = None) -> GateContext:
+def with_settings(place: Path, stated_s: float | None = None) -> GateContext:
     found: GateContext = context(place)
     settings = found.repo.settings.model_copy(update={"test_timeout_s": stated_s})
     repo = found.repo.model_copy(update={"settings": settings})
-    return replace(found, sandbox=Recording(), repo=repo)
-
-
-def limits(found: GateContext, *asked_s: float) -> list[tuple[float, float | None]]:
-    assert isinstance(found.sandbox, Patient)
-    for timeout_s in asked_s:
-        found.sandbox.run(["test"], worktree=Path(), timeout_s=timeout_s)
-    inner = found.sandbox.inner
-    assert isinstance(inner, Recording)
-    return inner.limits
+    return replace(found, repo=repo)
 
 
 def took(seconds: float, ended: SuiteRun) -> SuiteRun:
@@ -61,12 +37,15 @@ def took(seconds: float, ended: SuiteRun) -> SuiteRun:
 def test_tests_have_an_hour_while_they_go_on_and_other_commands_their_own_time(
     tmp_path: Path,
 ) -> None:
-    assert limits(patient(with_sandbox(tmp_path)), 60, 10) == [(MAX_TESTS_S, 60), (10, None)]
+    found = patient(with_settings(tmp_path))
+    assert time_of(found) == SuiteTime(limit_s=MAX_TESTS_S, silent_s=60)
+    assert found.timeout_s == 60
+    assert time_of(with_settings(tmp_path)) == SuiteTime(limit_s=60)
 
 
-def test_a_person_may_state_the_time(tmp_path: Path) -> None:
-    assert limits(patient(with_sandbox(tmp_path, 20)), 60) == [(20, 60)]
-    assert limits(patient(with_sandbox(tmp_path / "2", 90)), 60) == [(90, 60)]
+@pytest.mark.parametrize("stated_s", [20, 90])
+def test_a_person_may_state_the_time(tmp_path: Path, stated_s: float) -> None:
+    assert time_of(patient(with_settings(tmp_path, stated_s))) == SuiteTime(stated_s, silent_s=60)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +61,13 @@ def test_a_person_may_state_the_time(tmp_path: Path) -> None:
 def test_the_patch_has_twice_what_the_base_commit_took(
     tmp_path: Path, base: SuiteRun, stated_s: float | None, limit_s: float
 ) -> None:
-    found = patient(with_sandbox(tmp_path, stated_s))
+    found = patient(with_settings(tmp_path, stated_s))
     runs = BaseRuns(found, "tests", ".", Project([base], [base]), lambda: "it")
     assert limit_of(limited(found, runs)) == limit_s
 
 
 def test_what_was_seen_at_the_base_commit_serves_with_any_time(tmp_path: Path) -> None:
-    found = with_sandbox(tmp_path)
+    found = with_settings(tmp_path)
     asked = ("tests", ".", "it")
     assert place_of(patient(found), *asked) == place_of(found, *asked)
     assert place_of(replace(found, sandbox=object()), *asked) != place_of(found, *asked)
@@ -97,7 +76,7 @@ def test_what_was_seen_at_the_base_commit_serves_with_any_time(tmp_path: Path) -
 def test_a_time_that_ended_both_runs_tells_how_many_tests_were_as_before(tmp_path: Path) -> None:
     names = {f"t{number}": "passed" for number in range(1_500)}
     ours = late(**dict([*names.items()][:1_412]))
-    found = patient(with_sandbox(tmp_path))
+    found = patient(with_settings(tmp_path))
     project = Project([ours], [took(3600, late(**names))])
     verdict = judge_tests("tests", found, ".", project, lambda: "it")
     assert (

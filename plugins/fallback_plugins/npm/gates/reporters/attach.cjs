@@ -1,5 +1,6 @@
 // Loaded before anything else in each node of a test run (NODE_OPTIONS), whatever called it: a client's script, a
-// wrapper, another node. If this process is a test runner's, it is made to report each test in a file of its own.
+// wrapper, another node. If this process is a test runner's, it is made to report each test in a file of its own; and,
+// if files are named, to run their tests alone.
 "use strict";
 const { spawnSync } = require("child_process");
 const fs = require("fs");
@@ -11,11 +12,28 @@ const prefix = process.env.FALLBACK_TIER_REPORTS;
 const place = `${prefix}-${process.pid}`;
 let isTaken = !prefix || !isMainThread;
 
+// Files whose tests alone are run, by whole paths: of those named, what is there and below the folder in which this
+// process starts. undefined: all are run.
+const named = process.env.FALLBACK_TIER_FILES;
+const chosen =
+  named &&
+  JSON.parse(named)
+    .map((file) => path.join(path.dirname(prefix || ""), file))
+    .filter((file) => file.startsWith(process.cwd() + path.sep) && fs.existsSync(file));
+
 // The file is there from now on: a runner was asked. What this process starts is a part of it, or one of its tests.
 function take() {
   isTaken = true;
   fs.appendFileSync(place, "");
   delete process.env.FALLBACK_TIER_REPORTS;
+  delete process.env.FALLBACK_TIER_FILES;
+  if (chosen && !chosen.length) leave();
+}
+
+// Without a file a runner would run all: this one has nothing to run.
+function leave() {
+  fs.appendFileSync(place, `${JSON.stringify({ told: 0, ran: 0, failed: 0 })}\n`);
+  process.exit(0);
 }
 
 // The package whose program this process runs: its name, its folder.
@@ -46,10 +64,12 @@ const RUNNERS = {
     if (has(/^--(json|outputFile)\b/)) return;
     take();
     append("--json", `--outputFile=${place}`, "--bail=0");
+    if (chosen) append("--passWithNoTests", "--runTestsByPath", ...chosen);
   },
   vitest() {
     if (has(/^--outputFile\b/) || has(/^(bench|list|init)$/)) return;
     take();
+    if (chosen) filterVitest();
     const own = has(/^--reporter\b/) ? [] : ["--reporter=default"];
     append(...own, "--reporter=json", `--outputFile.json=${place}`, "--bail=0");
   },
@@ -57,9 +77,35 @@ const RUNNERS = {
     take();
     Object.assign(process.env, { FALLBACK_TIER_REPORT: place, FALLBACK_TIER_MOCHA: folder });
     append("--reporter", path.join(__dirname, "mocha.cjs"));
+    if (chosen) filterMocha(require(folder));
   },
 };
 RUNNERS["jest-cli"] = RUNNERS.jest;
+
+// vitest runs what any of its filters matches: the project's own would add to the chosen files.
+function filterVitest() {
+  const own = process.argv.slice(2);
+  const kept = own.filter((word, at) => {
+    const isValue = at > 0 && own[at - 1].startsWith("-") && !own[at - 1].includes("=");
+    return word.startsWith("-") || isValue || (at === 0 && /^(run|watch|dev)$/.test(word));
+  });
+  process.argv.splice(2, own.length, ...kept);
+  append("--passWithNoTests", ...chosen);
+}
+
+// mocha runs what its options name and what its settings name: files are left out once it has found them all, but for
+// those that prepare the others (--file).
+function filterMocha(Mocha) {
+  const wanted = new Set(chosen);
+  for (const name of ["loadFiles", "loadFilesAsync", "run"]) {
+    const own = Mocha.prototype[name];
+    Mocha.prototype[name] = function (...values) {
+      const before = [].concat(this.options.file || []).map((file) => path.resolve(file));
+      this.files = this.files.map((file) => path.resolve(file)).filter((it) => wanted.has(it) || before.includes(it));
+      return own.apply(this, values);
+    };
+  }
+}
 
 // Lines of a report (fallback_plugins.shared.gates.reports).
 function teller() {
@@ -116,6 +162,7 @@ const LIBRARIES = {
         const made = own.apply(this, values);
         if (!isTaken) {
           take();
+          if (chosen) leave(); // its files are its caller's to choose
           (made.jasmine || made).getEnv().addReporter(jasmineReporter());
         }
         return made;
@@ -130,12 +177,21 @@ const LIBRARIES = {
         return (options, ...others) => {
           if (options.json || options.outputFile) return target.runCLI(options, ...others);
           take();
-          return target.runCLI({ ...options, json: true, outputFile: place, bail: 0 }, ...others);
+          const only = chosen ? { _: chosen, runTestsByPath: true, passWithNoTests: true } : {};
+          return target.runCLI({ ...options, json: true, outputFile: place, bail: 0, ...only }, ...others);
         };
       },
     });
   },
 };
+
+// The chosen files of those that node's own runner was asked for, by the fixed beginnings of its patterns.
+function inPatterns(patterns) {
+  const folders = patterns.map((one) => path.resolve(one.split(/[*?[{(]/)[0]));
+  const files = patterns.length ? chosen.filter((file) => folders.some((it) => file.startsWith(it))) : chosen;
+  if (!files.length) leave();
+  return files;
+}
 
 // node's own runner takes its reporters from the command line alone: it is started again, with ours.
 function nodeTest() {
@@ -146,7 +202,7 @@ function nodeTest() {
   const options = reporters ? [] : ["--test-reporter=tap"];
   if (reporters !== destinations || !reporters) options.push("--test-reporter-destination=stdout");
   options.push(`--test-reporter=${path.join(__dirname, "node.mjs")}`, `--test-reporter-destination=${place}`);
-  const words = [...process.execArgv, ...options, ...process.argv.slice(1)];
+  const words = [...process.execArgv, ...options, ...(chosen ? inPatterns(process.argv.slice(1)) : process.argv.slice(1))];
   const { status, signal } = spawnSync(process.execPath, words, { stdio: "inherit" });
   if (signal) process.kill(process.pid, signal);
   process.exit(status === null ? 1 : status);

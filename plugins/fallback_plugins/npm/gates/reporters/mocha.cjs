@@ -25,6 +25,7 @@ module.exports = class extends reporters.Spec {
       count[was] += 1;
       put({ test: unique, was });
     };
+    if (runner.total) put({ collected: runner.total });
     runner.on("pass", (test) => tell(test, "passed"));
     runner.on("fail", (test) => tell(test, "failed"));
     runner.on("end", () =>

@@ -3,11 +3,14 @@
 Every place that a name may stand for counts: search paths, aliases and workspaces are settings of tools
 that are not asked. So a file may seem to import more than it does, and what is put together from parts at
 run time is not seen.
+
+An import of Python also runs the packages around a module, which often import all that they have: through
+them nearly every file reaches nearly every other. ``Imports.is_direct`` leaves them out.
 """
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,15 +40,27 @@ _ALIAS = re.compile(r"^(?:[@~#]/|[~#](?=\w))")
 #: Folders that are put on search paths, below any folder above the file that imports.
 _ROOTS = ("", "src", "lib", "python", "app")
 
+#: Folders of a package in which its sources lie.
+_SOURCE_FOLDERS = ("", "src", "lib")
+
 _ENDINGS = ("", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".json", ".vue")
 _BUILT = re.compile(r"\.([cm]?)js(x?)$")
 
 
 @dataclass
 class Imports:
-    """Of one repository, each file read once."""
+    """Of one repository, each file read once.
+
+    ``is_direct``: only the file that has what is imported, without the packages around it. ``any_root``: a
+    name of Python that begins in none of the usual folders may begin in any that is no package (members of
+    a monorepo). ``places``: folders by the beginnings of JavaScript's names that stand for them (members
+    of a workspace, aliases of a compiler).
+    """
 
     repo: RepoContext
+    is_direct: bool = False
+    any_root: bool = False
+    places: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, path: str) -> frozenset[str]:
@@ -53,6 +68,14 @@ class Imports:
         if path not in self._known:
             self._known[path] = frozenset(self._found(path))
         return self._known[path]
+
+    def names(self, path: str) -> Collection[str]:
+        """What a source file imports, as it writes it: dotted names of Python, with relative ones as places
+        (``/pkg/module``); specifiers of JavaScript. None of what is no source."""
+        suffix = PurePosixPath(path).suffix.lower()
+        if suffix in PYTHON_SUFFIXES:
+            return _modules(self.text(path), path, is_direct=self.is_direct)
+        return set(_SPECIFIER.findall(self.text(path))) if suffix in SOURCE_SUFFIXES else ()
 
     def reached(self, starts: Iterable[str]) -> set[str]:
         """The files that these import, and what those import, and so on; the first ones as well."""
@@ -68,10 +91,13 @@ class Imports:
         """The files that a dotted name of Python may stand for, the packages around it among them."""
         parts = name.split(".")
         beginnings = self._beginnings.get(parts[0], set())
-        for root in beginnings and beginnings.intersection(_search_paths(importer)):
-            for end in range(1, len(parts) + 1):
-                place = posixpath.join(root, *parts[:end])
-                yield from self._there(f"{place}/__init__.py", f"{place}.py")
+        roots = beginnings and beginnings.intersection(_search_paths(importer))
+        if self.any_root and not roots:
+            roots = {it for it in beginnings if not self.repo.has(f"{it}/__init__.py")}
+        for root in roots:
+            around = [posixpath.join(root, *parts[:end]) for end in range(1, len(parts) + 1)]
+            found = [[*self._there(f"{it}/__init__.py", f"{it}.py")] for it in around]
+            yield from chain(*(list(filter(None, found))[-1:] if self.is_direct else found))
 
     def file(self, specifier: str, folder: str) -> Iterator[str]:
         """The files that a relative path may stand for, as node and its bundlers look for them."""
@@ -102,27 +128,43 @@ class Imports:
         return filter(self.repo.has, paths)
 
     def _found(self, path: str) -> Iterator[str]:
-        suffix = PurePosixPath(path).suffix.lower()
-        if suffix in PYTHON_SUFFIXES:
-            for name in _modules(self.text(path), path):
-                yield from self.module(name, path) if not name.startswith("/") else self._at(name)
-        elif suffix in SOURCE_SUFFIXES:
-            for specifier in set(_SPECIFIER.findall(self.text(path))):
+        names = self.names(path)
+        if PurePosixPath(path).suffix.lower() not in PYTHON_SUFFIXES:
+            for specifier in names:
                 yield from self._specified(specifier, path)
+            return
+        for name in names:
+            yield from self._at(name) if name.startswith("/") else self.module(name, path)
 
     def _at(self, place: str) -> Iterator[str]:
         """A module at a place of the repository, as a relative import names it."""
         place = place.lstrip("/")
         folder = posixpath.dirname(place)
-        yield from self._there(f"{place}.py", f"{place}/__init__.py", f"{folder}/__init__.py")
+        if not self.is_direct:
+            yield from self._there(f"{place}.py", f"{place}/__init__.py", f"{folder}/__init__.py")
+            return
+        own = [*self._there(f"{place}.py", f"{place}/__init__.py")]
+        # What is no module is a name in the one that it is imported from.
+        yield from own or self._there(f"{folder}.py", f"{folder}/__init__.py")
 
     def _specified(self, specifier: str, path: str) -> Iterator[str]:
         if specifier.startswith("."):
             yield from self.file(specifier, posixpath.dirname(path))
-        elif "/" in specifier:
+            return
+        for beginning in _beginnings_of(specifier):
+            if (folder := self.places.get(beginning)) is not None:
+                rest = specifier[len(beginning) :].lstrip("/")
+                for inner in _SOURCE_FOLDERS:
+                    yield from self.file(rest, posixpath.join(folder, inner))
+        if "/" in specifier:
             plain = _ALIAS.sub("", specifier)
             for root in _search_paths(path):
                 yield from self.file(plain, root)
+
+
+def _beginnings_of(specifier: str) -> Iterator[str]:
+    parts = specifier.split("/")
+    return ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
 def _search_paths(path: str) -> Iterator[str]:
@@ -131,8 +173,9 @@ def _search_paths(path: str) -> Iterator[str]:
             yield posixpath.join("" if str(folder) == "." else str(folder), root)
 
 
-def _modules(text: str, path: str) -> Collection[str]:
-    """Dotted names, and for relative imports places (``/pkg/module``)."""
+def _modules(text: str, path: str, *, is_direct: bool) -> Collection[str]:
+    """Dotted names, and for relative imports places (``/pkg/module``). ``is_direct``: of
+    ``from m import n`` only ``m.n``, without ``m``."""
     named = chain.from_iterable(
         (one.split()[0] for one in _COMMENT.sub("", listed).split(",") if one.split())
         for listed in _IMPORT.findall(text)
@@ -146,7 +189,8 @@ def _modules(text: str, path: str) -> Collection[str]:
             for _ in range(len(module) - len(inner) - 1):
                 folder = folder.parent
             place = posixpath.join(str(folder), *filter(None, inner.split(".")))
-            found |= {place, *(posixpath.join(place, name) for name in brought)}
+            whole, parts = place, [posixpath.join(place, name) for name in brought]
         else:
-            found |= {module, *(f"{module}.{name}" for name in brought)}
+            whole, parts = module, [f"{module}.{name}" for name in brought]
+        found |= {*parts} if is_direct and parts else {whole, *parts}
     return found

@@ -1,0 +1,166 @@
+"""Which test files reach what a patch changes, by the imports in the files (ADR-0122). Nothing is run.
+
+A test file reaches a source file or a package if it imports it, or a file of the repository that does, and
+so on. What is loaded by a name that is put together at run time, or by a runner's own settings, is not
+seen: a selection says which tests are compared first, never that the others are not concerned.
+"""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from pathlib import PurePosixPath
+
+from fallback_plugins.shared.gates.gating import some_of
+from fallback_tier.files.source_paths import PYTHON_SUFFIXES, SOURCE_SUFFIXES, is_lock
+from fallback_tier.imports_here import Imports
+from fallback_tier.repo import RepoContext
+
+#: Test files that are selected, at most, the nearest first.
+MAX_TEST_FILES = 500
+
+#: Characters of their paths: they are one argument of a program, of which Linux takes 128 KiB
+#: (MAX_ARG_STRLEN), each with the path of the tree before it.
+_MAX_CHARS = 50_000
+
+#: Source files that are read, at most: some 10 s.
+MAX_SOURCES = 20_000
+
+#: Files that no program reads.
+_TEXTS = frozenset({".md", ".rst", ".adoc"})
+
+#: Names that a sentence repeats.
+_NAMED = 2
+
+#: pytest loads it for all tests below its folder, and nobody imports it.
+_CONFTEST = "conftest.py"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a patch changes: tracked source files, and packages by the names by which code imports them
+    (modules of Python, packages of npm). ``title``: both, for people."""
+
+    files: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
+    title: str = ""
+
+    @classmethod
+    def of(
+        cls, files: Iterable[str], packages: Collection[str], modules: Collection[str]
+    ) -> "Change":
+        """Of changed source files, and of packages and the names by which they are imported."""
+        own = sorted(files)
+        return cls(frozenset(own), frozenset(modules), some_of([*own, *sorted(packages)], _NAMED))
+
+
+@dataclass(frozen=True)
+class Reaching:
+    """The test files that reach what a patch changes, the nearest first, of so many (``of``). ``title``:
+    what they reach, for people; ``is_cut``: there are more, with more imports between."""
+
+    files: tuple[str, ...]
+    of: int
+    title: str
+    is_cut: bool = False
+
+    @property
+    def which(self) -> str:
+        """Which they are, for people."""
+        return f"{'the nearest of ' if self.is_cut else ''}those that reach {self.title}"
+
+
+def changed_sources(
+    changed: Iterable[str], is_manifest: Callable[[str], bool]
+) -> tuple[list[str], str]:
+    """Return the source files among those that a patch changes, and another one whose readers no import
+    tells; empty if there is none."""
+    sources = []
+    for path in changed:
+        suffix = PurePosixPath(path).suffix.lower()
+        if is_manifest(path) or is_lock(path) or suffix in _TEXTS:
+            continue
+        if suffix not in SOURCE_SUFFIXES:
+            return [], path
+        sources.append(path)
+    return sources, ""
+
+
+def find(
+    repo: RepoContext,
+    change: Change,
+    tests: Collection[str],
+    places: Mapping[str, str] | None = None,
+) -> Reaching | str:
+    """Return the test files of a tree that reach a change, or why none are selected, as a clause.
+
+    Direct imports come first. If no test file has any, what packages bring with them counts too, and what
+    pytest loads for a folder. Of more than half of the test files the nearest are taken: others would take
+    nearly as long as all. ``tests``: the test files to choose from; ``places``: as for ``Imports``.
+    """
+    sources = [it for it in repo.tracked_files if PurePosixPath(it).suffix in SOURCE_SUFFIXES]
+    if not (change.files or change.modules):
+        return "nothing that the patch changes is imported by name"
+    if len(sources) > MAX_SOURCES:
+        return f"there are {len(sources):,} source files, more than are read"
+    for is_direct in (True, False):
+        imports = Imports(repo, is_direct, any_root=True, places=places or {})
+        if levels := [*_Graph(imports, sources, tests).reaching(change)]:
+            break
+    else:
+        return f"no test file imports {change.title}, directly or through others"
+    ends = [*accumulate(map(len, levels))]
+    near = max(ends[0], *(end for end in ends if end <= len(tests) / 2), 0)
+    if near == len(tests):
+        return f"every test file imports {change.title}"
+    found = [*chain(*levels)]
+    lengths = accumulate(len(path) for path in found)
+    within = sum(length <= _MAX_CHARS for length in lengths)
+    files = found[: min(near, within, MAX_TEST_FILES)]
+    return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(found))
+
+
+@dataclass
+class _Graph:
+    """Who imports whom, backwards."""
+
+    imports: Imports
+    sources: Collection[str]
+    tests: Collection[str]
+    _importers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self) -> None:
+        for path in self.sources:
+            for other in self.imports.of(path):
+                self._importers[other].add(path)
+
+    def reaching(self, change: Change) -> Iterator[list[str]]:
+        """Yield the test files, those with as many imports between together, the nearest first."""
+        for conftest in self._conftests(change):
+            folder = posixpath.dirname(conftest)
+            below = (it for it in self.tests if not folder or it.startswith(f"{folder}/"))
+            self._importers[conftest].update(below)
+        near = {*change.files}
+        if change.modules:
+            near |= {path for path in self.sources if self._names(path, change.modules)}
+        seen = {*near}
+        while near:
+            if tests := sorted(near.intersection(self.tests)):
+                yield tests
+            near = set().union(*(self._importers[path] for path in near)) - seen
+            seen |= near
+
+    def _conftests(self, change: Change) -> Iterator[str]:
+        """Those that count: a changed one always, others if what is not imported directly counts."""
+        known = change.files if self.imports.is_direct else self.sources
+        return (it for it in known if posixpath.basename(it) == _CONFTEST)
+
+    def _names(self, path: str, modules: Collection[str]) -> bool:
+        """Does a file import one of these, or something in one?"""
+        sign = "." if PurePosixPath(path).suffix.lower() in PYTHON_SUFFIXES else "/"
+        for name in self.imports.names(path):
+            parts = name.split(sign)
+            if any(sign.join(parts[:end]) in modules for end in range(1, len(parts) + 1)):
+                return True
+        return False
