@@ -1,9 +1,9 @@
 """What a project's CI runs: the jobs of GitHub, GitLab, CircleCI, Azure and Travis in one form.
 
-Of a matrix, one value is taken for each name: Linux before others, the newest release of Python or Node
-that is no preview and no PyPy, otherwise the first. Each value that names a folder of the repository makes
-a job. Expressions are evaluated as far as the files decide; a line that needs more is left out, and
-a condition that needs more holds, as on a push. Secrets are never read.
+GitHub's form is the form of all: the others' files are put into it, then read in the same way. Of a matrix,
+one value is taken for each name: Linux before others, the newest release of Python or Node that is no
+preview, otherwise the first. Each value that names a folder of the repository makes a job. A line that needs
+what only a run of CI knows is left out; a condition that needs it holds, as on a push. Secrets are never read.
 """
 
 import itertools
@@ -12,7 +12,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
+
+from fallback_plugins.shared.gates.expressions import (
+    UNKNOWN,
+    Scope,
+    text_of,
+    truth,
+    version_of,
+    workflow_value,
+)
 
 #: Files of CI that are read: the largest monorepos have about 100 workflows.
 MAX_CI_FILES = 120
@@ -32,11 +41,16 @@ MAX_PLACES = 60
 #: Combinations of a matrix that are looked at to find one that isn't excluded.
 MAX_COMBINATIONS = 256
 
+#: Variables of one table: a project sets some tens.
+MAX_VARIABLES = 200
+
 #: Jobs, steps and lines of a file that are looked at, with those that it calls: large files have about 500.
 _MAX_READ = 5_000
-_WORKFLOW = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
-#: Variables, of all levels together: a project sets some tens.
-_MAX_VARIABLES = 200
+
+#: Jobs, steps and templates that call each other: real chains have up to three.
+_MAX_CALLS = 4
+
+Reader: TypeAlias = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -59,77 +73,48 @@ class Job:
     rank: tuple[int, ...]
 
     @property
-    def system(self) -> str:
-        """The file that has it."""
-        return self.source.partition(",")[0]
-
-    @property
     def is_aside(self) -> bool:
         """Is it by hand, for another system, lenient, or by its name no job of the project's own tests?"""
         return self.rank[0] > _ON_PUSH or self.rank[1] > 0 or self.rank[2] >= _ASIDE
 
 
-def ci_jobs(paths: Sequence[str], read: Callable[[str], Any]) -> list[Job]:
+def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
     """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
     if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
-    folders = {posixpath.dirname(path) for path in paths}
-    names = {
-        posixpath.basename(posixpath.dirname(path)) for path in paths if path.endswith(_MANIFESTS)
-    }
-
-    def is_place(text: str) -> bool:
-        return bool(text) and (posixpath.normpath(text) in folders or text in names)
-
     jobs: list[Job] = []
     for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
-        jobs += itertools.islice(_GitHub(path, read, is_place).jobs(), MAX_JOBS)
-    for path, jobs_of in (
-        (".gitlab-ci.yml", _gitlab),
-        (".circleci/config.yml", _circle),
-        ("azure-pipelines.yml", _azure),
-        (".azure-pipelines.yml", _azure),
-        (_TRAVIS, _travis),
-    ):
+        jobs += itertools.islice(_Workflow(path, paths, read).jobs(mapping(read(path))), MAX_JOBS)
+    for path, put_into_form in _OTHER_SYSTEMS.items():
         if path in paths:
-            jobs += itertools.islice(jobs_of(path, read), MAX_JOBS)
-    if any(job.system != _TRAVIS for job in jobs):  # a left-over of many projects
-        jobs = [
-            replace(job, rank=(job.rank[0], 1, *job.rank[2:])) if job.system == _TRAVIS else job
-            for job in jobs
-        ]
+            described = {"jobs": put_into_form(mapping(read(path)), read)}
+            found = [*itertools.islice(_Workflow(path, paths, read).jobs(described), MAX_JOBS)]
+            if path == ".travis.yml" and jobs:  # a left-over of many projects
+                found = [replace(job, rank=(job.rank[0], 1, *job.rank[2:])) for job in found]
+            jobs += found
     jobs.sort(key=lambda job: job.rank)
-    regular = [job for job in jobs if job.rank[0] < _SELDOM]
-    return regular or jobs
+    return [job for job in jobs if job.rank[0] < _SELDOM] or jobs
 
 
-_MANIFESTS = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
-_TRAVIS = ".travis.yml"
-Reader = Callable[[str], Any]
+# -- ranks -------------------------------------------------------------------------------------------------
 
 #: Ranks by what starts a job: a push; a person, or another repository; a schedule or a release.
 _ON_PUSH, _BY_HAND, _SELDOM = 0, 1, 2
 
 _ASIDE = 3
-_NAMED_CI = re.compile(r"continuous.?integration|python.?package|^integration$", re.IGNORECASE)
-_NAMED_BEST = re.compile(r"unit|^(?:run[-_ ]?)?tests?$|^pytest$", re.IGNORECASE)
-_NAMED_TEST = re.compile(
-    r"test|tox|nox|jest|\bci\b|\bbuild\b|\bmain\b|python|node|spec",
-    re.IGNORECASE,
-)
+_NAMED_CI = re.compile(r"(?i)continuous.?integration|python.?package|^integration$")
+_NAMED_BEST = re.compile(r"(?i)unit|^(?:run[-_ ]?)?tests?$|^pytest$")
+_NAMED_TEST = re.compile(r"(?i)test|tox|nox|jest|\bci\b|\bbuild\b|\bmain\b|python|node|spec")
 _NAMED_LATER = re.compile(
-    r"integration|interop|external|aarch64|docker.?image|migration|e2e|\bload|end-to-end|smoke|accept"
-    r"|browser|ui[-_ ]|perf|bench|nightly|canary|prerelease|pre-release|pypy|legacy|experimental|downstream"
-    r"|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox"
-    r"|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b|consumer|types?\b|typing"
-    r"|shared|fastly|workerd|coverage-win",
-    re.IGNORECASE,
-)
+    r"(?i)integration|interop|external|aarch64|docker.?image|migration|e2e|\bload|end-to-end|smoke|accept|browser|ui[-_ ]"
+    r"|perf|bench|nightly|canary|prerelease|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz|windows|macos"
+    r"|mac\b|win\b|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation"
+    r"|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b|consumer|types?\b|typing|shared|fastly|workerd|coverage-win"
+)  # fmt: skip
 _NAMED_OTHER = re.compile(
-    r"lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|changelog|mypy|pyright"
-    r"|stale|benchmark|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview"
-    r"|netlify|storybook|cffconvert|semgrep|scorecard",
-    re.IGNORECASE,
-)
+    r"(?i)lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|changelog|mypy|pyright|stale"
+    r"|benchmark|typecheck|type-check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify|storybook"
+    r"|cffconvert|semgrep|scorecard"
+)  # fmt: skip
 
 
 def _by_name(*names: str) -> int:
@@ -138,474 +123,212 @@ def _by_name(*names: str) -> int:
     text = _NAMED_CI.sub("ci", " ".join(names))
     if _NAMED_LATER.search(text):
         return _ASIDE
-    if _NAMED_OTHER.search(text) and not re.search(r"test", text, re.IGNORECASE):
+    if _NAMED_OTHER.search(text) and "test" not in text.lower():
         return _ASIDE + 1
     if any(_NAMED_BEST.search(name) for name in names):
         return 0
     return 1 if _NAMED_TEST.search(text) else 2
 
 
-# -- expressions -------------------------------------------------------------------------------------------
-
-
-class _Unknown:
-    """What only a run of CI decides."""
-
-
-UNKNOWN = _Unknown()
-_TOKEN = re.compile(
-    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>\d+(?:\.\d+)*)|(?P<op>\|\||&&|==|!=|<=|>=|[()!,\[\]<>])|(?P<name>[A-Za-z_][\w-]*(?:\.[\w*-]+)*))"
-)
-
-
-class _Expression:
-    """An expression of GitHub, over what a file alone tells. An absent name is empty, as it is there."""
-
-    def __init__(self, text: str, scope: Mapping[str, Any]) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while at < len(text) and len(self._tokens) < 500:
-            match = _TOKEN.match(text, at)
-            if match is None:
-                self._tokens = [] if text[at:].strip() else self._tokens
-                break
-            at = match.end()
-            self._tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
-        self._at, self._scope, self._depth = 0, scope, 0
-
-    def value(self) -> Any:
-        """Return a text, a table, a truth value, or ``UNKNOWN``."""
-        if not self._tokens:
-            return UNKNOWN
-        found = self._or()
-        return found if self._at == len(self._tokens) else UNKNOWN
-
-    def _next(self, *ops: str) -> bool:
-        if self._at < len(self._tokens) and self._tokens[self._at] in [("op", op) for op in ops]:
-            self._at += 1
-            return True
-        return False
-
-    def _or(self) -> Any:
-        value = self._and()
-        while self._next("||"):
-            other = self._and()
-            value = other if value is UNKNOWN or not _truth(value) else value
-        return value
-
-    def _and(self) -> Any:
-        value = self._equal()
-        while self._next("&&"):
-            other = self._equal()
-            if value is UNKNOWN or other is UNKNOWN:
-                is_false = (value is not UNKNOWN and not _truth(value)) or (
-                    other is not UNKNOWN and not _truth(other)
-                )
-                value = False if is_false else UNKNOWN
-            else:
-                value = other if _truth(value) else value
-        return value
-
-    def _equal(self) -> Any:
-        value = self._unary()
-        while self._at < len(self._tokens) and self._tokens[self._at][1] in (
-            "==",
-            "!=",
-            "<",
-            ">",
-            "<=",
-            ">=",
-        ):
-            op = self._tokens[self._at][1]
-            self._at += 1
-            other = self._unary()
-            if value is UNKNOWN or other is UNKNOWN:
-                value = UNKNOWN
-            elif op in ("==", "!="):
-                value = (_text(value).lower() == _text(other).lower()) is (op == "==")
-            else:
-                left, right = _version(_text(value)), _version(_text(other))
-                value = {
-                    "<": left < right,
-                    ">": left > right,
-                    "<=": left <= right,
-                    ">=": left >= right,
-                }[op]
-        return value
-
-    def _unary(self) -> Any:
-        self._depth += 1
-        try:
-            if self._depth > 50 or self._at >= len(self._tokens):
-                return UNKNOWN
-            if self._next("!"):
-                value = self._unary()
-                return value if value is UNKNOWN else not _truth(value)
-            if self._next("("):
-                value = self._or()
-                return value if self._next(")") else UNKNOWN
-            kind, text = self._tokens[self._at]
-            self._at += 1
-            if kind == "text":
-                return text[1:-1].replace("''", "'")
-            if kind == "number":
-                return text
-            return (
-                self._call(text)
-                if self._next("(")
-                else self._name(text)
-                if kind == "name"
-                else UNKNOWN
-            )
-        finally:
-            self._depth -= 1
-
-    def _name(self, name: str) -> Any:
-        if name in ("true", "false"):
-            return name == "true"
-        while self._next("["):
-            key = self._or()
-            if not self._next("]") or not isinstance(key, str):
-                return UNKNOWN
-            name += f".{key}"
-        value: Any = self._scope
-        for key in name.split("."):
-            if isinstance(value, _Unknown):
-                return UNKNOWN
-            if not isinstance(value, Mapping):
-                return ""
-            if key not in value and value is self._scope:
-                return UNKNOWN
-            value = value.get(key, "")
-        return value
-
-    def _call(self, name: str) -> Any:
-        arguments: list[Any] = []
-        while not self._next(")"):
-            arguments.append(self._or())
-            if not self._next(",") and self._tokens[self._at : self._at + 1] != [("op", ")")]:
-                return UNKNOWN
-        name = name.lower()
-        if name in ("always", "success", "cancelled", "failure"):
-            return name in ("always", "success")
-        if UNKNOWN in arguments or not arguments:
-            return UNKNOWN
-        texts = [_text(one) for one in arguments]
-        if name in ("startswith", "endswith", "contains") and len(texts) == 2:
-            left, right = texts[0].lower(), texts[1].lower()
-            if name == "contains":
-                return right in left
-            return left.startswith(right) if name == "startswith" else left.endswith(right)
-        if name == "format":
-            return re.sub(
-                r"\{(\d)\}",
-                lambda match: texts[int(match[1]) + 1] if int(match[1]) + 1 < len(texts) else "",
-                texts[0],
-            )
-        return (
-            texts[0]
-            if name in ("tojson", "fromjson") and not texts[0].startswith(("{", "["))
-            else UNKNOWN
-        )
-
-
-def _truth(value: Any) -> bool:
-    return value not in ("", False, None, "0") if not isinstance(value, dict | list) else True
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else ""
-
-
-def _filled(text: str, scope: Mapping[str, Any]) -> str | None:
-    """Return a text with its expressions replaced; None: one of them needs a run of CI."""
-    unknown = False
-
-    def value(match: re.Match[str]) -> str:
-        nonlocal unknown
-        found = _Expression(match[1], scope).value()
-        unknown |= found is UNKNOWN or isinstance(found, dict | list)
-        return _text(found)
-
-    found = re.sub(r"\$\{\{(.{0,2000}?)\}\}", value, text, flags=re.DOTALL)
-    return None if unknown else found
-
-
-def _holds(condition: Any, scope: Mapping[str, Any]) -> bool:
-    """Does a condition hold on a push, as far as is known?"""
-    if not isinstance(condition, str) or not condition.strip():
-        return True
-    inner = condition.strip()
-    if match := re.fullmatch(r"\$\{\{(.*)\}\}", inner, re.DOTALL):
-        inner = match[1]
-    value = _Expression(inner, scope).value()
-    return value is UNKNOWN or _truth(value)
+def _starts(events: Any) -> int:
+    """Return the rank of what starts a workflow."""
+    names = set(map(str, events)) if isinstance(events, dict | list) else {events}
+    push = mapping(events).get("push")
+    if isinstance(push, dict) and "tags" in push and "branches" not in push:
+        names -= {"push"}
+    if {"push", "pull_request", "merge_group", None} & names:
+        return _ON_PUSH
+    is_by_hand = {"workflow_dispatch", "pull_request_target", "workflow_run"} & names
+    return _BY_HAND if is_by_hand and not {"schedule", "push"} & names else _SELDOM
 
 
 # -- a matrix ----------------------------------------------------------------------------------------------
 
-
-def _version(text: str) -> tuple[int, ...]:
-    match = re.search(r"\d+(?:\.\d+)*", text)
-    return (
-        tuple(int(part) for part in match[0].split(".")[:4]) if match and len(match[0]) < 20 else ()
-    )
-
-
-_OTHER_SYSTEM = re.compile(r"windows|macos|mac|osx|darwin|freebsd|arm", re.IGNORECASE)
+_OTHER_SYSTEM = re.compile(r"(?i)win|mac|osx|freebsd|arm")
 _PREVIEW = re.compile(
-    r"pypy|graal|nightly|canary|experimental|preview|dev\b|rc\d*\b|alpha|beta|jruby|-t\b|\d+\.\d+t\b|main\b|master\b|min",
-    re.IGNORECASE,
-)
+    r"(?i)pypy|graal|nightly|canary|experimental|preview|dev\b|rc\d*\b|alpha|beta|jruby|-t\b|\d+\.\d+t\b|main\b|master\b|min"
+    r"|lint|quality|docs|style|mypy|typing|coverage|format"
+)  # fmt: skip
 
 
 def _cost(name: str, value: Any) -> tuple[Any, ...]:
     """Return what orders the values of a name: the least is taken."""
-    text = " ".join(map(str, value.values())) if isinstance(value, dict) else _text(value)
-    text += " min" * bool(re.search(r"lint|quality|docs|style|mypy|typing|coverage|format", text))
-    is_runtime = isinstance(value, dict) or re.search(
-        r"py|node|version|ruby|ver$", name, re.IGNORECASE
-    )
-    newest = tuple(-part for part in _version(_runtime_of(value))) if is_runtime else ()
-    return bool(_OTHER_SYSTEM.search(text)), bool(_PREVIEW.search(text)), newest or (0,)
-
-
-def _runtime_of(value: Any) -> str:
-    if not isinstance(value, dict):
-        return _text(value)
-    return next(
-        (
-            _text(one)
-            for key, one in value.items()
-            if re.search(r"py|node|version", str(key)) and _version(_text(one))
-        ),
-        "",
+    row = mapping(value)
+    text = " ".join(map(str, row.values())) or text_of(value)
+    runtimes = [text_of(it) for key, it in row.items() if re.search(r"py|node|version", str(key))]
+    if not row and re.search(r"(?i)py|node|version|ruby|ver$", name):
+        runtimes = [text]
+    newest = next(filter(None, map(version_of, runtimes)), ())
+    return (
+        bool(_OTHER_SYSTEM.search(text)),
+        bool(_PREVIEW.search(text)),
+        tuple(-part for part in newest) or (0,),
     )
 
 
-def _matrix(strategy: Any) -> dict[str, Any]:
+def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     """Return one combination of a matrix, as the module says."""
-    matrix = _mapping(_mapping(strategy).get("matrix"))
-    axes = {name: value for name, value in matrix.items() if name not in ("include", "exclude")}
-    axes = dict(itertools.islice(axes.items(), MAX_AXES))
+    axes = [(str(name), it) for name, it in matrix.items() if name not in ("include", "exclude")]
+    axes = axes[:MAX_AXES]
     lists = {
-        name: sorted(value, key=partial(_cost, name))[:20]
-        for name, value in axes.items()
-        if isinstance(value, list) and value
+        name: sorted(values, key=partial(_cost, name))[:20]
+        for name, values in axes
+        if isinstance(values, list) and values
     }
-    unknown: dict[str, Any] = {name: UNKNOWN for name in axes if name not in lists}
-    excluded = [one for one in _list(matrix.get("exclude")) if isinstance(one, dict)]
-    included = [one for one in _list(matrix.get("include")) if isinstance(one, dict)]
-    chosen: dict[str, Any] = {}
+    chosen = {name: UNKNOWN for name, _ in axes if name not in lists}
+    included = [it for it in items(matrix.get("include")) if isinstance(it, dict)]
+    if not axes and included:
+        return dict(min(included, key=partial(_cost, "")))
     if lists:
         combinations = [
             dict(zip(lists, values, strict=True))
             for values in itertools.islice(itertools.product(*lists.values()), MAX_COMBINATIONS)
         ]
-        fits = (
-            one
-            for one in combinations
-            if not any(entry and entry.items() <= one.items() for entry in excluded)
-        )
-        chosen = next(fits, combinations[0])
-    elif included and not unknown:
-        return dict(min(included, key=lambda one: _cost("", one)))
+        excluded = [it for it in items(matrix.get("exclude")) if isinstance(it, dict) and it]
+        kept = (it for it in combinations if not any(no.items() <= it.items() for no in excluded))
+        chosen |= next(kept, combinations[0])
     for entry in included:
-        shared = entry.keys() & chosen.keys()
-        if all(entry[name] == chosen[name] for name in shared):
+        if all(entry[name] == chosen[name] for name in entry.keys() & chosen.keys()):
             chosen = {**entry, **chosen}
-    if isinstance(_mapping(strategy).get("matrix"), str):
-        return {"": UNKNOWN}
-    return {**unknown, **chosen}
+    return chosen
 
 
-def _matrices(strategy: Any, is_place: Callable[[str], bool]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the chosen combination, and one for each further value that names a folder of the repository:
+def _matrices(strategy: Any, is_place: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    """Yield the chosen combination, and one for each further value that names a folder of the repository:
     each member of a monorepo is tested. Each has a label, which is empty for the first."""
-    best = _matrix(strategy)
-    found = [("", best)]
-    matrix = _mapping(_mapping(strategy).get("matrix"))
-    lists = {
-        name: value
-        for name, value in matrix.items()
-        if isinstance(value, list) and name not in ("include", "exclude")
-    }
-    rows = [row for row in _list(matrix.get("include")) if isinstance(row, dict)]
-    for name in {**lists, **(rows[0] if rows and not lists else {})}:
-        values = lists.get(name) or [row.get(name) for row in rows]
-        places = [one for one in dict.fromkeys(map(_text, values)) if is_place(one)][:MAX_PLACES]
+    matrix = mapping(strategy).get("matrix")
+    if not isinstance(matrix, dict):
+        yield "", UNKNOWN if matrix else {}
+        return
+    best = _matrix(matrix)
+    yield "", best
+    rows = [row for row in items(matrix.get("include")) if isinstance(row, dict)]
+    lists = {name: it for name, it in matrix.items() if isinstance(it, list) and name != "include"}
+    lists = lists or {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
+    for name, values in lists.items():
+        places = [it for it in dict.fromkeys(map(text_of, values)) if is_place(it)][:MAX_PLACES]
         for place in places if len(places) > 1 else ():
             if place != best.get(name):
-                narrowed = (
-                    {**matrix, name: [place]}
-                    if lists
-                    else {"include": [row for row in rows if row.get(name) == place]}
-                )
-                found.append((f" ({place})", _matrix({"matrix": narrowed})))
-    return found
+                of_place = {"include": [row for row in rows if row.get(name) == place]}
+                yield f" ({place})", _matrix({**matrix, name: [place]} if name in matrix else of_place)
 
 
-# -- GitHub ------------------------------------------------------------------------------------------------
+# -- GitHub, and the form of all ---------------------------------------------------------------------------
+
+_WORKFLOW = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
+_MANIFESTS = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
+_GITHUB = {"event_name": "push", "workspace": "$PWD", "ref_type": "branch", "actor": ""} | dict.fromkeys(
+    ("event", "repository", "ref", "ref_name", "sha", "job", "run_id", "token", "repository_owner"), UNKNOWN
+)  # fmt: skip
+
+#: Variables that only colour the output, which is read here.
+_COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM"}
 
 
-class _GitHub:
-    """The jobs of one workflow."""
+class _Workflow:
+    """The jobs of one file."""
 
-    def __init__(self, path: str, read: Reader, is_place: Callable[[str], bool]) -> None:
-        self._path, self._read, self._is_place = path, read, is_place
-        self._left = _MAX_READ
+    def __init__(self, path: str, paths: Sequence[str], read: Reader) -> None:
+        self._path, self._read, self._left = path, read, _MAX_READ
+        folders = {posixpath.dirname(it) for it in paths if it.endswith(_MANIFESTS)}
+        self._places = {*map(posixpath.dirname, paths), *map(posixpath.basename, folders)} - {""}
 
-    def jobs(self) -> Iterator[Job]:
+    def _is_spent(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+    def _is_place(self, text: str) -> bool:
+        return bool(text) and (posixpath.normpath(text) in self._places)
+
+    def jobs(self, document: Mapping[str, Any]) -> Iterator[Job]:
         """Yield each job that can be read."""
-        document = _mapping(self._read(self._path))
-        starts = document.get("on", document.get("true"))
-        events = list(starts) if isinstance(starts, dict | list) else [starts]
-        if (
-            "push" in events
-            or "pull_request" in events
-            or "merge_group" in events
-            or starts is None
-        ):
-            when = _ON_PUSH if not _is_tags_only(starts) else _SELDOM
-        else:
-            is_by_hand = {"workflow_dispatch", "pull_request_target", "workflow_run"}.intersection(
-                map(str, events)
-            )
-            when = _BY_HAND if is_by_hand and "schedule" not in events else _SELDOM
-        if events == ["workflow_call"]:
-            return
-        yield from self._jobs(document, when, self._path, {}, {}, 0)
+        events = document.get("on", document.get("true"))
+        if events not in ("workflow_call", ["workflow_call"]) and events != {"workflow_call": ""}:
+            yield from self._jobs(document, _starts(events), self._path, {}, 0)
 
     def _jobs(
-        self,
-        document: Mapping[str, Any],
-        when: int,
-        label: str,
-        inputs: Mapping[str, Any],
-        given: Mapping[str, str],
-        depth: int,
+        self, document: Mapping[str, Any], when: int, label: str, inputs: Any, depth: int
     ) -> Iterator[Job]:
-        workflow = {**given, **_literal(document.get("env"), {"inputs": inputs, "env": {}})}
-        for name, job in list(_mapping(document.get("jobs")).items())[:MAX_JOBS]:
-            if isinstance(job, dict):
-                for suffix, matrix in _matrices(job.get("strategy"), self._is_place):
-                    self._left -= 1
-                    if self._left < 0:
-                        return
-                    scope = {
-                        "matrix": UNKNOWN if "" in matrix else matrix,
-                        "inputs": inputs,
-                        "env": workflow,
-                        "runner": {"os": "Linux", "arch": "X64"},
-                        "github": _GITHUB,
-                        "job": {"status": "success"},
-                    }
-                    yield from self._job(
-                        f"{name}{suffix}", job, document, when, label, scope, depth
-                    )
+        names = {"inputs": inputs, "env": {}, "runner": {"os": "Linux", "arch": "X64"}}
+        names |= {"github": _GITHUB, "job": {"status": "success"}}
+        names["env"] = literal(document.get("env"), Scope(names, ""))
+        for name, job in list(mapping(document.get("jobs")).items())[:MAX_JOBS]:
+            for suffix, matrix in _matrices(mapping(job).get("strategy"), self._is_place):
+                if self._is_spent():
+                    return
+                scope = Scope({**names, "matrix": matrix}, "")
+                if isinstance(job, dict) and _holds(job.get("if"), scope):
+                    defaults = mapping(document.get("defaults"))
+                    yield from self._job(f"{name}{suffix}", job, defaults, when, label, scope, depth)
 
     def _job(
         self,
         name: str,
         job: Mapping[str, Any],
-        document: Mapping[str, Any],
+        defaults: Mapping[str, Any],
         when: int,
         label: str,
-        scope: dict[str, Any],
+        scope: Scope,
         depth: int,
     ) -> Iterator[Job]:
-        if not _holds(job.get("if"), scope):
-            return
-        called = job.get("uses")
-        if isinstance(called, str):
+        if isinstance(called := job.get("uses"), str):
             yield from self._called(called, name, job, when, label, scope, depth)
             return
-        env = {**scope["env"], **_literal(job.get("env"), scope)}
-        scope = {**scope, "env": env}
-        runs_on = _filled(_text(job.get("runs-on")), scope) or ""
-        defaults = _mapping(_mapping(document.get("defaults")).get("run")) | _mapping(
-            _mapping(job.get("defaults")).get("run")
-        )
-        services = _services(_mapping(job.get("services")).values(), scope)
-        steps: list[Step] = []
-        self._add_steps(
-            job.get("steps"), scope, defaults, f"{label}, job {name}", steps, services, 0
-        )
-        is_other = bool(re.search(r"windows|macos", runs_on, re.IGNORECASE))
-        title = _text(job.get("name"))
-        title = "" if "${{" in title else title
-        is_lenient = _text(job.get("continue-on-error")) == "true"
+        scope = _with_env(scope, job.get("env"))
+        defaults = {**mapping(defaults.get("run")), **mapping(mapping(job.get("defaults")).get("run"))}
+        described = job.get("services")
+        images = [*described.values()] if isinstance(described, dict) else items(described)
+        services = [*_images(images, scope)]
+        steps = [*self._steps(job.get("steps"), scope, defaults, f"{label}, job {name}", services, 0)]
+        title = text_of(job.get("name"))
         file_rank = _by_name(posixpath.basename(self._path).partition(".")[0])
-        by_name = max(_by_name(name, title), _ASIDE if file_rank >= _ASIDE and not depth else 0)
-        rank = (when, int(is_other or is_lenient), by_name, len(services) > 0)
-        yield Job(
-            f"{label}, job {name}", tuple(steps), tuple(dict.fromkeys(services)), (*rank, file_rank)
-        )
+        is_github = bool(_WORKFLOW.fullmatch(self._path))
+        by_name = _by_name(name, "" if "${{" in title else title)
+        if is_github and file_rank >= _ASIDE and not depth:
+            by_name = max(by_name, _ASIDE)
+        runs_on = filled(text_of(job.get("runs-on")), scope) or ""
+        is_other = re.search(r"(?i)win|mac|osx", runs_on) or job.get("continue-on-error") == "true"
+        when = job.get("starts", when)
+        rank = (when, int(bool(is_other)), by_name, len(services) > 0, file_rank if is_github else 1)
+        yield Job(f"{label}, job {name}", tuple(steps[:MAX_STEPS]), tuple(dict.fromkeys(services)), rank)
 
-    def _add_steps(
+    def _steps(
         self,
         described: Any,
-        scope: Mapping[str, Any],
+        scope: Scope,
         defaults: Mapping[str, Any],
         label: str,
-        steps: list[Step],
         services: list[str],
         depth: int,
-    ) -> None:
-        """Add the scripts of steps, and of this repository's own actions, and the services they start."""
-        env = scope["env"]
-        for step in _list(described)[:MAX_STEPS]:
-            self._left -= 1
-            if not isinstance(step, dict) or len(steps) >= MAX_STEPS or self._left < 0:
+    ) -> Iterator[Step]:
+        """Yield the scripts of steps, and of this repository's own actions; add the services they start."""
+        for step in items(described)[:MAX_STEPS]:
+            if not isinstance(step, dict) or self._is_spent():
                 continue
-            if isinstance(step.get("parallel"), list) and depth < 3:
-                self._add_steps(
-                    step["parallel"], scope, defaults, label, steps, services, depth + 1
-                )
-            action, given = _text(step.get("uses")), _mapping(step.get("with"))
-            text = step.get("run") or given.get("run") or given.get("command") or ""
-            services += [*_service_of_action(action), *_started(_text(text))]
-            if not _holds(step.get("if"), scope) or _text(step.get("continue-on-error")) == "true":
+            action, given = text_of(step.get("uses")), mapping(step.get("with"))
+            text = text_of(step.get("run") or given.get("run") or given.get("command"))
+            services += [*_known(action.partition("@")[0]), *_started(text)]
+            if not _holds(step.get("if"), scope) or step.get("continue-on-error") == "true":
                 continue
-            own = _literal(step.get("env"), scope)
-            inner = {**scope, "env": {**env, **own}}
-            if action.startswith("./") and depth < 3:
-                path = posixpath.normpath(action)
-                document = next(
-                    filter(
-                        None,
-                        (_mapping(self._read(f"{path}/action.{end}")) for end in ("yml", "yaml")),
-                    ),
-                    {},
-                )
-                inner["inputs"] = _inputs(document.get("inputs"), given, scope)
-                self._add_steps(
-                    _mapping(document.get("runs")).get("steps"),
-                    inner,
-                    {},
-                    label,
-                    steps,
-                    services,
-                    depth + 1,
-                )
-            if not isinstance(text, str) or not text:
-                continue
-            shell = _text(step.get("shell") or defaults.get("shell"))
-            filled = _filled_lines(text, inner)
-            given_folder = _text(step.get("working-directory") or defaults.get("working-directory"))
-            folder = _filled(given_folder or ".", scope)
-            if (
-                filled is None
-                or folder is None
-                or re.search(r"python|pwsh|powershell|cmd|perl", shell)
-            ):
-                continue
-            title = _text(step.get("name")) or _text(step.get("id"))
-            title = _filled(title, scope) or title
-            source = f'{label}, step "{_short(title or text)}"'
-            steps.append(Step(filled, source, folder or ".", {**env, **own}))
+            inner = _with_env(scope, step.get("env"))
+            if action.startswith("./") and depth < _MAX_CALLS:
+                folder = posixpath.normpath(action)
+                documents = (mapping(self._read(f"{folder}/action.{end}")) for end in ("yml", "yaml"))
+                document = next(filter(None, documents), {})
+                inputs = _inputs(document.get("inputs"), given, scope)
+                own = Scope({**inner.names, "inputs": inputs}, "")
+                called = mapping(document.get("runs")).get("steps")
+                yield from self._steps(called, own, {}, label, services, depth + 1)
+            run = _filled_lines(text, inner)
+            place = step.get("working-directory") or defaults.get("working-directory")
+            folder = filled(text_of(place) or ".", scope) or ""
+            shell = text_of(step.get("shell") or defaults.get("shell"))
+            if run and folder and not re.search(r"python|pwsh|powershell|cmd|perl", shell):
+                title = text_of(step.get("name", step.get("id", text)))
+                title = " ".join((filled(title, scope) or title).split())
+                title = title if len(title) <= 60 else f"{title[:57]}…"
+                source = f'{label}, step "{title}"' if title else label
+                yield Step(run, source, folder, inner.names["env"])
 
     def _called(
         self,
@@ -614,630 +337,354 @@ class _GitHub:
         job: Mapping[str, Any],
         when: int,
         label: str,
-        scope: Mapping[str, Any],
+        scope: Scope,
         depth: int,
     ) -> Iterator[Job]:
         """Yield the jobs of a workflow of this repository that a job calls, ranked by the caller's name."""
         path = called.removeprefix("./")
-        if depth > 2 or not _WORKFLOW.fullmatch(path):
+        if depth >= _MAX_CALLS or not _WORKFLOW.fullmatch(path):
             return
-        document = _mapping(self._read(path))
-        starts = _mapping(_mapping(document.get("on")).get("workflow_call"))
-        inputs = _inputs(starts.get("inputs"), _mapping(job.get("with")), scope)
-        for inner in self._jobs(
-            document, when, f"{label}, job {name} → {path}", inputs, {}, depth + 1
-        ):
-            mine, its = _by_name(name), inner.rank[2]
-            by_name = mine if its == 2 else max(mine, its) if mine >= _ASIDE else its
+        document = mapping(self._read(path))
+        call = mapping(mapping(document.get("on")).get("workflow_call"))
+        inputs = _inputs(call.get("inputs"), mapping(job.get("with")), scope)
+        for inner in self._jobs(document, when, f"{label}, job {name} → {path}", inputs, depth + 1):
+            own, its = _by_name(name), inner.rank[2]
+            by_name = own if its == 2 else max(own, its) if own >= _ASIDE else its
             yield replace(inner, rank=(*inner.rank[:2], by_name, *inner.rank[3:]))
 
 
-def _inputs(declared: Any, given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+def _with_env(scope: Scope, table: Any) -> Scope:
+    return Scope({**scope.names, "env": {**scope.names["env"], **literal(table, scope)}}, "")
+
+
+def _inputs(declared: Any, given: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """Return the inputs of a called workflow or action."""
-    found: dict[str, Any] = {
-        str(key): _text(_mapping(one).get("default")) for key, one in _mapping(declared).items()
-    }
-    for key, value in given.items():
-        filled = _filled(_text(value), scope)
-        found[str(key)] = UNKNOWN if filled is None else filled
-    return found
+    found = {str(key): text_of(mapping(it).get("default")) for key, it in mapping(declared).items()}
+    values = {str(key): filled(text_of(it), scope) for key, it in given.items()}
+    return found | {key: UNKNOWN if value is None else value for key, value in values.items()}
 
 
-_GITHUB = {
-    "event_name": "push",
-    "workspace": "$PWD",
-    "actor": "",
-    "event": UNKNOWN,
-    "repository": UNKNOWN,
-    "ref": UNKNOWN,
-    "ref_name": UNKNOWN,
-    "ref_type": "branch",
-    "sha": UNKNOWN,
-    "job": UNKNOWN,
-    "run_id": UNKNOWN,
-    "token": UNKNOWN,
-    "repository_owner": UNKNOWN,
-    "base_ref": "",
-    "head_ref": "",
-}
+def filled(text: str, scope: Scope) -> str | None:
+    """Return a text with its expressions replaced; None: one of them needs a run of CI."""
+    values: list[Any] = []
+
+    def value(match: re.Match[str]) -> str:
+        values.append(workflow_value(match[1], scope))
+        return text_of(values[-1])
+
+    found = re.sub(r"\$\{\{((?:[^}]|\}(?!\}))*+)\}\}", value, text)
+    return None if any(it is UNKNOWN or isinstance(it, dict | list) for it in values) else found
 
 
-def _is_tags_only(starts: Any) -> bool:
-    push = _mapping(starts).get("push") if isinstance(starts, dict) else None
-    only = isinstance(push, dict) and "tags" in push and "branches" not in push
-    return only and "pull_request" not in starts
-
-
-def _filled_lines(text: str, scope: Mapping[str, Any]) -> str | None:
+def _filled_lines(text: str, scope: Scope) -> str | None:
     """Return a script with its expressions replaced. A line that needs a run of CI is left out, unless it
     is a part of a compound command."""
-    whole = _filled(text, scope)
-    if whole is not None:
+    whole = filled(text, scope)
+    if whole is not None or re.search(r"(?m)^\s*(?:if|for|while|case)\b|<<|\\$", text):
         return whole
-    if re.search(r"^\s*(?:if|for|while|case)\b|<<|\\$", text, re.MULTILINE):
-        return None
-    lines = (_filled(line, scope) for line in text.splitlines())
+    lines = (filled(line, scope) for line in text.splitlines())
     return "\n".join(line for line in lines if line is not None)
 
 
-def _literal(table: Any, scope: Mapping[str, Any]) -> dict[str, str]:
+def _holds(condition: Any, scope: Scope) -> bool:
+    """Does a condition hold on a push, as far as is known?"""
+    text = re.sub(r"^\s*\$\{\{|\}\}\s*$", "", text_of(condition)).strip()
+    value = workflow_value(text, scope) if text else True
+    return value is UNKNOWN or truth(value)
+
+
+def literal(table: Any, scope: Scope) -> dict[str, str]:
     """Return the variables whose values are known from the file, and are no secrets."""
     found: dict[str, str] = {}
-    for name, value in list(_mapping(table).items())[:_MAX_VARIABLES]:
-        filled = (
-            _filled(value, scope) if isinstance(value, str) and "secrets." not in value else None
-        )
-        if (
-            filled is not None
-            and re.fullmatch(r"[A-Za-z_]\w*", str(name))
-            and "\0" not in filled
-            and "$PWD" not in filled
-            and name not in _COLOURS
-        ):
-            found[str(name)] = filled
+    for name, value in list(mapping(table).items())[:MAX_VARIABLES]:
+        text = filled(value, scope) if isinstance(value, str) and "secrets." not in value else None
+        is_variable = re.fullmatch(r"[A-Za-z_]\w*", str(name)) and name not in _COLOURS
+        if text is not None and is_variable and not re.search(r"[$\0`]|<<", text):
+            found[str(name)] = text
     return found
-
-
-#: Variables that only colour the output, which is read here.
-_COLOURS = frozenset(
-    {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM", "COLORTERM"}
-)
 
 
 # -- services ----------------------------------------------------------------------------------------------
 
-_SERVICES = (
-    ("postgres", r"postgres|postgis|timescale|pgvector"),
-    ("redis", r"redis|valkey|keydb|dragonfly"),
-    ("mysql", r"mysql|percona"),
-    ("mariadb", r"mariadb"),
-    ("mongo", r"mongo"),
-    ("rabbitmq", r"rabbitmq"),
-    ("elasticsearch", r"elasticsearch"),
-    ("opensearch", r"opensearch"),
-    ("memcached", r"memcache"),
-    ("kafka", r"kafka|redpanda"),
-    ("zookeeper", r"zookeeper"),
-    ("minio", r"minio"),
-    ("localstack", r"localstack"),
-    ("mssql", r"mssql|azure-sql-edge"),
-    ("clickhouse", r"clickhouse"),
-    ("cassandra", r"cassandra|scylla"),
-    ("dynamodb", r"dynamodb"),
-    ("neo4j", r"neo4j"),
-    ("ldap", r"ldap"),
-    ("selenium", r"selenium"),
-    ("nats", r"\bnats\b"),
-    ("consul", r"consul"),
-    ("etcd", r"etcd"),
-    ("httpbin", r"httpbin"),
-)
+_SERVICES = {
+    "postgres": "postgres|postgis|timescale|pgvector", "redis": "redis|valkey|keydb|dragonfly", "mysql": "mysql|percona",
+    "mariadb": "mariadb", "mongo": "mongo", "rabbitmq": "rabbit", "elasticsearch": "elastic", "opensearch": "opensearch",
+    "memcached": "memcache", "kafka": "kafka|redpanda", "zookeeper": "zookeeper", "minio": "minio", "ldap": "ldap",
+    "localstack": "localstack", "mssql": "mssql|azure-sql-edge", "clickhouse": "clickhouse", "neo4j": "neo4j",
+    "cassandra": "cassandra|scylla", "dynamodb": "dynamodb", "selenium": "selenium", "nats": r"\bnats\b",
+    "consul": "consul", "etcd": "etcd", "httpbin": "httpbin",
+}  # fmt: skip
 
 
-def _service(image: str) -> str:
-    """Return the usual name of what an image runs: that of the image itself if no other is known."""
-    path = re.sub(r"[^\w./-]", "", re.sub(r":[^/]*$", "", image.partition("@")[0]))[-200:]
-    plain = path.rpartition("/")[2][:60]
-    known = (
-        name
-        for text in (plain, path)
-        for name, pattern in _SERVICES
-        if re.search(pattern, text, re.IGNORECASE)
-    )
-    return next(known, plain)
+def _known(text: str) -> list[str]:
+    """Return the first service that a text names, if any."""
+    found = (name for name, names in _SERVICES.items() if re.search(names, text, re.IGNORECASE))
+    return [*itertools.islice(found, 1)]
 
 
-def _services(entries: Any, scope: Mapping[str, Any]) -> list[str]:
-    found = []
-    for entry in list(entries)[:50]:
-        image = (
-            entry
-            if isinstance(entry, str)
-            else _mapping(entry).get("image") or _mapping(entry).get("name")
-        )
-        filled = _filled(_text(image), scope)
-        if filled:
-            found.append(_service(filled))
-    return found
+def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
+    """Yield the usual name of what each image runs: that of the image itself if no other is known."""
+    for image in images[:50]:
+        table = mapping(image)
+        text = filled(text_of(table.get("image") or table.get("name") or image), scope) or ""
+        path = re.sub(r"[^\w./-]", "", re.sub(r":[^/:]*$", "", text[:500].partition("@")[0]))[-200:]
+        plain = path.rpartition("/")[2][:60]
+        yield from filter(None, [*_known(plain), *_known(path), plain][:1])
 
 
-def _service_of_action(action: str) -> list[str]:
-    name = action.partition("@")[0]
-    if not re.search(
-        r"redis|mongo|mysql|mariadb|postgres|elastic|rabbit|memcache|opensearch|kafka",
-        name,
-        re.IGNORECASE,
-    ):
-        return []
-    return [service for service, pattern in _SERVICES if re.search(pattern, name, re.IGNORECASE)][
-        :1
-    ]
-
-
-def _started(text: str) -> list[str]:
-    """Return the services that a script starts."""
-    found = []
-    for match in itertools.islice(
-        re.finditer(
-            r"(?:systemctl\s+(?:re)?start|service|brew\s+services\s+start)\s+([\w@.-]+)|docker\s+run\s([^\n;|&]*)",
-            text,
-        ),
-        20,
-    ):
+def _started(text: str) -> Iterator[str]:
+    """Yield the services that a script starts."""
+    starts = r"(?:systemctl\s+(?:re)?start|service|brew\s+services\s+start)\s+([\w@.-]+)|docker\s+run\s([^\n;|&]*)"
+    for match in itertools.islice(re.finditer(starts, text), 20):
         words = (match[1] or match[2] or "").split()
-        names = [
-            name
-            for word in words
-            for name, pattern in _SERVICES
-            if re.search(pattern, word.partition(":")[0], re.IGNORECASE)
-        ]
-        found += names[-1:]
-    return found
+        yield from [name for word in words for name in _known(word.partition(":")[0])][-1:]
 
 
-# -- GitLab ------------------------------------------------------------------------------------------------
-
-_GITLAB_WORDS = frozenset(
-    {
-        "stages",
-        "variables",
-        "default",
-        "include",
-        "workflow",
-        "image",
-        "services",
-        "cache",
-        "before_script",
-        "after_script",
-        "pages",
-        "spec",
-    }
-)
+# -- the others, put into GitHub's form --------------------------------------------------------------------
 
 
-def _gitlab(path: str, read: Reader) -> Iterator[Job]:
-    document = _mapping(read(path))
-    for include in _list(document.get("include"))[:20]:
-        local = include if isinstance(include, str) else _mapping(include).get("local")
+def _gitlab(document: Mapping[str, Any], read: Reader) -> dict[str, Any]:
+    for include in items(document.get("include"))[:20]:
+        local = include if isinstance(include, str) else mapping(include).get("local")
         if isinstance(local, str) and not local.startswith("http"):
-            document = {**_mapping(read(local.lstrip("/"))), **document}
-    default = _mapping(document.get("default"))
-    left = [_MAX_READ]
+            document = {**mapping(read(local.lstrip("/"))), **document}
+    usual = {**document, **mapping(document.get("default"))}
+    left, jobs = [_MAX_READ], {}
     for name, own in itertools.islice(document.items(), _MAX_READ):
-        if name in _GITLAB_WORDS or name.startswith(".") or not isinstance(own, dict):
+        job = _extended(own, document, 0)
+        if "script" not in job or str(name).startswith(".") or name == "default":
             continue
-        job = _gitlab_job(own, document, 0)
-        if not job.get("script"):
-            continue
-        matrix = _mapping(next(iter(_list(_mapping(job.get("parallel")).get("matrix"))), {}))
-        chosen = {
-            key: value[0] if isinstance(value, list) and value else value
-            for key, value in matrix.items()
+        before = job.get("before_script", usual.get("before_script"))
+        lines = [*_lines(before, document, left), *_lines(job["script"], document, left)]
+        variables = {**mapping(document.get("variables")), **job["variables"]}
+        rows = items(mapping(job.get("parallel")).get("matrix"))[:1]
+        variables |= {key: (items(it) or [it])[0] for row in rows for key, it in mapping(row).items()}
+        rules = f"{job.get('rules') or ''}{job.get('only') or ''}"[:5_000]
+        is_seldom = re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
+        is_seldom = is_seldom and not re.search(r"merge_request|push|branches", rules)
+        jobs[name] = {
+            "name": job.get("stage"),
+            "env": {key: mapping(it).get("value", it) for key, it in variables.items()},
+            "services": job.get("services") or usual.get("services"),
+            "steps": [{"run": "\n".join(lines), "name": ""}],
+            "starts": _SELDOM if is_seldom else _ON_PUSH,
         }
-        variables = {
-            **_mapping(document.get("variables")),
-            **_mapping(job.get("variables")),
-            **chosen,
-        }
-        env = _literal(
-            {key: _mapping(value).get("value", value) for key, value in variables.items()}, {}
-        )
-        env = {key: value for key, value in env.items() if "$" not in value}
-        services = _services(
-            job.get("services") or document.get("services") or default.get("services") or (), {}
-        )
-        before = job.get(
-            "before_script", document.get("before_script", default.get("before_script"))
-        )
-        source = f"{path}, job {name}"
-        text = "\n".join(
-            [*_lines(before, document, left), *_lines(job.get("script"), document, left)]
-        )
-        rules = str(job.get("rules") or "") + str(job.get("only") or "")
-        is_seldom = bool(re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)) and not re.search(
-            r"merge_request|push|branches", rules
-        )
-        stage = _text(job.get("stage"))
-        rank = (_SELDOM if is_seldom else _ON_PUSH, 0, _by_name(name, stage), len(services) > 0, 1)
-        yield Job(source, (Step(text, source, ".", env),), tuple(dict.fromkeys(services)), rank)
+    return jobs
 
 
-def _gitlab_job(job: Mapping[str, Any], document: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """Return a job with what it extends."""
-    found: dict[str, Any] = {}
-    extends = job.get("extends")
-    for name in extends[:5] if isinstance(extends, list) else [extends]:
-        base = document.get(name) if isinstance(name, str) else None
-        if isinstance(base, dict) and depth < 5:
-            found |= _gitlab_job(base, document, depth + 1)
-    variables = {**_mapping(found.get("variables")), **_mapping(job.get("variables"))}
-    return {**found, **job, "variables": variables}
+def _extended(job: Any, document: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """Return a job of GitLab with what it extends."""
+    names = mapping(job).get("extends")
+    found: dict[str, Any] = {"variables": {}}
+    for name in (names if isinstance(names, list) else [names])[:5] if depth < _MAX_CALLS else ():
+        if isinstance(name, str) and isinstance(document.get(name), dict):
+            found |= _extended(document[name], document, depth + 1)
+    variables = {**found["variables"], **mapping(mapping(job).get("variables"))}
+    return {**found, **mapping(job), "variables": variables}
 
 
 def _lines(value: Any, document: Mapping[str, Any], left: list[int], depth: int = 0) -> list[str]:
     """Return the lines of a script: a text, a list, or a ``!reference`` to another job's. ``left``: how
     many more may be read."""
     left[0] -= 1
-    if left[0] < 0 or depth > 4:
-        return []
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list):
-        return []
-    if depth and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str):
-        other = document.get(value[0])
-        if isinstance(other, dict) and value[1] in other:
-            return _lines(other[value[1]], document, left, depth + 1)
-    return [line for one in value[:MAX_STEPS] for line in _lines(one, document, left, depth + 1)]
+    if left[0] < 0 or depth > _MAX_CALLS or isinstance(value, str):
+        return [value] if isinstance(value, str) else []
+    parts = items(value)[:MAX_STEPS]
+    if depth and len(parts) == 2 and all(isinstance(it, str) for it in parts):
+        if parts[1] in (other := mapping(document.get(parts[0]))):
+            return _lines(other[parts[1]], document, left, depth + 1)
+    return [line for it in parts for line in _lines(it, document, left, depth + 1)]
 
 
-# -- CircleCI ----------------------------------------------------------------------------------------------
-
-
-def _circle(path: str, read: Reader) -> Iterator[Job]:
-    document = _mapping(read(path))
-    jobs, left = _mapping(document.get("jobs")), [_MAX_READ]
+def _circle(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
     used: dict[str, tuple[int, dict[str, Any]]] = {}
-    workflows = {
-        key: value
-        for key, value in _mapping(document.get("workflows")).items()
-        if isinstance(value, dict)
-    }
-    for workflow in workflows.values():
-        is_seldom = "schedule" in str(workflow.get("triggers") or "")[:2000]
-        for entry in _list(workflow.get("jobs"))[:MAX_JOBS]:
-            name, given = (
-                (entry, {})
-                if isinstance(entry, str)
-                else next(iter(_mapping(entry).items()), ("", {}))
-            )
-            given = _mapping(given)
-            matrix = _mapping(_mapping(given.get("matrix")).get("parameters"))
-            chosen = {
-                key: min(value, key=partial(_cost, str(key)))
-                for key, value in matrix.items()
-                if isinstance(value, list) and value
-            }
-            filters = str(_mapping(given.get("filters")).get("branches") or "")[:500]
-            seldom = is_seldom or ("ignore" in filters and "/.*/" in filters)
-            used.setdefault(str(name), (_SELDOM if seldom else _ON_PUSH, {**given, **chosen}))
-    for name, job in jobs.items():
-        if not isinstance(job, dict) or (workflows and name not in used):
+    workflows = [it for it in mapping(document.get("workflows")).values() if isinstance(it, dict)]
+    for workflow in workflows:
+        is_seldom = "schedule" in str(workflow.get("triggers"))[:2000]
+        for entry in items(workflow.get("jobs"))[:MAX_JOBS]:
+            name, given = _only_entry(entry)
+            matrix = mapping(mapping(given.get("matrix")).get("parameters"))
+            given |= {key: min(it, key=partial(_cost, str(key))) for key, it in matrix.items() if items(it)}
+            filters = str(mapping(given.get("filters")).get("branches"))[:500]
+            is_unused = "ignore" in filters and "/.*/" in filters
+            used.setdefault(name, (_SELDOM if is_seldom or is_unused else _ON_PUSH, given))
+    jobs, left = {}, [_MAX_READ]
+    for name, own in mapping(document.get("jobs")).items():
+        if not isinstance(own, dict) or (workflows and name not in used):
             continue
-        when, given = used.get(str(name), (_ON_PUSH, {}))
-        executor = job.get("executor")
-        executor = _mapping(executor).get("name") if isinstance(executor, dict) else executor
-        base = (
-            _mapping(_mapping(document.get("executors")).get(executor))
-            if isinstance(executor, str)
-            else {}
-        )
-        job = {**base, **job}
-        images = [one for one in _list(job.get("docker")) if isinstance(one, dict)]
-        parameters = _parameters(job, given)
-        env = _circle_env(images[0].get("environment") if images else {}, parameters) | _circle_env(
-            job.get("environment"), parameters
-        )
-        services = [
-            _service(_circle_filled(_text(one.get("image")), parameters)) for one in images[1:]
-        ]
-        folder = _circle_filled(_text(job.get("working_directory")), parameters)
-        folder = "." if not folder or folder.startswith(("~", "/")) else folder
-        source = f"{path}, job {name}"
-        steps = list(
-            itertools.islice(
-                _circle_steps(job.get("steps"), document, parameters, source, folder, env, 0, left),
-                MAX_STEPS,
-            )
-        )
-        other = bool(_OTHER_SYSTEM.search(f"{executor} {'macos' in job}".replace("False", "")))
-        rank = (when, int(other), _by_name(str(name)), len(services) > 0, 1)
-        yield Job(source, tuple(steps), tuple(dict.fromkeys(services)), rank)
+        starts, given = used.get(str(name), (_ON_PUSH, {}))
+        executor = own.get("executor")
+        executor = text_of(mapping(executor).get("name") or executor)
+        job = {**mapping(mapping(document.get("executors")).get(executor)), **own}
+        values = _parameters(job, given)
+        images = [mapping(it) for it in items(job.get("docker"))]
+        env = {**_pairs(images[0].get("environment") if images else {}), **_pairs(job.get("environment"))}
+        jobs[name] = {
+            "env": {key: _parametrized(it, values) for key, it in env.items()},
+            "runs-on": f"{executor} {'macos' * ('macos' in job)}",
+            "services": [_parametrized(it.get("image"), values) for it in images[1:]],
+            "defaults": {"run": {"working-directory": _own_folder(job, values)}},
+            "steps": [*_circle_steps(job.get("steps"), document, values, 0, left)],
+            "starts": starts,
+        }
+    return jobs
+
+
+def _only_entry(entry: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings of an entry: ``name``, or ``{name: settings}``."""
+    name, settings = next(iter(mapping(entry).items()), (text_of(entry), {}))
+    return str(name), settings if isinstance(settings, dict) else {"command": settings}
 
 
 def _parameters(owner: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for key, one in _mapping(owner.get("parameters")).items():
-        value = given.get(key, _mapping(one).get("default", ""))
-        if isinstance(value, str):
-            found[str(key)] = value
-    return found
+    declared = mapping(owner.get("parameters")).items()
+    found = {str(key): given.get(key, mapping(it).get("default", "")) for key, it in declared}
+    return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
-def _circle_filled(text: str, parameters: Mapping[str, str]) -> str:
-    return re.sub(
-        r"<<\s*(?:parameters|matrix)\.([\w-]+)\s*>>",
-        lambda match: parameters.get(match[1], ""),
-        text,
-    )
+def _parametrized(text: Any, values: Mapping[str, str]) -> str:
+    name = r"<<\s*(?:parameters|matrix)\.([\w-]+)\s*>>"
+    return re.sub(name, lambda match: values.get(match[1], ""), text_of(text))
 
 
-def _circle_env(table: Any, parameters: Mapping[str, str]) -> dict[str, str]:
-    pairs: dict[str, Any] = {}
-    for one in table if isinstance(table, list) else [table]:
-        pairs |= _mapping(one)
-    literal = _literal(
-        {key: _circle_filled(_text(value), parameters) for key, value in pairs.items()}, {}
-    )
-    return {key: value for key, value in literal.items() if "$" not in value and "<<" not in value}
+def _own_folder(table: Mapping[str, Any], values: Mapping[str, str]) -> str:
+    """Return the folder of a job or step of CircleCI; empty for its usual one."""
+    folder = _parametrized(table.get("working_directory"), values)
+    return "" if folder.startswith(("~", "/")) else folder
+
+
+def _pairs(table: Any) -> dict[str, Any]:
+    """Return variables that a table or a list of tables has."""
+    return {key: it for one in items(table) or [table] for key, it in mapping(one).items()}
 
 
 def _circle_steps(
-    steps: Any,
-    document: Mapping[str, Any],
-    parameters: Mapping[str, str],
-    source: str,
-    folder: str,
-    env: Mapping[str, str],
-    depth: int,
-    left: list[int],
-) -> Iterator[Step]:
-    commands = _mapping(document.get("commands"))
-    for step in _list(steps)[:MAX_STEPS]:
+    steps: Any, document: Mapping[str, Any], values: Mapping[str, str], depth: int, left: list[int]
+) -> Iterator[dict[str, Any]]:
+    for step in items(steps)[:MAX_STEPS]:
         left[0] -= 1
-        if left[0] < 0:
+        if left[0] < 0 or depth > _MAX_CALLS:
             return
-        name, value = (
-            (step, {}) if isinstance(step, str) else next(iter(_mapping(step).items()), ("", {}))
-        )
+        name, table = _only_entry(step)
+        command = mapping(mapping(document.get("commands")).get(name))
         if name == "run":
-            table = _mapping(value)
-            text = _circle_filled(
-                value if isinstance(value, str) else _text(table.get("command")), parameters
-            )
-            if (
-                not text
-                or _text(table.get("background")) == "true"
-                or _text(table.get("when")) == "on_fail"
-                or ("<<" in text and "<<" not in str(value))
-            ):
-                continue
-            title = _text(table.get("name")) or text
-            inner = _circle_filled(_text(table.get("working_directory")), parameters)
-            inner = folder if not inner or inner.startswith("~") else inner
-            yield Step(
-                text,
-                f'{source}, step "{_short(title)}"',
-                inner,
-                {**env, **_circle_env(table.get("environment"), parameters)},
-            )
-        elif name in ("when", "unless") and isinstance(value, dict) and depth < 4:
-            yield from _circle_steps(
-                value.get("steps"), document, parameters, source, folder, env, depth + 1, left
-            )
-        elif isinstance(commands.get(name), dict) and depth < 4:
-            inner_parameters = _parameters(commands[name], _mapping(value))
-            inner_parameters = {
-                key: _circle_filled(one, parameters) for key, one in inner_parameters.items()
+            text = _parametrized(table.get("command"), values)
+            if table.get("background") != "true" and table.get("when") != "on_fail" and text:
+                env = {key: _parametrized(it, values) for key, it in _pairs(table.get("environment")).items()}
+                title = table.get("name") or text
+                yield {"run": text, "name": title, "env": env, "working-directory": _own_folder(table, values)}
+        elif name in ("when", "unless"):
+            yield from _circle_steps(table.get("steps"), document, values, depth + 1, left)
+        elif command:
+            given = {key: _parametrized(it, values) for key, it in _parameters(command, table).items()}
+            yield from _circle_steps(command.get("steps"), document, given, depth + 1, left)
+
+
+def _azure(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
+    is_seldom = document.get("trigger") == "none" and document.get("pr") == "none"
+    jobs = {}
+    for stage in [it for it in items(document.get("stages")) if isinstance(it, dict)] or [document]:
+        for job in [it for it in items(stage.get("jobs")) if isinstance(it, dict)] or [stage]:
+            values: dict[str, str] = {}
+            for owner in (document, stage, job):
+                values |= _azure_variables(owner.get("variables"))
+            rows = [*mapping(mapping(job.get("strategy")).get("matrix")).values()]
+            values |= _azure_variables(min(rows, key=partial(_cost, "")) if rows else {})
+            pool = mapping(job.get("pool") or stage.get("pool") or document.get("pool"))
+            name = text_of(job.get("job") or job.get("deployment") or stage.get("stage")) or "steps"
+            jobs[name] = {
+                "name": job.get("displayName"),
+                "env": values,
+                "services": job.get("services"),
+                "runs-on": _azure_filled(pool.get("vmImage"), values),
+                "steps": [*_azure_steps(job.get("steps"), values)],
+                "starts": _SELDOM if is_seldom else _ON_PUSH,
             }
-            yield from _circle_steps(
-                commands[name].get("steps"),
-                document,
-                inner_parameters,
-                source,
-                folder,
-                env,
-                depth + 1,
-                left,
-            )
-
-
-# -- Azure -------------------------------------------------------------------------------------------------
-
-
-def _azure(path: str, read: Reader) -> Iterator[Job]:
-    document = _mapping(read(path))
-    trigger = _text(document.get("trigger"))
-    when = _SELDOM if trigger == "none" and _text(document.get("pr")) == "none" else _ON_PUSH
-    stages = [one for one in _list(document.get("stages")) if isinstance(one, dict)] or [document]
-    top = _azure_variables(document.get("variables"))
-    for stage in stages[:MAX_JOBS]:
-        jobs = [one for one in _list(stage.get("jobs")) if isinstance(one, dict)]
-        for job in jobs[:MAX_JOBS] or [stage]:
-            name = (
-                _text(job.get("job") or job.get("deployment"))
-                or _text(stage.get("stage"))
-                or "steps"
-            )
-            matrix = _mapping(_mapping(job.get("strategy")).get("matrix"))
-            rows = [row for row in matrix.values() if isinstance(row, dict)]
-            variables = {
-                **top,
-                **_azure_variables(stage.get("variables")),
-                **_azure_variables(job.get("variables")),
-            }
-            if rows:
-                chosen = min(rows, key=lambda one: _cost("", one))
-                variables |= {str(key): _text(value) for key, value in chosen.items()}
-            image = _azure_filled(
-                _text(
-                    _mapping(job.get("pool") or stage.get("pool") or document.get("pool")).get(
-                        "vmImage"
-                    )
-                ),
-                variables,
-            )
-            source = f"{path}, job {name}"
-            steps = list(
-                itertools.islice(_azure_steps(job.get("steps"), variables, source), MAX_STEPS)
-            )
-            env = {
-                key: value
-                for key, value in variables.items()
-                if re.fullmatch(r"[A-Za-z_]\w*", key) and "$" not in value
-            }
-            steps = [replace(step, env={**env, **step.env}) for step in steps]
-            services = _services(_mapping(job.get("services")).values(), {})
-            is_other = bool(re.search(r"win|mac", image, re.IGNORECASE))
-            rank = (
-                when,
-                int(is_other),
-                _by_name(name, _text(job.get("displayName"))),
-                len(services) > 0,
-                1,
-            )
-            yield Job(source, tuple(steps), tuple(dict.fromkeys(services)), rank)
+    return jobs
 
 
 def _azure_variables(value: Any) -> dict[str, str]:
-    if isinstance(value, list):
-        pairs = {_text(one.get("name")): one.get("value") for one in value if isinstance(one, dict)}
-    else:
-        pairs = _mapping(value)
-    return {
-        str(key): one
-        for key, one in list(pairs.items())[:_MAX_VARIABLES]
-        if key and isinstance(one, str) and "${{" not in one
-    }
+    rows = [mapping(it) for it in items(value)]
+    pairs = {text_of(row.get("name")): row.get("value") for row in rows} if rows else mapping(value)
+    return {str(key): it for key, it in pairs.items() if key and isinstance(it, str) and "${{" not in it}
 
 
-def _azure_filled(text: str, variables: Mapping[str, str]) -> str:
-    text = re.sub(
-        r"\$\((?:Build\.SourcesDirectory|System\.DefaultWorkingDirectory|Build\.Repository\.LocalPath)\)",
-        "$PWD",
-        text,
-    )
-    return re.sub(r"\$\(([\w.]+)\)", lambda match: variables.get(match[1], match[0]), text)
+def _azure_filled(text: Any, values: Mapping[str, str]) -> str:
+    roots = r"\$\((?:Build\.SourcesDirectory|System\.DefaultWorkingDirectory|Build\.Repository\.LocalPath)\)"
+    text = re.sub(roots, "$PWD", text_of(text))
+    return re.sub(r"\$\(([\w.]+)\)", lambda match: values.get(match[1], match[0]), text)
 
 
-def _azure_steps(steps: Any, variables: Mapping[str, str], source: str) -> Iterator[Step]:
-    for step in _list(steps)[:MAX_STEPS]:
-        if not isinstance(step, dict):
-            continue
-        inputs = _mapping(step.get("inputs"))
-        task = _text(step.get("task")).partition("@")[0].lower()
-        text = _text(step.get("script") or step.get("bash"))
-        if not text and task in ("cmdline", "bash"):
-            text = _text(inputs.get("script"))
-        if not text and task in ("npm", "yarn"):
-            given = inputs.get("customCommand") or inputs.get("arguments") or inputs.get("command")
-            text = f"{task} {_text(given)}"
-        if not text or re.search(r"Windows|Darwin", _text(step.get("condition"))):
-            continue
-        text = _azure_filled(text, variables)
-        title = _text(step.get("displayName")) or text
-        folder = (
-            _text(
-                step.get("workingDirectory")
-                or inputs.get("workingDirectory")
-                or inputs.get("workingDir")
-            )
-            or "."
-        )
-        yield Step(
-            text,
-            f'{source}, step "{_short(title)}"',
-            _azure_filled(folder, variables),
-            _azure_variables(step.get("env")),
-        )
+def _azure_steps(steps: Any, values: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for step in items(steps)[:MAX_STEPS]:
+        table = {**mapping(mapping(step).get("inputs")), **mapping(step)}
+        task = text_of(table.get("task")).partition("@")[0].lower()
+        text = text_of(table.get("script") or table.get("bash"))
+        if task in ("npm", "yarn"):
+            given = table.get("customCommand") or table.get("arguments") or table.get("command")
+            text = f"{task} {text_of(given)}"
+        if text and not re.search(r"Windows|Darwin", text_of(table.get("condition"))):
+            folder = table.get("workingDirectory") or table.get("workingDir")
+            yield {
+                "run": _azure_filled(text, values),
+                "name": table.get("displayName") or text,
+                "env": _azure_variables(table.get("env")),
+                "working-directory": _azure_filled(folder, values),
+            }
 
 
-# -- Travis ------------------------------------------------------------------------------------------------
-
-
-def _travis(path: str, read: Reader) -> Iterator[Job]:
-    document = _mapping(read(path))
-    included = _mapping(document.get("jobs") or document.get("matrix"))
-    entries = [one for one in _list(included.get("include")) if isinstance(one, dict)]
-    with_script = [one for one in entries if one.get("script")]
-    rows = ([document] if document.get("script") or not with_script else []) + with_script[
-        :MAX_JOBS
-    ]
-    top = _travis_env(document.get("env"))
+def _travis(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
+    rows = mapping(document.get("jobs") or document.get("matrix")).get("include")
+    rows = [mapping(it) for it in items(rows)[:MAX_JOBS] if mapping(it).get("script")]
+    is_node = "".join(items(document.get("language"))[:1] or [text_of(document.get("language"))])
+    jobs: dict[str, Any] = {}
+    if document.get("script") or not rows:
+        usual = {} if document.get("script") else {"script": "npm test" * (is_node == "node_js")}
+        rows = [{**usual, "name": "tests"}, *rows]
     for number, row in enumerate(rows):
         job = {**document, **row}
-        name = (
-            _text(row.get("name"))
-            or _text(row.get("stage"))
-            or ("script" if number == 0 else f"include {number}")
-        )
-        script = _lines(job.get("script"), {}, [MAX_STEPS])
-        languages = job.get("language")
-        if not script and _text(
-            languages[0] if isinstance(languages, list) and languages else languages
-        ) in ("node_js", "node", ""):
-            script = ["npm test"] if languages or job.get("node_js") else []
-        before = [
-            *_lines(job.get("before_install"), {}, [MAX_STEPS]),
-            *_lines(job.get("install"), {}, [MAX_STEPS]),
-            *_lines(job.get("before_script"), {}, [MAX_STEPS]),
-        ]
-        source = f"{path}, {name}"
-        services = job.get("services")
-        services = [
-            _service(one)
-            for one in (services if isinstance(services, list) else [services])
-            if isinstance(one, str)
-        ]
-        services = [one for one in services if one not in ("docker", "xvfb")]
-        env = top if row is document else {**top, **_travis_env(row.get("env"))}
-        rank = (
-            _ON_PUSH,
-            int(_text(row.get("os")) in ("osx", "windows")),
-            _by_name(name if row is not document else "test"),
-            len(services) > 0,
-            2,
-        )
-        yield Job(
-            source,
-            (Step("\n".join([*before, *script]), source, ".", env),),
-            tuple(dict.fromkeys(services)),
-            rank,
-        )
+        parts = [job.get(key) for key in ("before_install", "install", "before_script", "script")]
+        lines = [line for part in parts for line in _lines(part, {}, [MAX_STEPS])]
+        services = items(job.get("services")) or [job.get("services")]
+        name = text_of(row.get("name") or row.get("stage")) or f"include {number}"
+        jobs[name] = {
+            "env": {**_travis_env(document.get("env")), **_travis_env(row.get("env"))},
+            "services": [it for it in services if it not in ("docker", "xvfb")],
+            "runs-on": row.get("os"),
+            "steps": [{"run": "\n".join(lines), "name": ""}],
+        }
+    return jobs
 
 
 def _travis_env(value: Any) -> dict[str, str]:
+    """Return the variables of a text, of a list's first one, or of ``global`` and the first job."""
     if isinstance(value, dict) and {"global", "matrix", "jobs"} & value.keys():
-        jobs = value.get("matrix", value.get("jobs"))
-        first = jobs[:1] if isinstance(jobs, list) else jobs
-        return {**_travis_env(_all_of(value.get("global"))), **_travis_env(first)}
+        rows = items(value.get("matrix") or value.get("jobs"))[:1]
+        shared = [it for it in items(value.get("global")) if isinstance(it, str)]
+        return _travis_env(" ".join(shared)) | _travis_env(value.get("global")) | _travis_env(rows)
     if isinstance(value, list):
         return _travis_env(value[0]) if value else {}
     if isinstance(value, dict):
-        return {key: one for key, one in _literal(value, {}).items() if "$" not in one}
-    pairs = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", _text(value))
-    return {
-        key: one.strip("\"'")
-        for key, one in pairs[:_MAX_VARIABLES]
-        if "$" not in one and "`" not in one
-    }
+        return {str(key): it for key, it in value.items() if isinstance(it, str)}
+    pairs = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", text_of(value)[:5_000])
+    return {key: text.strip("\"'") for key, text in pairs}
 
 
-def _all_of(value: Any) -> Any:
-    """Return the variables of a list of lines as one text."""
-    if not isinstance(value, list):
-        return value
-    return " ".join(one for one in value if isinstance(one, str))
+#: Files of other systems than GitHub, and what puts their jobs into GitHub's form.
+_OTHER_SYSTEMS: Mapping[str, Callable[[Mapping[str, Any], Reader], dict[str, Any]]] = {
+    ".gitlab-ci.yml": _gitlab,
+    ".circleci/config.yml": _circle,
+    "azure-pipelines.yml": _azure,
+    ".azure-pipelines.yml": _azure,
+    ".travis.yml": _travis,
+}
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}…"
-
-
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a table; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def items(value: Any) -> list[Any]:
+    """Return a list; an empty one for anything else."""
     return value if isinstance(value, list) else []

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from fallback_plugins.shared.gates.ci_jobs import Job, ci_jobs
 from fallback_plugins.shared.gates.shell_commands import CommandKind, runtime_of
+from fallback_plugins.shared.gates.task_files import joined
 from fallback_plugins.shared.gates.task_runners import Piece, Place, Tasks
 from fallback_tier.repo import RepoContext
 
@@ -116,13 +117,13 @@ class _Finder:
         return 0
 
     def _all(self) -> Iterator[TestCommand]:
-        jobs = ci_jobs(self._repo.tracked_files, self._tasks.yaml)
+        jobs = ci_jobs(self._repo.tracked_files, self._tasks.files.yaml)
         self._aside.update(job.source for job in jobs if job.is_aside)
         for job in jobs:
             if not job.is_aside:
                 yield from self._of_job(job)
         for folder in dict.fromkeys((self._folder, ".")):
-            for pieces in self._tasks.own(Place(folder)):
+            for pieces in self._tasks.own(folder):
                 source = " → ".join(pieces[0].chain[:1]) if pieces else ""
                 yield from _in_order(pieces, "", source, ())
         for job in jobs:
