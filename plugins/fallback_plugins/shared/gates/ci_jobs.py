@@ -81,13 +81,15 @@ class Job:
 def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
     """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
     if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
+    folders = {posixpath.dirname(it) for it in paths if it.endswith(_MANIFESTS)}
+    places = frozenset({*map(posixpath.dirname, paths), *map(posixpath.basename, folders)} - {""})
     jobs: list[Job] = []
     for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
-        jobs += itertools.islice(_Workflow(path, paths, read).jobs(mapping(read(path))), MAX_JOBS)
+        jobs += itertools.islice(_Workflow(path, places, read).jobs(mapping(read(path))), MAX_JOBS)
     for path, put_into_form in _OTHER_SYSTEMS.items():
         if path in paths:
             described = {"jobs": put_into_form(mapping(read(path)), read)}
-            found = [*itertools.islice(_Workflow(path, paths, read).jobs(described), MAX_JOBS)]
+            found = [*itertools.islice(_Workflow(path, places, read).jobs(described), MAX_JOBS)]
             if path == ".travis.yml" and jobs:  # a left-over of many projects
                 found = [replace(job, rank=(job.rank[0], 1, *job.rank[2:])) for job in found]
             jobs += found
@@ -193,7 +195,7 @@ def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _matrices(strategy: Any, is_place: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+def _matrices(strategy: Any, places: frozenset[str]) -> Iterator[tuple[str, Any]]:
     """Yield the chosen combination, and one for each further value that names a folder of the repository:
     each member of a monorepo is tested. Each has a label, which is empty for the first."""
     matrix = mapping(strategy).get("matrix")
@@ -206,11 +208,16 @@ def _matrices(strategy: Any, is_place: Callable[[str], bool]) -> Iterator[tuple[
     lists = {name: it for name, it in matrix.items() if isinstance(it, list) and name != "include"}
     lists = lists or {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
     for name, values in lists.items():
-        places = [it for it in dict.fromkeys(map(text_of, values)) if is_place(it)][:MAX_PLACES]
-        for place in places if len(places) > 1 else ():
+        named = [
+            it for it in dict.fromkeys(map(text_of, values)) if posixpath.normpath(it) in places
+        ]
+        for place in named[:MAX_PLACES] if len(named) > 1 else ():
             if place != best.get(name):
                 of_place = {"include": [row for row in rows if row.get(name) == place]}
-                yield f" ({place})", _matrix({**matrix, name: [place]} if name in matrix else of_place)
+                yield (
+                    f" ({place})",
+                    _matrix({**matrix, name: [place]} if name in matrix else of_place),
+                )
 
 
 # -- GitHub, and the form of all ---------------------------------------------------------------------------
@@ -228,17 +235,12 @@ _COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "C
 class _Workflow:
     """The jobs of one file."""
 
-    def __init__(self, path: str, paths: Sequence[str], read: Reader) -> None:
-        self._path, self._read, self._left = path, read, _MAX_READ
-        folders = {posixpath.dirname(it) for it in paths if it.endswith(_MANIFESTS)}
-        self._places = {*map(posixpath.dirname, paths), *map(posixpath.basename, folders)} - {""}
+    def __init__(self, path: str, places: frozenset[str], read: Reader) -> None:
+        self._path, self._places, self._read, self._left = path, places, read, _MAX_READ
 
     def _is_spent(self) -> bool:
         self._left -= 1
         return self._left < 0
-
-    def _is_place(self, text: str) -> bool:
-        return bool(text) and (posixpath.normpath(text) in self._places)
 
     def jobs(self, document: Mapping[str, Any]) -> Iterator[Job]:
         """Yield each job that can be read."""
@@ -253,13 +255,15 @@ class _Workflow:
         names |= {"github": _GITHUB, "job": {"status": "success"}}
         names["env"] = literal(document.get("env"), Scope(names, ""))
         for name, job in list(mapping(document.get("jobs")).items())[:MAX_JOBS]:
-            for suffix, matrix in _matrices(mapping(job).get("strategy"), self._is_place):
+            for suffix, matrix in _matrices(mapping(job).get("strategy"), self._places):
                 if self._is_spent():
                     return
                 scope = Scope({**names, "matrix": matrix}, "")
                 if isinstance(job, dict) and _holds(job.get("if"), scope):
                     defaults = mapping(document.get("defaults"))
-                    yield from self._job(f"{name}{suffix}", job, defaults, when, label, scope, depth)
+                    yield from self._job(
+                        f"{name}{suffix}", job, defaults, when, label, scope, depth
+                    )
 
     def _job(
         self,
@@ -275,11 +279,16 @@ class _Workflow:
             yield from self._called(called, name, job, when, label, scope, depth)
             return
         scope = _with_env(scope, job.get("env"))
-        defaults = {**mapping(defaults.get("run")), **mapping(mapping(job.get("defaults")).get("run"))}
+        defaults = {
+            **mapping(defaults.get("run")),
+            **mapping(mapping(job.get("defaults")).get("run")),
+        }
         described = job.get("services")
         images = [*described.values()] if isinstance(described, dict) else items(described)
         services = [*_images(images, scope)]
-        steps = [*self._steps(job.get("steps"), scope, defaults, f"{label}, job {name}", services, 0)]
+        steps = [
+            *self._steps(job.get("steps"), scope, defaults, f"{label}, job {name}", services, 0)
+        ]
         title = text_of(job.get("name"))
         file_rank = _by_name(posixpath.basename(self._path).partition(".")[0])
         is_github = bool(_WORKFLOW.fullmatch(self._path))
@@ -289,8 +298,16 @@ class _Workflow:
         runs_on = filled(text_of(job.get("runs-on")), scope) or ""
         is_other = re.search(r"(?i)win|mac|osx", runs_on) or job.get("continue-on-error") == "true"
         when = job.get("starts", when)
-        rank = (when, int(bool(is_other)), by_name, len(services) > 0, file_rank if is_github else 1)
-        yield Job(f"{label}, job {name}", tuple(steps[:MAX_STEPS]), tuple(dict.fromkeys(services)), rank)
+        rank = (
+            when,
+            int(bool(is_other)),
+            by_name,
+            len(services) > 0,
+            file_rank if is_github else 1,
+        )
+        yield Job(
+            f"{label}, job {name}", tuple(steps[:MAX_STEPS]), tuple(dict.fromkeys(services)), rank
+        )
 
     def _steps(
         self,
@@ -313,7 +330,9 @@ class _Workflow:
             inner = _with_env(scope, step.get("env"))
             if action.startswith("./") and depth < _MAX_CALLS:
                 folder = posixpath.normpath(action)
-                documents = (mapping(self._read(f"{folder}/action.{end}")) for end in ("yml", "yaml"))
+                documents = (
+                    mapping(self._read(f"{folder}/action.{end}")) for end in ("yml", "yaml")
+                )
                 document = next(filter(None, documents), {})
                 inputs = _inputs(document.get("inputs"), given, scope)
                 own = Scope({**inner.names, "inputs": inputs}, "")
@@ -458,7 +477,9 @@ def _gitlab(document: Mapping[str, Any], read: Reader) -> dict[str, Any]:
         lines = [*_lines(before, document, left), *_lines(job["script"], document, left)]
         variables = {**mapping(document.get("variables")), **job["variables"]}
         rows = items(mapping(job.get("parallel")).get("matrix"))[:1]
-        variables |= {key: (items(it) or [it])[0] for row in rows for key, it in mapping(row).items()}
+        variables |= {
+            key: (items(it) or [it])[0] for row in rows for key, it in mapping(row).items()
+        }
         rules = f"{job.get('rules') or ''}{job.get('only') or ''}"[:5_000]
         is_seldom = re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
         is_seldom = is_seldom and not re.search(r"merge_request|push|branches", rules)
@@ -504,7 +525,11 @@ def _circle(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
         for entry in items(workflow.get("jobs"))[:MAX_JOBS]:
             name, given = _only_entry(entry)
             matrix = mapping(mapping(given.get("matrix")).get("parameters"))
-            given |= {key: min(it, key=partial(_cost, str(key))) for key, it in matrix.items() if items(it)}
+            given |= {
+                key: min(it, key=partial(_cost, str(key)))
+                for key, it in matrix.items()
+                if items(it)
+            }
             filters = str(mapping(given.get("filters")).get("branches"))[:500]
             is_unused = "ignore" in filters and "/.*/" in filters
             used.setdefault(name, (_SELDOM if is_seldom or is_unused else _ON_PUSH, given))
@@ -518,7 +543,10 @@ def _circle(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
         job = {**mapping(mapping(document.get("executors")).get(executor)), **own}
         values = _parameters(job, given)
         images = [mapping(it) for it in items(job.get("docker"))]
-        env = {**_pairs(images[0].get("environment") if images else {}), **_pairs(job.get("environment"))}
+        env = {
+            **_pairs(images[0].get("environment") if images else {}),
+            **_pairs(job.get("environment")),
+        }
         jobs[name] = {
             "env": {key: _parametrized(it, values) for key, it in env.items()},
             "runs-on": f"{executor} {'macos' * ('macos' in job)}",
@@ -570,13 +598,23 @@ def _circle_steps(
         if name == "run":
             text = _parametrized(table.get("command"), values)
             if table.get("background") != "true" and table.get("when") != "on_fail" and text:
-                env = {key: _parametrized(it, values) for key, it in _pairs(table.get("environment")).items()}
+                env = {
+                    key: _parametrized(it, values)
+                    for key, it in _pairs(table.get("environment")).items()
+                }
                 title = table.get("name") or text
-                yield {"run": text, "name": title, "env": env, "working-directory": _own_folder(table, values)}
+                yield {
+                    "run": text,
+                    "name": title,
+                    "env": env,
+                    "working-directory": _own_folder(table, values),
+                }
         elif name in ("when", "unless"):
             yield from _circle_steps(table.get("steps"), document, values, depth + 1, left)
         elif command:
-            given = {key: _parametrized(it, values) for key, it in _parameters(command, table).items()}
+            given = {
+                key: _parametrized(it, values) for key, it in _parameters(command, table).items()
+            }
             yield from _circle_steps(command.get("steps"), document, given, depth + 1, left)
 
 
@@ -592,7 +630,7 @@ def _azure(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
             values |= _azure_variables(min(rows, key=partial(_cost, "")) if rows else {})
             pool = mapping(job.get("pool") or stage.get("pool") or document.get("pool"))
             name = text_of(job.get("job") or job.get("deployment") or stage.get("stage")) or "steps"
-            jobs[name] = {
+            jobs[name if name not in jobs else f"{name} {len(jobs)}"] = {
                 "name": job.get("displayName"),
                 "env": values,
                 "services": job.get("services"),
@@ -606,7 +644,9 @@ def _azure(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
 def _azure_variables(value: Any) -> dict[str, str]:
     rows = [mapping(it) for it in items(value)]
     pairs = {text_of(row.get("name")): row.get("value") for row in rows} if rows else mapping(value)
-    return {str(key): it for key, it in pairs.items() if key and isinstance(it, str) and "${{" not in it}
+    return {
+        str(key): it for key, it in pairs.items() if key and isinstance(it, str) and "${{" not in it
+    }
 
 
 def _azure_filled(text: Any, values: Mapping[str, str]) -> str:
@@ -647,7 +687,7 @@ def _travis(document: Mapping[str, Any], _: Reader) -> dict[str, Any]:
         lines = [line for part in parts for line in _lines(part, {}, [MAX_STEPS])]
         services = items(job.get("services")) or [job.get("services")]
         name = text_of(row.get("name") or row.get("stage")) or f"include {number}"
-        jobs[name] = {
+        jobs[name if name not in jobs else f"{name} {number}"] = {
             "env": {**_travis_env(document.get("env")), **_travis_env(row.get("env"))},
             "services": [it for it in services if it not in ("docker", "xvfb")],
             "runs-on": row.get("os"),

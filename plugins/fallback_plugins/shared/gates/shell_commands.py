@@ -290,8 +290,9 @@ def bare(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def use_of(words: tuple[str, ...]) -> Use:
     """Return what a command without wrappers shows by what it runs; None: not known."""
-    words = bare(words)
-    name, rest = program(words[0]) if words else "", words[1:]
+    if not (words := bare(words)):
+        return None
+    name, rest = program(words[0]), words[1:]
     verbs = [word for word in rest if not word.startswith("-")]
     if {"--version", "-V", "--help"}.intersection(rest[:2]) or _LISTS.intersection(rest):
         return "noise"
@@ -311,7 +312,9 @@ def use_of(words: tuple[str, ...]) -> Use:
         return _of_interpreter(name, rest)
     if name in ("tsc", "vue-tsc") and {"-b", "--build"}.intersection(rest):
         return TYPES if "--noEmit" in rest else BUILD
-    return "noise" if rest[:1] in (("-v",), ("version",)) and name not in _USES else _USES.get(name)
+    if rest[:1] in (("-v",), ("version",)) and name not in _USES:
+        return "noise"
+    return None if "/" in words[0] and _USES.get(name) == "noise" else _USES.get(name)
 
 
 def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> Use:
@@ -405,6 +408,6 @@ def runtime_of(text: str) -> str:
 
 def mentions_runner(text: str) -> bool:
     """Does a text that isn't plain contain a test runner as a word?"""
-    words = re.findall(r"[\w./@-]+", text)
+    words = re.findall(r"[\w./@-]+", re.sub(r"://\S+", "", text))
     runners = r"\b(?:node --test|manage\.py test|(?:npm|yarn|pnpm|make) (?:run )?test\b|tox|nox)\b"
     return any(_USES.get(program(it)) is TESTS for it in words) or bool(re.search(runners, text))

@@ -67,13 +67,14 @@ class Files:
     """A repository's files, parsed once."""
 
     def __init__(self, repo: RepoContext) -> None:
-        self.repo, self._cache, self._yaml_chars = repo, dict[tuple[Any, str], Any](), 0
+        self._repo, self._yaml_chars = repo, 0
+        self._cache: dict[tuple[object, str], Any] = {}
 
     def text(self, path: str) -> str:
         """Return a file's text; empty if there is none, or none that is read."""
         if (key := ("text", path)) not in self._cache:
             try:
-                text = self.repo.read_text(path) if self.repo.has(path) else ""
+                text = self._repo.read_text(path) if self._repo.has(path) else ""
             except RepositoryError:
                 text = ""
             self._cache[key] = text.removeprefix("\ufeff") if len(text) <= MAX_FILE_CHARS else ""
@@ -120,7 +121,11 @@ def ini_sections(text: str) -> dict[str, dict[str, Any]]:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
-    except (configparser.Error, ValueError, AttributeError):  # a line continues a key without a value
+    except (
+        configparser.Error,
+        ValueError,
+        AttributeError,
+    ):  # a line continues a key without a value
         return {}
     return {name: dict(parser[name]) for name in parser.sections()}
 
@@ -196,7 +201,9 @@ class Tox:
         """Return what an INI file configures."""
         core = sections.get("tox:tox") or sections.get("tox", {})
         names = tox_names(str(core.get("envlist") or core.get("env_list") or ""))
-        return cls(file, names or ("py", *(it[8:] for it in sections if it[:8] == "testenv:")), sections)
+        return cls(
+            file, names or ("py", *(it[8:] for it in sections if it[:8] == "testenv:")), sections
+        )
 
     @classmethod
     def of_toml(cls, file: str, table: Mapping[str, Any]) -> "Tox":
@@ -243,26 +250,28 @@ class Tox:
         root = "." if folder.startswith("/") else posixpath.relpath(".", folder or ".")
         env = {key: filled(text, folder) for key, text in variables.items()}
         lines = [
-            filled(line, root)
+            line
             for key in ("commands_pre", "commands")
-            for line in self._commands(table.get(key), name, posargs)
+            for line in self._commands(table.get(key), name, posargs, lambda it: filled(it, root))
         ]
         label = "[testenv]" if section == "testenv" and is_python else f"[testenv:{name}]"
         env = {key: text for key, text in env.items() if not re.search(r"[{$`]", text)}
         return Task(label, tuple(filter(str.strip, lines)), folder, env)
 
-    def _commands(self, value: Any, name: str, posargs: Sequence[str]) -> Iterator[str]:
+    def _commands(
+        self, value: Any, name: str, posargs: Sequence[str], filled: Callable[[str], str]
+    ) -> Iterator[str]:
         for command in items(value):
             words: list[str] = []
             for word in items(command):
                 usual = mapping(word).get("default")
                 given = list(posargs) or (usual if isinstance(usual, list) else [usual or ""])
                 words += given if mapping(word).get("replace") == "posargs" else [word]
-            yield quoted(it for it in words if isinstance(it, str) and it)
+            yield quoted(filled(it) for it in words if isinstance(it, str) and it)
         if isinstance(value, str):
             text = re.sub(r"[ \t]*\\[ \t]*\n\s*", " ", self._referenced(value))
             for line in self._applying(text, name):
-                yield re.sub(r"^\s*[-!]\s+", "", line)  # a failure is let pass
+                yield filled(re.sub(r"^\s*[-!]\s+", "", line))  # a failure is let pass
 
     def _applying(self, text: str, name: str) -> Iterator[str]:
         """Yield the lines whose factor condition (``py310,py311-!django:``) holds for an environment."""
@@ -319,7 +328,9 @@ def by_preference(names: Iterable[str]) -> list[str]:
     def key(name: str) -> tuple[int, tuple[int, ...]]:
         factors = name.split("-")
         versions = (re.fullmatch(r"(?:py)?(\d)\.?(\d+)", factor) for factor in factors)
-        newest = next((-int(it[1]), -int(it[2])) if it else () for it in [*filter(None, versions), None])
+        newest = next(
+            (-int(it[1]), -int(it[2])) if it else () for it in [*filter(None, versions), None]
+        )
         return sum(bool(_LATER_FACTOR.fullmatch(factor)) for factor in factors), newest or (0, 0)
 
     return sorted(names, key=key)
@@ -358,7 +369,9 @@ def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, Session]:
             call = decorator if isinstance(decorator, ast.Call) else None
             if not ast.unparse(call.func if call else decorator).endswith("session"):
                 continue
-            named = {it.arg: Scope(values).value(it.value) for it in (call.keywords if call else ())}
+            named = {
+                it.arg: Scope(values).value(it.value) for it in (call.keywords if call else ())
+            }
             name = str(named.get("name") or function.name)
             reader = _SessionReader(functions, posargs)
             reader.read(function, dict(values), 0)
@@ -415,7 +428,9 @@ class _SessionReader:
                     self._calls([value], values, depth)
                 case ast.Assign(targets=[ast.Subscript(value=table, slice=key)], value=value):
                     scope = Scope(values)
-                    if scope.value(table) is self._session["env"] and isinstance(scope.value(key), str):
+                    if scope.value(table) is self._session["env"] and isinstance(
+                        scope.value(key), str
+                    ):
                         self._session["env"][scope.value(key)] = scope.value(value)
                 case ast.FunctionDef() | ast.ClassDef():
                     pass
@@ -428,7 +443,7 @@ class _SessionReader:
             arguments = scope.value(ast.List(call.args))
             named = {it.arg: scope.value(it.value) for it in call.keywords if it.arg}
             match call.func:
-                case ast.Attribute(value=owner, attr="run" | "run_always" | "run_install") if (
+                case ast.Attribute(value=owner, attr="run" | "run_always") if (
                     scope.value(owner) is self._session
                 ):
                     words = [it for it in arguments if isinstance(it, str)]
@@ -477,7 +492,9 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
     def put_in(value: str) -> str:
         if rule is _JUST_RULE:
             return value
-        value = re.sub(r"\$[({]([\w.-]+)[)}]", lambda it: variables.get(it[1], ""), value.replace("$$", "\1"))
+        value = re.sub(
+            r"\$[({]([\w.-]+)[)}]", lambda it: variables.get(it[1], ""), value.replace("$$", "\1")
+        )
         return value[:MAX_LINE_CHARS].replace("\1", "$")
 
     for line in re.sub(r"\\\n[ \t]*", " ", text).splitlines():

@@ -100,7 +100,9 @@ class Place:
 
     def inside(self, source: str, hint: CommandKind | None, **changes: Any) -> "Place":
         """Return the place of a task that a command here starts."""
-        chain = (*self.chain, source) if source and source != "".join(self.chain[-1:]) else self.chain
+        chain = (
+            (*self.chain, source) if source and source != "".join(self.chain[-1:]) else self.chain
+        )
         return replace(self, chain=chain, hint=hint, depth=self.depth + 1, **changes)
 
 
@@ -110,7 +112,9 @@ _WRAPPERS = frozenset(
     time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env cross-env-shell
     better-npm-run xvfb-run dbus-run-session nyc c8""".split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
-_RUN_IN_ENVIRONMENT = frozenset(("uv", "poetry", "pipenv", "rye", "pdm", "conda", "mamba", "micromamba"))
+_RUN_IN_ENVIRONMENT = frozenset(
+    ("uv", "poetry", "pipenv", "rye", "pdm", "conda", "mamba", "micromamba")
+)
 _VALUED = frozenset(
     """
     -n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra --with
@@ -142,12 +146,16 @@ _TABLES = {
 }
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
-_BUILT = re.compile(r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/")
+_BUILT = re.compile(
+    r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/"
+)
 _HOUSEKEEPING = re.compile(
     r"(?:rimraf|rm|mkdir|mkdirp|cp|mv|cpx|cpy|shx|touch|del-cli|cross-os|echo|exit|kill\w*|sleep|git|opener?|make-dir|ncp"
     r"|copyfiles|wait-on)\b"
 )  # fmt: skip
-_DELEGATES = re.compile(r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b")
+_DELEGATES = re.compile(
+    r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b"
+)
 _INSTALLS = re.compile(
     r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)|uv (?:sync|pip|venv)"
     r"|python3? -m venv|virtualenv|curl|wget|apt-get)"
@@ -273,7 +281,9 @@ class Tasks:
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
-        if not path or not (re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path.endswith(".sh"))):
+        if not path or not (
+            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path.endswith(".sh"))
+        ):
             return None
         if needs_outside(text):
             return []
@@ -295,7 +305,9 @@ class Tasks:
         """A compiler that writes what tests then load is a build; one that doesn't checks types."""
         at = _at(r"-p|--project", words)
         named = words[at + 1] if at and at + 1 < len(words) else "tsconfig.json"
-        path = in_folder(place.folder, named if named.endswith(".json") else f"{named}/tsconfig.json")
+        path = in_folder(
+            place.folder, named if named.endswith(".json") else f"{named}/tsconfig.json"
+        )
         writes_not = re.search(r'"noEmit"\s*:\s*true', self.files.text(path))
         return TYPES if writes_not or "--noEmit" in words else BUILD
 
@@ -304,11 +316,15 @@ class Tasks:
     def scripts(self, folder: str) -> Mapping[str, str]:
         """Return the scripts of a folder's package.json."""
         scripts = mapping(self.files.json(in_folder(folder, "package.json")).get("scripts"))
-        return {it: text for it, text in islice(scripts.items(), MAX_TASKS) if isinstance(text, str)}
+        return {
+            it: text for it, text in islice(scripts.items(), MAX_TASKS) if isinstance(text, str)
+        }
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         name, words = program(command.words[0]), command.words
-        if (rest := bare(words)) is not words and program(rest[0]) in _TASK_LISTS | NPM_CLIENTS | _WRAPPERS:
+        if (rest := bare(words)) is not words and program(
+            rest[0]
+        ) in _TASK_LISTS | NPM_CLIENTS | _WRAPPERS:
             return self._command(command.after(len(words) - len(rest)), place)
         if name in _TASK_LISTS:
             return self._listed(name, words[1:], place)
@@ -336,18 +352,30 @@ class Tasks:
                 if script in self.scripts(folder):
                     found += self._script(folder, script, call.arguments, name, place)
                 elif call.is_binary:
-                    line = command if re.search(r"[/.]", script) else simple(f"{script} {call.arguments}")
-                    found += self._command(line, replace(place, folder=folder)) if line is not command else (
-                        self._leaf(command, replace(place, folder=folder))
+                    line = (
+                        command
+                        if re.search(r"[/.]", script)
+                        else simple(f"{script} {call.arguments}")
+                    )
+                    found += (
+                        self._command(line, replace(place, folder=folder))
+                        if line is not command
+                        else (self._leaf(command, replace(place, folder=folder)))
                     )
         return found
 
-    def _script(self, folder: str, name: str, arguments: str, client: str, place: Place) -> list[Piece]:
+    def _script(
+        self, folder: str, name: str, arguments: str, client: str, place: Place
+    ) -> list[Piece]:
         """Return what a script of package.json comes down to, with those that the client runs around it."""
         scripts, found = self.scripts(folder), []
         source = f"{in_folder(folder, 'package.json')}, script {name}"
         for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
-            if not (text := scripts.get(part)) or part in ("prepublish", "postinstall", "preinstall"):
+            if not (text := scripts.get(part)) or part in (
+                "prepublish",
+                "postinstall",
+                "preinstall",
+            ):
                 continue
             inside = place.inside(source, hint, folder=folder)
             line = f"{text} {arguments}".strip() if part == name else text
@@ -372,13 +400,17 @@ class Tasks:
             for script in self.scripts(place.folder):
                 if fnmatch.fnmatchcase(script, pattern) and not self._is_spent(place):
                     inside = place.inside("", None)
-                    found += self._script(place.folder, script, arguments.removeprefix("-- "), "npm", inside)
+                    found += self._script(
+                        place.folder, script, arguments.removeprefix("-- "), "npm", inside
+                    )
         return found
 
     def _members(self, filters: Sequence[str], base: str) -> list[str | None]:
         """Return the folders of members that filters name; those that aren't found are left out."""
         if not self._names:
-            paths = [it for it in self._repo.tracked_files if posixpath.basename(it) == "package.json"]
+            paths = [
+                it for it in self._repo.tracked_files if posixpath.basename(it) == "package.json"
+            ]
             for path in [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]:
                 name = self.files.json(path).get("name")
                 folder = posixpath.dirname(path) or "."
@@ -422,23 +454,35 @@ class Tasks:
         def lines(part: Any, is_reference: bool) -> Iterator[str]:
             first = part.split()[:1] if isinstance(part, str) else []
             if first:
-                yield f"{run} {part}" if is_reference and first[0] in table else re.sub(r"^[-!]\s+", "", part)
+                yield (
+                    f"{run} {part}"
+                    if is_reference and first[0] in table
+                    else re.sub(r"^[-!]\s+", "", part)
+                )
             for it in items(part):
                 yield from lines(it, True)
             for key in ("cmd", "shell", "ref", "sequence", "composite", "chain", "parallel"):
                 if it := mapping(part).get(key):
                     is_text = key in ("cmd", "shell")
-                    yield from lines(quoted(it) if is_text and isinstance(it, list) else it, not is_text)
+                    yield from lines(
+                        quoted(it) if is_text and isinstance(it, list) else it, not is_text
+                    )
 
         whole = quoted(task) if tool == "rye" and isinstance(task, list) else task
         arguments = quoted(words[at + 1 :])
         texts = [_with_arguments(line, arguments) for line in lines(whole, False)]
         if len(texts) == 1 and arguments and arguments not in texts[0]:
             texts = [f"{texts[0]} {arguments}"]
-        env = {str(it): value for it, value in mapping(settings.get("env")).items() if isinstance(value, str)}
+        env = {
+            str(it): value
+            for it, value in mapping(settings.get("env")).items()
+            if isinstance(value, str)
+        }
         folder = str(settings.get("cwd") or settings.get("working_dir") or ".")
         source = f"{in_folder(place.folder, _TABLES[tool][0])}, {tool} task {name}"
-        return self._task(Task(name, tuple(texts), folder, env), place.inside(source, task_kind(name)))
+        return self._task(
+            Task(name, tuple(texts), folder, env), place.inside(source, task_kind(name))
+        )
 
     def _python_runner(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words = command.words
@@ -481,7 +525,9 @@ class Tasks:
             sections = self.files.ini(in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
-        table = mapping(mapping(self.files.toml(in_folder(folder, "pyproject.toml")).get("tool")).get("tox"))
+        table = mapping(
+            mapping(self.files.toml(in_folder(folder, "pyproject.toml")).get("tool")).get("tox")
+        )
         if isinstance(legacy := table.get("legacy_tox_ini"), str):
             return Tox.of_ini("pyproject.toml", ini_sections(legacy))
         own = self.files.toml(in_folder(folder, "tox.toml"))
@@ -508,7 +554,11 @@ class Tasks:
     def _hatch_envs(self, folder: str) -> tuple[str, dict[str, Any]]:
         own = mapping(self.files.toml(in_folder(folder, "hatch.toml")).get("envs"))
         tool = mapping(self.files.toml(in_folder(folder, "pyproject.toml")).get("tool"))
-        return ("hatch.toml", own) if own else ("pyproject.toml", mapping(mapping(tool.get("hatch")).get("envs")))
+        return (
+            ("hatch.toml", own)
+            if own
+            else ("pyproject.toml", mapping(mapping(tool.get("hatch")).get("envs")))
+        )
 
     def _hatch(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
         env = (_values(words, ("-e", "--env")) or ["default"])[0]
@@ -518,7 +568,9 @@ class Tasks:
             verb, rest = "run", (_split_at_dashes(rest)[1] or rest[1:])
         if verb == "test":
             skipped = ("-a", "--all", "-c", "--cover", "-p", "-r", "--", "-i")
-            return self._hatch_script("hatch-test", ("run", *(it for it in rest if it not in skipped)), place)
+            return self._hatch_script(
+                "hatch-test", ("run", *(it for it in rest if it not in skipped)), place
+            )
         if verb != "run":
             return None
         rest = tuple(it for it in rest[after_options(rest, 0) :] if not re.match(r"[+-]\w+=", it))
@@ -534,7 +586,9 @@ class Tasks:
         for name in _lineage(table, env):
             scripts |= mapping(mapping(table.get(name)).get("scripts"))
             own = mapping(mapping(table.get(name)).get("env-vars"))
-            variables |= {it: text for it, text in own.items() if isinstance(text, str) and "{" not in text}
+            variables |= {
+                it: text for it, text in own.items() if isinstance(text, str) and "{" not in text
+            }
         if env == "hatch-test":
             usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
             scripts.setdefault("run", f"pytest {{args:{quoted(usual)}}}")
@@ -545,8 +599,12 @@ class Tasks:
         lines: list[str] = []
         for line in items(scripts[name]) or [scripts[name]]:
             text = _with_arguments(re.sub(r"^[-!]\s+", "", str(line)), arguments)
-            text = re.sub(r"\{env:(\w+)(?::([^{}]*))?\}", lambda it: variables.get(it[1], it[2] or ""), text)
-            text = re.sub(r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text))
+            text = re.sub(
+                r"\{env:(\w+)(?::([^{}]*))?\}", lambda it: variables.get(it[1], it[2] or ""), text
+            )
+            text = re.sub(
+                r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text)
+            )
             is_script = text.split(None, 1)[:1] != [name] and "".join(text.split()[:1]) in scripts
             lines.append(f"hatch run {env}:{text}" if is_script else text)
         inside = place.inside(source, task_kind(name) or task_kind(env))
@@ -555,7 +613,11 @@ class Tasks:
     # -- make and just ---------------------------------------------------------------------------------
 
     def _recipes(self, tool: str, folder: str) -> tuple[str, Mapping[str, list[str]]]:
-        names = ("GNUmakefile", "makefile", "Makefile") if tool == "make" else ("justfile", "Justfile", ".justfile")
+        names = (
+            ("GNUmakefile", "makefile", "Makefile")
+            if tool == "make"
+            else ("justfile", "Justfile", ".justfile")
+        )
         path = next((it for name in names if self._repo.has(it := in_folder(folder, name))), "")
         return path, self.files.parsed(make_targets if tool == "make" else just_recipes, path)
 
@@ -566,7 +628,9 @@ class Tasks:
             path, recipes = self._recipes("just", place.folder)
             recipe = "".join(words[at : at + 1])
             put_in = re.compile(r"\{\{\s*\*?\w+\s*\}\}")
-            lines = (put_in.sub(lambda _: quoted(words[at + 1 :]), it) for it in recipes.get(recipe, ()))
+            lines = (
+                put_in.sub(lambda _: quoted(words[at + 1 :]), it) for it in recipes.get(recipe, ())
+            )
             inside = place.inside(f"{path}, recipe {recipe}", task_kind(recipe))
             return self._task(Task(recipe, tuple(lines)), inside)
         if name not in ("make", "gmake"):
@@ -583,7 +647,11 @@ class Tasks:
         found: list[Piece] = []
         for target in (targets or [*recipes][:1]) if folder is not None else ():
             kept = [word for word in words if word == target or word not in targets]
-            one = simple(f"{quoted(kept)} {command.rest(len(words))}".strip()) if targets[1:] else command
+            one = (
+                simple(f"{quoted(kept)} {command.rest(len(words))}".strip())
+                if targets[1:]
+                else command
+            )
             found += self._target(one, (path, target, recipes.get(target, [])), folder or "", place)
         return found
 
@@ -595,7 +663,9 @@ class Tasks:
         hint = task_kind(target)
         inside = place.inside(f"{path}, target {target}", hint)
         pieces = self._task(Task(target, tuple(lines)), replace(inside, folder=folder))
-        working = [it for line in lines for it in split_script(line)[:1] if use_of(it.words) != "noise"]
+        working = [
+            it for line in lines for it in split_script(line)[:1] if use_of(it.words) != "noise"
+        ]
         working = [it for it in working if not needs_outside(it.text)]
         if not lines or (not pieces and (hint is None or any(map(needs_outside, lines)))):
             return []
@@ -604,7 +674,11 @@ class Tasks:
         if pieces and is_plain and (is_delegated or any(map(_INSTALLS.search, lines))):
             return pieces
         kinds = [kind for kind in CommandKind if any(it.kind is kind for it in pieces)]
-        kind = hint if not pieces or (hint is TESTS and len(working) > len(pieces)) else next(iter(kinds), None)
+        kind = (
+            hint
+            if not pieces or (hint is TESTS and len(working) > len(pieces))
+            else next(iter(kinds), None)
+        )
         made = _piece(command, replace(inside, folder=place.folder), kind)
         runtimes = [it.runtime for it in pieces if it.kind is kind and it.runtime]
         return [replace(made, runtime=next(iter(runtimes), made.runtime))]
@@ -617,7 +691,11 @@ class Tasks:
         place = Place(folder)
         yield self._tox((), place)
         pieces = self._nox((), place)
-        yield pieces if _tests(pieces) else self._nox(("-s", "test", "tests", "unit", "pytest"), place)
+        yield (
+            pieces
+            if _tests(pieces)
+            else self._nox(("-s", "test", "tests", "unit", "pytest"), place)
+        )
         envs = self._hatch_envs(folder)[1]
         for env in sorted(envs, key=lambda it: (task_kind(it) is not TESTS, it != "default")):
             for name in _test_names(mapping(mapping(envs[env]).get("scripts"))):
@@ -722,7 +800,9 @@ def _at(pattern: str, words: Sequence[str]) -> int:
 def _unwrapped(command: ShellCommand, place: Place) -> tuple[ShellCommand, Place] | None:
     """Return what a wrapper runs, without the wrapper, and its place; None: it isn't one."""
     words, name, at = command.words, program(command.words[0]), 0
-    if name in _RUN_IN_ENVIRONMENT and words[(run := after_options(words, 1, _VALUED)) :][:1] == ("run",):
+    if name in _RUN_IN_ENVIRONMENT and words[(run := after_options(words, 1, _VALUED)) :][:1] == (
+        "run",
+    ):
         at = after_options(words, run + 1, _VALUED)
         folders = _values(words[1:at], ("--directory", "--project"))
         place = replace(place, folder=joined(place.folder, (folders or ["."])[0]) or place.folder)
@@ -744,10 +824,14 @@ def _measured(words: tuple[str, ...]) -> tuple[int, str] | None:
     at, python = 0, "python"
     if re.fullmatch(r"python[\d.]*", program(words[0])) and "-m" in words:
         at, python = words.index("-m") + 1, quoted(words[: words.index("-m")])
-    if program("".join(words[at : at + 1])) not in ("coverage", "coverage3") or words[at + 1 : at + 2] != ("run",):
+    if program("".join(words[at : at + 1])) not in ("coverage", "coverage3") or words[
+        at + 1 : at + 2
+    ] != ("run",):
         return None
     at += 2
-    while at < len(words) and words[at].startswith(("-", "$")) and words[at] not in ("-m", "--module"):
+    while (
+        at < len(words) and words[at].startswith(("-", "$")) and words[at] not in ("-m", "--module")
+    ):
         at += 2 if words[at] in _VALUED_COVERAGE else 1
     return (at, python) if at < len(words) else None
 
@@ -789,7 +873,9 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
             folder = value
         elif is_member:
             members.append(value)
-        elif word in _EVERYWHERE or (word == "workspaces" and client in ("yarn", "jlpm") and not verb):
+        elif word in _EVERYWHERE or (
+            word == "workspaces" and client in ("yarn", "jlpm") and not verb
+        ):
             everywhere = True
         elif word == "--" and script:
             break
@@ -808,7 +894,9 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
                 break
     if client == "npm" and not verb:
         script = "test" if script in ("test", "t", "tst") else ""
-    if not script or (not verb and (script in CLIENT_VERBS or (client == "bun" and script == "test"))):
+    if not script or (
+        not verb and (script in CLIENT_VERBS or (client == "bun" and script == "test"))
+    ):
         return None
     arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
     is_binary = verb == "exec" or client != "npm"
@@ -834,7 +922,10 @@ def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False
                     break
         for name in names if word not in names else ():
             is_long = name.startswith("--")
-            if word.startswith(f"{name}=" if is_long else name) and word.startswith("--") is is_long:
+            if (
+                word.startswith(f"{name}=" if is_long else name)
+                and word.startswith("--") is is_long
+            ):
                 found.append(word.removeprefix(name).removeprefix("="))
     return found
 
@@ -850,7 +941,11 @@ def _lineage(table: Mapping[str, Any], env: str) -> list[str]:
     while len(chain) < 10:
         own = mapping(table.get(chain[0]))
         template = own.get("template", "default")
-        if own.get("detached") in (True, "true") or template in chain or not isinstance(template, str):
+        if (
+            own.get("detached") in (True, "true")
+            or template in chain
+            or not isinstance(template, str)
+        ):
             break
         chain.insert(0, template)
     return chain
