@@ -158,7 +158,7 @@ _OPERATORS = {"||": " or ", "&&": " and ", "!": " not "}
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
-def workflow_value(text: str, scope: Scope) -> Any:
+def expression_value(text: str, scope: Scope) -> Any:
     """Return the value of an expression as GitHub writes it, or ``UNKNOWN``."""
     source, at = "", 0
     while at < len(text) <= MAX_EXPRESSION_CHARS and (match := _TOKEN.match(text, at)):
@@ -178,3 +178,13 @@ def workflow_value(text: str, scope: Scope) -> Any:
         return scope.value(ast.parse(source.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return UNKNOWN
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a table; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return a list; an empty one for anything else."""
+    return value if isinstance(value, list) else []

@@ -16,8 +16,7 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
-from fallback_plugins.shared.gates.ci_jobs import items, mapping
-from fallback_plugins.shared.gates.expressions import UNKNOWN, Scope, truth
+from fallback_plugins.shared.gates.expressions import UNKNOWN, Scope, items, mapping, truth
 from fallback_plugins.shared.gates.shell_commands import MAX_SCRIPT_CHARS
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
-from fallback_plugins.shared.gates.ci_jobs import items, mapping
+from fallback_plugins.shared.gates.expressions import items, mapping
 from fallback_plugins.shared.gates.shell_commands import (
     BUILD,
     CLIENT_VERBS,
