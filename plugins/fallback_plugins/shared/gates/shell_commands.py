@@ -5,7 +5,7 @@ A script is cut at line ends, ``&&`` and ``;``. A pipe and ``||`` stay in their 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -137,92 +137,74 @@ def _cut(script: str) -> Iterator[ShellCommand]:
 
 #: What clients of npm do by themselves. All else that they are given is a script or a program.
 CLIENT_VERBS = frozenset(
-    """
-    add audit cache ci config constraints create dedupe deploy fetch global help i import info init install link list
-    login ls node outdated pack patch plugin policies prune publish rebuild remove set store up update upgrade version
-    whoami why""".split()  # noqa: SIM905 (one name per string would be ten times as long)
+    """add audit cache ci config constraints create dedupe dlx fetch global help i import info init install link list
+    login ls outdated pack patch plugin policies prune publish rebuild remove set up update upgrade version whoami
+    why""".split()  # noqa: SIM905 (one name per string would be ten times as long)
 )
-NPM_CLIENTS = frozenset({"npm", "pnpm", "yarn", "bun", "jlpm"})
+NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
-#: Programs by what they show; "a:b,c" are programs with several uses, by their first argument.
-_PROGRAMS = {
+#: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
+_PROGRAMS: Mapping[Use, str] = {
     TESTS: """
-        _mocha aegir airtap aunty ava avocado baretest behave borp brittle codeceptjs cucumber-js cypress electron-mocha
-        green hereby jasmine jest jest-cli karma lab mocha mochapack nightwatch nodeunit nose nose2 nosetests pabot
-        playwright poku py.test pytest qunit robot stestr tap tape tape-run testcafe testem testr trial twist unittest
-        uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe zope-testrunner zora
-        ng:test bun:test deno:test stencil:test tsdx:test dts:test kcd-scripts:test hatch:test
-        django:test django-admin:test flask:test manage.py:test,jenkins setup.py:test,pytest,nosetests""",
+        _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha nightwatch nodeunit
+        nose nose2 nosetests playwright poku py.test pytest qunit robot stestr tap tape testem testr trial twist unittest
+        uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe zope-testrunner zora ng:test bun:test deno:test
+        hatch:test tsdx:test kcd-scripts:test django:test django-admin:test flask:test manage.py:test,jenkins
+        setup.py:test,pytest,nosetests""",
     LINT: """
-        actionlint alex api-extractor attw audit-ci autoflake autopep8 bandit biome black blacken-docs bundlesize cfn-lint
-        check-manifest codespell commitlint cspell curlylint depcheck depcruise dependency-cruiser deptry djhtml djlint
-        doc8 docformatter dprint editorconfig-checker es-check eslint eslint_d flake8 flynt hadolint installed-check
-        interrogate isort jscs jshint jsonlint knip license-checker lint-imports lint-staged lockfile-lint ls-lint lychee
-        madge manypkg markdown-link-check markdownlint markdownlint-cli2 npmPkgJsonLint oxc oxfmt oxlint pip-audit
-        pre-commit prek prettier prettierx proselint publint pycodestyle pydocstyle pylint pyproject-fmt pyroma pyupgrade
-        refurb remark reuse rome rstcheck ruff safety semgrep semistandard shellcheck size-limit slotscheck snazzy
-        sort-package-json sp-repo-review standard stylelint syncpack template-oss-check textlint towncrier ts-standard
-        tslint typos vale validate-pyproject vulture xo yamllint yapf zizmor
-        ng:lint next:lint deno:lint,fmt tsdx:lint dts:lint aegir:lint,dep-check kcd-scripts:lint hatch:fmt twine:check""",
+        api-extractor attw autoflake autopep8 bandit biome black blacken-docs bundlesize check-manifest codespell cspell
+        depcheck deptry doc8 dprint editorconfig-checker es-check flake8 interrogate isort jscs knip lint-staged madge
+        manypkg oxfmt pip-audit pre-commit prek prettier prettierx pycodestyle pydocstyle pyroma pyupgrade remark reuse
+        ruff safety semgrep semistandard shellcheck size-limit slotscheck snazzy sort-package-json standard syncpack
+        template-oss-check towncrier ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
     TYPES: """
-        basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype stubtest svelte-check tsc tsd
-        tsd-lite tsgo tstyche ttsc ty type-coverage typecheck vue-tsc zuban
-        nuxt:typecheck nuxi:typecheck astro:check""",
+        basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype svelte-check tsc tsd tsd-lite tsgo
+        tstyche ty type-coverage typecheck vue-tsc nuxt:typecheck nuxi:typecheck astro:check""",
     BUILD: """
-        babel bili bob browserify cython cythonize duel esbuild father lessc microbundle napi ncc ng-packagr ngc node-gyp
-        node-sass pkgroll postcss prebuildify preconstruct protoc pyproject-build rollup sass swc terser tsdown tshy tsup
-        uglifyjs unbuild wasm-pack webpack zshy
-        vite:build next:build nuxt:build,prepare nuxi:build,prepare astro:build ng:build nest:build parcel:build
-        svelte-kit:sync electron-vite:build prisma:generate maturin:develop django-admin:compilemessages bun:build
-        stencil:build tsdx:build dts:build aegir:build kcd-scripts:build hatch:build
-        setup.py:build,build_ext,build_py,build_cython,build_wheel,compile_catalog""",
+        babel browserify cython cythonize esbuild lessc microbundle napi ng-packagr ngc node-gyp node-sass postcss
+        preconstruct prebuildify protoc pyproject-build rollup sass swc terser tsdown tshy tsup uglifyjs unbuild wasm-pack
+        webpack vite:build next:build nuxt:build,prepare nuxi:build,prepare astro:build ng:build nest:build parcel:build
+        svelte-kit:sync prisma:generate maturin:develop bun:build hatch:build tsdx:build kcd-scripts:build
+        setup.py:build,build_ext,build_py,compile_catalog""",
     "noise": """
-        pip pip3 pipx conda mamba micromamba apt apt-get apk yum dnf brew choco gem bundle corepack nvm pyenv asdf volta
-        fnm rustup cargo go swift composer php mvn gradle dotnet virtualenv venv ensurepip easy_install codecov coveralls
-        diff-cover echo printf ls cat pwd env printenv uname which type command date whoami id df free lscpu sleep wait
-        exit set shopt true test [ source . unset ulimit trap kill killall pkill eval alias hash head tail grep find tree
-        wc sort diff file stat du tee xargs sudo su docker docker-compose podman kubectl helm terraform aws gcloud az gh
-        hub curl wget ssh ssh-keyscan scp rsync nc openssl gpg systemctl service redis-server redis-cli mongod mongo
-        mysqld mysql psql createdb pg_isready pg_ctl pg_ctlcluster rabbitmqctl rabbitmq-server memcached vercel netlify
-        heroku firebase wrangler semantic-release release-it changeset np open xdg-open nohup serve http-server mkdocs
-        sphinx-build sphinx-apidoc typedoc jsdoc documentation storybook husky only-allow wait-on browserslist
-        nyc:report,instrument,check-coverage,merge c8:report,check-coverage puppeteer:browsers
-        coverage:report,xml,html,combine,erase,json,lcov,annotate,debug lerna:publish,version,bootstrap
-        pre-commit:install,autoupdate,install-hooks prek:install vitest:list,bench cypress:install,open,verify
-        playwright:install,install-deps,merge-reports,show-report
-        uv:sync,pip,lock,venv,python,tool,cache,build,publish,export,tree,add,self,version
-        git:add,am,apply,archive,branch,checkout,clean,clone,commit,describe,diff,fetch,log,ls-files,merge,pull,push,
-        git:remote,reset,restore,rev-list,rev-parse,show,stash,status,submodule,switch,update-index,worktree""",
+        pip pip3 pipx conda mamba micromamba apt apt-get apk brew gem bundle corepack nvm pyenv volta rustup cargo go swift
+        composer mvn gradle dotnet virtualenv venv ensurepip codecov coveralls diff-cover echo printf ls cat pwd env uname
+        which type command date id sleep wait exit set shopt true test [ source . unset ulimit trap kill killall pkill eval
+        hash head tail grep find tree wc sort diff file tee xargs sudo docker docker-compose podman kubectl helm terraform
+        aws gcloud az gh curl wget ssh scp rsync nc openssl gpg systemctl service redis-server redis-cli mongod mongo mysql
+        psql createdb pg_isready memcached vercel netlify heroku firebase wrangler semantic-release release-it changeset
+        open nohup serve http-server mkdocs sphinx-build typedoc jsdoc documentation storybook husky only-allow wait-on
+        browserslist nyc:report,instrument,check-coverage,merge c8:report,check-coverage lerna:publish,version,bootstrap
+        coverage:report,xml,html,combine,erase,json,lcov,annotate,debug pre-commit:install prek:install vitest:list,bench
+        cypress:install,open,verify playwright:install,install-deps,merge-reports,show-report puppeteer:browsers
+        uv:sync,pip,lock,venv,python,tool,cache,build,publish,export,add,self git:add,am,apply,branch,checkout,clean,clone
+        git:commit,describe,diff,fetch,log,ls-files,merge,pull,push,remote,reset,restore,rev-parse,show,stash,status
+        git:submodule,switch poetry:install,sync,lock,config,env,self,publish,build,add,update,check,show,export
+        pdm:install,sync,lock,config,use,build,publish,add,update pipenv:install,sync,lock,update,check tox:list,config
+        hatch:env,version,config,publish rye:sync,lock,build flit:install,build,publish twine:upload""",
 }  # fmt: skip
-_MANAGERS = "poetry pdm pipenv rye hatch flit nox tox twine".split()  # noqa: SIM905
-_MANAGE = "install sync lock config env self export publish build upload add update use version show check cache python".split()  # noqa: E501, SIM905
-_USES: dict[str, Use] = {}
-for _use, _names in _PROGRAMS.items():
-    for _entry in _names.split():
-        _program, _, _verbs = _entry.partition(":")
-        for _verb in _verbs.strip(",").split(","):
-            _USES[f"{_program} {_verb}".strip()] = _use  # type: ignore[assignment]
-for _program in _MANAGERS:
-    _USES |= {f"{_program} {_verb}": _USES.get(f"{_program} {_verb}", "noise") for _verb in _MANAGE}
+_USES: Mapping[str, Use] = {
+    f"{entry.partition(':')[0]} {verb}".strip(): use
+    for use, names in _PROGRAMS.items()
+    for entry in names.split()
+    for verb in entry.partition(":")[2].split(",")
+}
+_LINTERS = re.compile(r"[\w-]*lint[\w-]*\d?")
 
 #: Runners whose tasks are called by name: the name says what it shows.
 _BY_TASK = frozenset(
-    """
-    backpack craco doit duty ember gatsby gmake grunt gulp inv invoke jake just lage lerna mage make moon nx
-    react-app-rewired react-scripts rescripts rush task turbo ultra umi umi-test vue-cli-service waf wireit
-    wp-scripts""".split()  # noqa: SIM905
+    """craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx react-app-rewired
+    react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""".split()  # noqa: SIM905
 )
 INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|(?:ba)?sh|esno|jiti|swc-node|coffee"
 )
 #: Options of interpreters whose value is the next word.
-_VALUED = frozenset(
-    ("-W", "-X", "-r", "--require", "--import", "--loader", "-P", "--project", "--tsconfig", "-C")
-)
+_VALUED = frozenset("-W -X -r --require --import --loader -P --project --tsconfig -C".split())  # noqa: SIM905
 #: Arguments by which a runner runs nothing.
 _LISTS = frozenset(
-    ("--collect-only", "--co", "--fixtures", "--listTests", "--list-tests", "--dryrun", "--dry-run")
-)
+    "--collect-only --co --fixtures --listTests --list-tests --dryrun --dry-run".split()
+)  # noqa: SIM905
 _TEST_MODULE = re.compile(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$")
 _TEST_PATH = re.compile(
     r"(?i)(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests"
@@ -240,12 +222,10 @@ def _named(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?:^|[:_.-])(?:{words})(?:[:_.-]|$)")
 
 
-_OTHER_TASKS = _named(
-    r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy|serve"
-)
 #: Parts of tasks' names, in the order in which they decide.
-_TASKS = (
-    (BUILD, re.compile(r"(?:build|compile|generate|prepare)[:_.-](?!and)")),
+_TASKS: tuple[tuple[CommandKind | None, re.Pattern[str]], ...] = (
+    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy|serve")),
+    (BUILD, re.compile(r"^(?:build|compile|generate|prepare)[:_.-](?!and)")),
     (LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
     (TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),
     (TESTS, _named(r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|cov|cover(?:age)?"
@@ -257,13 +237,7 @@ _TASKS = (
 
 def task_kind(name: str) -> CommandKind | None:
     """Return what a task's name says it is for (``test:unit``, ``lint-js``); None: nothing known."""
-    name = name.lower()
-    if _OTHER_TASKS.search(name):
-        return None
-    first = _TASKS[0]
-    if first[1].match(name):
-        return first[0]
-    return next((kind for kind, pattern in _TASKS[1:] if pattern.search(name)), None)
+    return next((kind for kind, pattern in _TASKS if pattern.search(name.lower())), None)
 
 
 def program(word: str) -> str:
@@ -312,9 +286,10 @@ def use_of(words: tuple[str, ...]) -> Use:
         return _of_interpreter(name, rest)
     if name in ("tsc", "vue-tsc") and {"-b", "--build"}.intersection(rest):
         return TYPES if "--noEmit" in rest else BUILD
-    if rest[:1] in (("-v",), ("version",)) and name not in _USES:
+    use: Use = LINT if _LINTERS.fullmatch(name) and name != "dtslint" else _USES.get(name)
+    if use is None and rest[:1] in (("-v",), ("version",)):
         return "noise"
-    return None if "/" in words[0] and _USES.get(name) == "noise" else _USES.get(name)
+    return None if "/" in words[0] and use == "noise" else use
 
 
 def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> Use:
