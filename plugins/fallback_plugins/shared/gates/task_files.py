@@ -372,7 +372,7 @@ def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, Session]:
                 it.arg: Scope(values).value(it.value) for it in (call.keywords if call else ())
             }
             name = str(named.get("name") or function.name)
-            reader = _SessionReader(functions, posargs)
+            reader = _SessionReader(name, functions, posargs)
             reader.read(function, dict(values), 0)
             is_default = not isinstance(defaults, list) or name in defaults
             found[name] = Session(name, tuple(reader.runs), is_default)
@@ -383,7 +383,10 @@ def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, Session]:
 class _SessionReader:
     """Follows a session's statements in order, with those of functions that get the session."""
 
-    def __init__(self, functions: Mapping[str, ast.FunctionDef], posargs: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, functions: Mapping[str, ast.FunctionDef], posargs: Sequence[str]
+    ) -> None:
+        self._name = name
         self.runs: list[Task] = []
         self._functions, self._left = functions, MAX_NOX_STATEMENTS
         self._session: dict[str, Any] = {"posargs": list(posargs), "env": {}}
@@ -449,7 +452,7 @@ class _SessionReader:
                     env = {**self._session["env"], **mapping(named.get("env"))}
                     env = {key: it for key, it in env.items() if isinstance(it, str)}
                     if words and words[0] == arguments[0] and self._folder:
-                        self.runs.append(Task("", (quoted(words),), self._folder, env))
+                        self.runs.append(Task(self._name, (quoted(words),), self._folder, env))
                 case ast.Attribute(value=owner, attr="chdir" | "cd") if (
                     scope.value(owner) is self._session and arguments
                 ):

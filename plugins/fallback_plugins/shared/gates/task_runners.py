@@ -15,61 +15,28 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
+from fallback_plugins.shared.gates import shell_commands as shell
+from fallback_plugins.shared.gates import task_files
 from fallback_plugins.shared.gates.expressions import items, mapping
 from fallback_plugins.shared.gates.shell_commands import (
-    BUILD,
-    CLIENT_VERBS,
-    INTERPRETERS,
-    LINT,
-    NPM_CLIENTS,
-    TESTS,
-    TYPES,
     CommandKind,
     ShellCommand,
-    after_options,
-    bare,
-    mentions_runner,
-    needs_outside,
-    prepares,
     program,
-    runtime_of,
-    script_kind,
-    script_of,
-    simple,
-    split_script,
     task_kind,
-    use_of,
 )
-from fallback_plugins.shared.gates.task_files import (
-    MAX_TASKS,
-    PYTHON_FACTOR,
-    Files,
-    Task,
-    Tox,
-    by_preference,
-    in_folder,
-    ini_sections,
-    joined,
-    just_recipes,
-    make_targets,
-    nox_sessions,
-    quoted,
-    tox_names,
-)
+from fallback_plugins.shared.gates.task_files import Files, Task, Tox, in_folder, joined, quoted
 from fallback_tier.repo import RepoContext
 
-#: Tasks that call tasks: a chain of projects has up to five (CI, make, tox, coverage, pytest).
-MAX_DEPTH = 8
-
+MAX_DEPTH = (
+    8  # tasks that call tasks: real chains have up to five (CI, make, tox, coverage, pytest)
+)
 #: Scripts, commands and tasks that are looked at for a folder: those of a large monorepo's CI are about
 #: 2,000. Tasks that call each other would otherwise double at each step.
 MAX_LOOKED_AT = 10_000
+MAX_MEMBERS = 500  # manifests whose names are read to find a member of a monorepo
+MAX_TOX_ENVS_READ = 40  # environments that one command runs
 
-#: Manifests whose names are read to find a member of a monorepo.
-MAX_MEMBERS = 500
-
-#: Environments of tox that one command runs.
-MAX_TOX_ENVS_READ = 40
+TESTS, TYPES, LINT, BUILD = CommandKind
 
 
 @dataclass(frozen=True)
@@ -106,73 +73,40 @@ class Place:
         return replace(self, chain=chain, hint=hint, depth=self.depth + 1, **changes)
 
 
+# fmt: off
 #: What starts a command and isn't shown by it, and the options of all of them whose value is the next word.
-_WRAPPERS = frozenset(
-    """
-    time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env cross-env-shell
-    better-npm-run xvfb-run dbus-run-session nyc c8""".split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
-_RUN_IN_ENVIRONMENT = frozenset(
-    ("uv", "poetry", "pipenv", "rye", "pdm", "conda", "mamba", "micromamba")
-)
-_VALUED = frozenset(
-    """
-    -n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra --with
-    --with-requirements --with-editable --directory --project --env-file --only-group --no-group --package
-    --index-url --index --resolution --config-file --config --cache-dir --from --exclude-newer --spec --constraints
-    --reporter --exclude --include --extension --report-dir --reports-dir --temp-dir --temp-directory --cwd --src
-    --nycrc-path --branches --functions --lines --statements --require --watermarks""".split()  # noqa: SIM905
-)
-_VALUED_COVERAGE = frozenset(
-    ("--source", "--debug", "--omit", "--include", "--rcfile", "--context", "--data-file", "--concurrency", "--source-pkgs")
-)  # fmt: skip
-_VALUED_NPM = frozenset(
-    ("--loglevel", "--workspace-concurrency", "-j", "--jobs", "--include", "--exclude", "--from")
-)
-_IN_FOLDER = frozenset(("--prefix", "-C", "--dir", "--cwd"))
-_OF_MEMBER = frozenset(("--filter", "-F", "--workspace", "--scope", "--filter-prod"))
-_EVERYWHERE = frozenset(("-r", "--recursive", "--workspaces", "-ws", "--ws"))
-_TASK_LISTS = frozenset(("npm-run-all", "npm-run-all2", "run-s", "run-p", "concurrently", "conc"))
-_PYTHON_RUNNERS = frozenset(("tox", "nox", "hatch", "poe", "task", "pdm", "rye", "pipenv"))
+_WRAPPERS = frozenset(("time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env"
+    " cross-env-shell xvfb-run dbus-run-session nyc c8").split())
+_RUN_IN_ENVIRONMENT = frozenset("uv poetry pipenv rye pdm conda mamba micromamba".split())
+_VALUED = frozenset(("-n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra"
+    " --with --with-requirements --with-editable --directory --project --env-file --only-group --no-group --package --index"
+    " --resolution --config-file --config --from --exclude-newer --spec --constraints --reporter --exclude --include"
+    " --extension --report-dir --reports-dir --temp-dir --cwd --src --branches --functions --lines --statements").split())
+_VALUED_COVERAGE = frozenset("--source --debug --omit --include --rcfile --context --data-file --concurrency".split())
+_TASK_LISTS = frozenset("npm-run-all npm-run-all2 run-s run-p concurrently conc".split())
 #: Runners whose task is often named by a variable of CI.
-_READS_NAMES = _PYTHON_RUNNERS | NPM_CLIENTS | {"uv", "uvx", "poetry", "python", "make"}
+_READS_NAMES = shell.NPM_CLIENTS | frozenset("tox nox hatch poe pdm pipenv uv uvx poetry python make".split())
 #: Where a runner has its tasks.
-_TABLES = {
-    "poe": ("pyproject.toml", "tool", "poe", "tasks"),
-    "pdm": ("pyproject.toml", "tool", "pdm", "scripts"),
-    "rye": ("pyproject.toml", "tool", "rye", "scripts"),
-    "task": ("pyproject.toml", "tool", "taskipy", "tasks"),
-    "pipenv": ("Pipfile", "scripts"),
-}
+_TABLES = {"poe": ("pyproject.toml", "tool", "poe", "tasks"), "pdm": ("pyproject.toml", "tool", "pdm", "scripts"),
+    "pipenv": ("Pipfile", "scripts")}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
-_BUILT = re.compile(
-    r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/"
-)
+_BUILT = re.compile(r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/")
 _HOUSEKEEPING = re.compile(
-    r"(?:rimraf|rm|mkdir|mkdirp|cp|mv|cpx|cpy|shx|touch|del-cli|cross-os|echo|exit|kill\w*|sleep|git|opener?|make-dir|ncp"
-    r"|copyfiles|wait-on)\b"
-)  # fmt: skip
-_DELEGATES = re.compile(
-    r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b"
-)
+    r"(?:rimraf|rm|mkdirp?|cp|mv|cpx|cpy|shx|touch|del-cli|echo|exit|kill\w*|sleep|git|make-dir|ncp|copyfiles|wait-on)\b")
+_DELEGATES = re.compile(r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b")
 _INSTALLS = re.compile(
     r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)|uv (?:sync|pip|venv)"
-    r"|python3? -m venv|virtualenv|curl|wget|apt-get)"
-)  # fmt: skip
+    r"|python3? -m venv|virtualenv|curl|wget|apt-get)")
 #: Filters by what changed since a commit, and what takes their place: the command then runs in all members.
 _SINCE = (
     (re.compile(r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)"), "-r"),
     (re.compile(r"\bnx affected\b"), "nx run-many"),
-    (re.compile(r"(?<=\s)--(?:affected\b|since(?:[= ][^-\s]\S*)?)\s*|(?<=\s)--base[= ]\S+\s*"), ""),
-)
-_BEST_NAMES = re.compile(
-    r"(?:run[-_:]?)?(?:tests?|unit|unit[-_]?tests?|tests?[-_:](?:unit|all|ci|run|node|py|python|fast)|pytest|jest|vitest|mocha|check)"
-)
-_OTHER_NAMES = re.compile(
-    r"watch|debug|update|e2e|ui$|open|dev|browser|report|lint|type|docs?|clean|cov|perf|bench|build|deps|docker|install|live"
-    r"|smoke|integration|setup|publish|deploy|serve|inspect|only"
-)  # fmt: skip
+    (re.compile(r"(?<=\s)--(?:affected\b|since(?:[= ][^-\s]\S*)?)\s*|(?<=\s)--base[= ]\S+\s*"), ""))
+_BEST_NAMES = re.compile(r"(?:run[-_:]?)?(?:tests?|unit|unit[-_]?tests?|tests?[-_:](?:unit|all|ci|run|node|py|python|fast)"
+    r"|pytest|jest|vitest|mocha|check)")
+_OTHER_NAMES = re.compile(r"watch|debug|update|e2e|ui$|open|dev|browser|report|lint|type|docs?|clean|cov|perf|bench|build"
+    r"|deps|docker|install|live|smoke|integration|setup|publish|deploy|serve|inspect|only")
+# fmt: on
 
 
 class Tasks:
@@ -180,7 +114,7 @@ class Tasks:
 
     def __init__(self, repo: RepoContext) -> None:
         self.files, self._repo, self._looked_at = Files(repo), repo, 0
-        self._names: dict[str, str] = {}
+        self._members: dict[str, str] | None = None
 
     def _is_spent(self, place: Place) -> bool:
         """Count one more thing that is looked at. Is it too much, or too deep?"""
@@ -192,20 +126,18 @@ class Tasks:
     def pieces(self, script: str, place: Place) -> list[Piece]:
         """Return what a script comes down to, in order."""
         found: list[Piece] = []
-        start, back = place.folder, [place.folder]
-        for command in () if self._is_spent(place) else split_script(script):
-            words, folder = command.words, None
+        back = [place.folder]
+        for command in () if self._is_spent(place) else shell.split_script(script):
+            words = command.words
             if self._is_spent(place):
                 break
-            if words[:1] in (("cd",), ("pushd",)):
-                target = "".join(words[1:2])
-                folder = back[-1] if target == "-" else joined(place.folder, target)
+            if words[:1] in (("cd",), ("pushd",), ("popd",)):
+                to = "-" if words[0] == "popd" else "".join(words[1:2])
+                folder = back.pop() if to == "-" and back else joined(place.folder, to)
                 if folder is None:
                     break
                 back.append(place.folder)
                 place = replace(place, folder=folder)
-            elif words[:1] == ("popd",):
-                place = replace(place, folder=back.pop() if len(back) > 1 else start)
             elif words and (words[0] == "export" or all(map(_ASSIGNMENT.match, words))):
                 place = _exported(words, place)
             elif not command.is_background:
@@ -224,21 +156,28 @@ class Tasks:
         if not command.words:
             if inner := re.fullmatch(r"\((?!\()(.*)\)", command.text, re.DOTALL):
                 return self.pieces(inner[1], place.inside("", place.hint))
-            is_test = mentions_runner(command.text) and not needs_outside(command.text)
+            is_test = shell.mentions_runner(command.text) and not shell.needs_outside(command.text)
             return [_piece(command, place, TESTS)] if is_test else []
         if program(command.words[0]) in _READS_NAMES or "$" in command.words[0]:
-            command = simple(_expanded(command.text, place.env))  # tox -e $ENV, ${PREFIX}pytest
+            command = shell.simple(
+                _expanded(command.text, place.env)
+            )  # tox -e $ENV, ${PREFIX}pytest
         command, place = _without_assignments(command, place)
         if not command.words or self._is_spent(place):
             return []
-        words, name = command.words, program(command.words[0])
-        if name in ("bash", "sh") and (at := _at(r"-[a-z]*c", words)) and at + 1 < len(words):
+        words = command.words
+        if (
+            program(words[0]) in ("bash", "sh")
+            and 0 < (at := _at(r"-[a-z]*c", words)) < len(words) - 1
+        ):
             return self.pieces(words[at + 1], place.inside("", place.hint))
-        if (table := self._from_table(words, place)) is not None:
-            return table
-        if (unwrapped := _unwrapped(command, place)) is not None:
-            return self._command(*unwrapped)
-        for read in (self._npm, self._python_runner, self._make_or_just):
+        for read in (
+            self._from_table,
+            self._wrapped,
+            self._npm,
+            self._python_runner,
+            self._make_or_just,
+        ):
             if (pieces := read(command, place)) is not None:
                 return pieces
         return self._leaf(command, place)
@@ -246,336 +185,328 @@ class Tasks:
     def _leaf(self, command: ShellCommand, place: Place) -> list[Piece]:
         """Return a command that starts no known task, if it shows or prepares anything."""
         command = _for_all(command)
-        text, words = command.text, bare(command.words)
-        if needs_outside(text) or not words:
+        text, words = command.text, shell.bare(command.words)
+        if not words or shell.needs_outside(text):
             return []
         is_task = place.hint is TESTS and place.depth > 0 and not _HOUSEKEEPING.match(text)
-        use = use_of(words)
-        script = script_of(words)
+        use, script = shell.use_of(words), shell.script_of(words)
         if use is None and script:
-            use = script_kind(script)
+            use = shell.script_kind(script)
             if place.hint is TESTS and use is not TESTS:
                 use = None  # a script that a test task runs tests, whatever it is called
-        if use in (None, TESTS) and (inner := self._shell_file(command, place)) is not None:
+        if use in (None, TESTS) and (inner := self._shell_file(words, place)) is not None:
             return inner
         if program(words[0]) in ("tsc", "vue-tsc") and use is TYPES:
             use = self._of_compiler(words, place)
-        if use is TESTS and place.hint in (LINT, TYPES) and not mentions_runner(text):
+        if use is TESTS and place.hint in (LINT, TYPES) and not shell.mentions_runner(text):
             use = place.hint
-        if use is TESTS and not self._is_there(script, place):
+        if (
+            use == "noise"
+            or (use == "code" and not is_task)
+            or (use is TESTS and not self._is_there(script, place))
+        ):
             return []
         if isinstance(use, CommandKind):
             return [_piece(command, place, use)]
-        if use == "noise" or (use == "code" and not is_task):
-            return []
-        if prepares(text):
+        if shell.prepares(text):
             return [_piece(command, place, None)]
         if place.hint is BUILD and not _HOUSEKEEPING.match(text):
             return [_piece(command, place, BUILD)]
         return [replace(_piece(command, place, TESTS), is_guessed=True)] if is_task else []
 
-    def _shell_file(self, command: ShellCommand, place: Place) -> list[Piece] | None:
+    def _shell_file(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
         """Return what a shell script of the repository comes down to; None: there is no such."""
-        words = command.words[1:] if program(command.words[0]) in ("bash", "sh") else command.words
-        words = words[after_options(words, 0) :]
+        words = (
+            words[shell.after_options(words, 1) :] if program(words[0]) in ("bash", "sh") else words
+        )
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
-        if not path or not (
-            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path.endswith(".sh"))
+        if not path or not re.match(
+            r"#!.*\b(?:ba|da|z)?sh\b" if not path.endswith(".sh") else ".", text
         ):
             return None
-        if needs_outside(text):
+        if shell.needs_outside(text):
             return []
-        hint = script_kind(path) or place.hint
         body = re.sub(r"\"?\$(?:@|\*|\{@\})\"?", lambda _: quoted(words[1:]), text)
-        pieces = self.pieces(body, place.inside(path, hint))
-        tests = [piece for piece in pieces if piece.kind is TESTS]
-        is_read = bool(tests) and not any("\n" in piece.line for piece in tests)
+        pieces = self.pieces(body, place.inside(path, shell.script_kind(path) or place.hint))
+        is_read = _tests(pieces) and not any("\n" in it.line for it in pieces if it.kind is TESTS)
         return pieces if is_read and not re.search(r"\$\{?[1-9]", text) else None
 
     def _is_there(self, script: str, place: Place) -> bool:
         """Is a script that a command runs tracked, or built? What another step writes is no test."""
-        if not re.fullmatch(r"[\w./-]+\.(?:py|[cm]?[jt]s|sh)", script):
-            return True
-        path = joined(place.folder, script)
+        is_file = re.fullmatch(r"[\w./-]+\.(?:py|[cm]?[jt]s|sh)", script)
+        path = joined(place.folder, script) if is_file else None
         return path is None or bool(_BUILT.search(path)) or self._repo.has(path)
 
     def _of_compiler(self, words: Sequence[str], place: Place) -> CommandKind:
         """A compiler that writes what tests then load is a build; one that doesn't checks types."""
-        at = _at(r"-p|--project", words)
-        named = words[at + 1] if at and at + 1 < len(words) else "tsconfig.json"
+        named = "".join((*_values(words, ("-p", "--project")), "tsconfig.json")[:1])
         path = in_folder(
             place.folder, named if named.endswith(".json") else f"{named}/tsconfig.json"
         )
         writes_not = re.search(r'"noEmit"\s*:\s*true', self.files.text(path))
         return TYPES if writes_not or "--noEmit" in words else BUILD
 
+    def _wrapped(self, command: ShellCommand, place: Place) -> list[Piece] | None:
+        """Return what a wrapper runs comes down to; None: it isn't one."""
+        words, name, at, by = command.words, program(command.words[0]), 0, ""
+        run = shell.after_options(words, 1, _VALUED)
+        if name in _RUN_IN_ENVIRONMENT and words[run : run + 1] == ("run",):
+            at = shell.after_options(words, run + 1, _VALUED)
+            folder = "".join((*_values(words[1:at], ("--directory", "--project")), ".")[:1])
+            place = replace(place, folder=joined(place.folder, folder) or place.folder)
+            by = "python" if words[at:] and words[at].endswith(".py") else ""
+        elif name in ("uvx", "pipx"):
+            at = (
+                run
+                if words[run : run + 1] != ("run",)
+                else shell.after_options(words, run + 1, _VALUED)
+            )
+            at = at if "".join(words[at : at + 1]).partition("@")[0] in _READS_NAMES else 0
+        elif name in _WRAPPERS and shell.use_of(words) != "noise":
+            at = run + (name == "timeout")
+        else:
+            at, by = _measured(words)
+        return self._command(command.after(at, by), place) if 0 < at < len(words) else None
+
     # -- npm, yarn, pnpm, bun --------------------------------------------------------------------------
 
-    def scripts(self, folder: str) -> Mapping[str, str]:
-        """Return the scripts of a folder's package.json."""
+    def _scripts(self, folder: str) -> Mapping[str, str]:
         scripts = mapping(self.files.json(in_folder(folder, "package.json")).get("scripts"))
         return {
-            it: text for it, text in islice(scripts.items(), MAX_TASKS) if isinstance(text, str)
+            it: text
+            for it, text in islice(scripts.items(), task_files.MAX_TASKS)
+            if isinstance(text, str)
         }
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
-        name, words = program(command.words[0]), command.words
-        if (rest := bare(words)) is not words and program(
-            rest[0]
-        ) in _TASK_LISTS | NPM_CLIENTS | _WRAPPERS:
+        words, rest = command.words, shell.bare(command.words)
+        if rest != words and program(rest[0]) in _TASK_LISTS | shell.NPM_CLIENTS | _WRAPPERS:
             return self._command(command.after(len(words) - len(rest)), place)
-        if name in _TASK_LISTS:
-            return self._listed(name, words[1:], place)
-        if name == "node" and words[1:2] == ("--run",):
-            return self._script(place.folder, "".join(words[2:3]), command.rest(3), "npm", place)
-        if name not in NPM_CLIENTS:
-            return None
+        if program(words[0]) in _TASK_LISTS:
+            return self._listed(words, place)
+        if words[:2] == ("node", "--run"):
+            return self._script("".join(words[2:3]), command.rest(3), place)
         command = _for_all(command)
-        call = _npm_call(command)
+        call = _npm_call(command) if program(words[0]) in shell.NPM_CLIENTS else None
         if call is None:
             return None
-        folders: Sequence[str | None] = [place.folder]
-        if call.folder:
-            folders = [joined(place.folder, call.folder)]
-        elif call.members:
-            folders = self._members(call.members, place.folder)
+        folders: Sequence[str | None] = [joined(place.folder, call.folder or ".")]
+        if call.members:
+            folders = self._folders_of(call.members)
         elif call.is_everywhere:
             kind = task_kind(call.script)
             return [_piece(command, place, kind)] if kind else []
         found: list[Piece] = []
         for folder in filter(None, folders):
-            pattern = re.fullmatch(r"/\^([\w:-]+)/", call.script)  # pnpm run /^test:/
-            named = [it for it in self.scripts(folder) if pattern and it.startswith(pattern[1])]
-            for script in named or [call.script]:
-                if script in self.scripts(folder):
-                    found += self._script(folder, script, call.arguments, name, place)
-                elif call.is_binary:
-                    line = (
-                        command
-                        if re.search(r"[/.]", script)
-                        else simple(f"{script} {call.arguments}")
-                    )
-                    found += (
-                        self._command(line, replace(place, folder=folder))
-                        if line is not command
-                        else (self._leaf(command, replace(place, folder=folder)))
-                    )
+            there = replace(place, folder=folder)
+            if len(folders) > 1 and call.script not in self._scripts(folder):
+                continue  # a filter names more members than have the script
+            if call.script in self._scripts(folder):
+                found += self._script(call.script, call.arguments, there)
+            elif call.is_binary and re.search(r"[/.]", call.script):
+                found += self._leaf(command, there)
+            elif call.is_binary:
+                found += self._command(
+                    shell.simple(f"{call.script} {call.arguments}".strip()), there
+                )
         return found
 
-    def _script(
-        self, folder: str, name: str, arguments: str, client: str, place: Place
-    ) -> list[Piece]:
-        """Return what a script of package.json comes down to, with those that the client runs around it."""
-        scripts, found = self.scripts(folder), []
-        source = f"{in_folder(folder, 'package.json')}, script {name}"
+    def _script(self, name: str, arguments: str, place: Place) -> list[Piece]:
+        """Return what a script of package.json comes down to, with those that a client runs around it."""
+        scripts, found = self._scripts(place.folder), []
+        source = f"{in_folder(place.folder, 'package.json')}, script {name}"
         for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
-            if not (text := scripts.get(part)) or part in (
+            if (text := scripts.get(part)) and part not in (
                 "prepublish",
                 "postinstall",
                 "preinstall",
             ):
-                continue
-            inside = place.inside(source, hint, folder=folder)
-            line = f"{text} {arguments}".strip() if part == name else text
-            pieces = self._task(Task(part, (line,)), inside)
-            if re.search(r"\$\{?npm_|\$\{?INIT_CWD|\$@|\$\*", text) and part == name and pieces:
-                kinds = [piece.kind for piece in pieces]
-                line = f"{client} run {name}" + f" -- {arguments}" * bool(arguments)
-                pieces = [_piece(simple(line), inside, TESTS if TESTS in kinds else kinds[0])]
-            found += pieces
+                inside = place.inside(source, hint)
+                line = f"{text} {arguments}".strip() if part == name else text
+                pieces = self._task(Task(part, (line,)), inside)
+                if re.search(r"\$\{?npm_|\$\{?INIT_CWD", text) and part == name and pieces:
+                    line = f"npm run {name}" + f" -- {arguments}" * bool(arguments)
+                    pieces = [
+                        _piece(
+                            shell.simple(line), inside, TESTS if _tests(pieces) else pieces[0].kind
+                        )
+                    ]
+                found += pieces
         return found
 
-    def _listed(self, lister: str, words: Sequence[str], place: Place) -> list[Piece]:
+    def _listed(self, words: Sequence[str], place: Place) -> list[Piece]:
         """Return what npm-run-all, run-s, run-p and concurrently come down to."""
         found: list[Piece] = []
-        for word in (it for it in words if it.strip() and not it.startswith("-")):
+        for word in (it for it in words[1:] if it.strip() and not it.startswith("-")):
             called = re.sub(r"^(?:npm|yarn|pnpm|bun|node):", "", word)
-            if called == word and lister in ("concurrently", "conc"):
-                found += self.pieces(word, place.inside("", place.hint))
+            inside = place.inside("", place.hint)
+            if called == word and words[0] in ("concurrently", "conc"):
+                found += self.pieces(word, inside)
                 continue
             name, _, arguments = called.partition(" ")
             pattern = re.sub(r"\(!.*\)$", "", name.replace(":**", ":*"))
-            for script in self.scripts(place.folder):
+            for script in self._scripts(place.folder):
                 if fnmatch.fnmatchcase(script, pattern) and not self._is_spent(place):
-                    inside = place.inside("", None)
-                    found += self._script(
-                        place.folder, script, arguments.removeprefix("-- "), "npm", inside
-                    )
+                    found += self._script(script, arguments.removeprefix("-- "), inside)
         return found
 
-    def _members(self, filters: Sequence[str], base: str) -> list[str | None]:
+    def _folders_of(self, filters: Sequence[str]) -> list[str | None]:
         """Return the folders of members that filters name; those that aren't found are left out."""
-        if not self._names:
+        if self._members is None:
             paths = [
                 it for it in self._repo.tracked_files if posixpath.basename(it) == "package.json"
             ]
-            for path in [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]:
-                name = self.files.json(path).get("name")
-                folder = posixpath.dirname(path) or "."
-                self._names[name if isinstance(name, str) else f"({folder})"] = folder
-        found: list[str | None] = []
-        for wanted in filters:
-            plain = re.sub(r"^\.\.\.\^?|\^?\.\.\.$", "", wanted).strip("{}")
-            is_path = plain.startswith(".") or ("/" in plain and not plain.startswith("@"))
-            folder = joined(base, plain) if is_path else None
-            for name, place in {} if plain.startswith("!") or "[" in plain else self._names.items():
-                is_named = fnmatch.fnmatchcase(name, plain) or name.rpartition("/")[2] == plain
-                if is_named or (folder and fnmatch.fnmatchcase(place, folder)):
-                    found.append(place)
-        return list(dict.fromkeys(found))
+            aside = re.compile(
+                r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/"
+            )
+            paths = [it for it in paths if not aside.search(it)][:MAX_MEMBERS]
+            self._members = {
+                posixpath.dirname(it) or ".": str(self.files.json(it).get("name")) for it in paths
+            }
+        found: dict[str | None, None] = {}
+        for wanted in (it.strip("./^{}") for it in filters if not re.match(r"!|.*\[", it)):
+            for folder, name in self._members.items():
+                is_named = fnmatch.fnmatchcase(name, wanted) or name.rpartition("/")[2] == wanted
+                found |= {folder: None} if is_named or fnmatch.fnmatchcase(folder, wanted) else {}
+        return list(found)
 
-    # -- poe, pdm and their like; tox, nox, hatch ------------------------------------------------------
+    # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
 
-    def _table(self, tool: str, folder: str) -> dict[str, Any]:
-        file, *keys = _TABLES[tool]
+    def _table(self, folder: str, file: str, *keys: str) -> dict[str, Any]:
         table: Any = self.files.toml(in_folder(folder, file))
         for key in keys:
             table = mapping(table).get(key)
         return mapping(table)
 
-    def _from_table(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
+    def _from_table(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         """Return what ``poe NAME``, ``pdm run NAME`` and their like come down to; None: no such task."""
-        if words[:2] == ("poetry", "poe"):
-            words = words[1:]
+        words = command.words[1:] if command.words[:2] == ("poetry", "poe") else command.words
         tool = program(words[0])
         if tool not in _TABLES:
             return None
-        at = after_options(words, 2 if words[1:2] == ("run",) else 1, _VALUED)
-        table = self._table(tool, place.folder)
-        name = words[at] if at < len(words) else ""
+        at = shell.after_options(words, 2 if words[1:2] == ("run",) else 1, _VALUED)
+        table, name = self._table(place.folder, *_TABLES[tool]), "".join(words[at : at + 1])
+        run = tool if tool == "poe" else f"{tool} run"
         if name not in table:
-            return [] if tool in ("poe", "task") else None
-        run = tool if tool in ("poe", "task") else f"{tool} run"
-        task = table[name]
-        settings = mapping(task)
+            return [] if tool == "poe" else None
 
         def lines(part: Any, is_reference: bool) -> Iterator[str]:
-            first = part.split()[:1] if isinstance(part, str) else []
-            if first:
-                yield (
-                    f"{run} {part}"
-                    if is_reference and first[0] in table
-                    else re.sub(r"^[-!]\s+", "", part)
-                )
+            if isinstance(part, str) and part.strip():
+                yield f"{run} {part}" if is_reference and part.split()[0] in table else part
             for it in items(part):
                 yield from lines(it, True)
-            for key in ("cmd", "shell", "ref", "sequence", "composite", "chain", "parallel"):
+            for key in ("cmd", "shell", "ref", "sequence", "composite", "parallel"):
                 if it := mapping(part).get(key):
                     is_text = key in ("cmd", "shell")
                     yield from lines(
                         quoted(it) if is_text and isinstance(it, list) else it, not is_text
                     )
 
-        whole = quoted(task) if tool == "rye" and isinstance(task, list) else task
-        arguments = quoted(words[at + 1 :])
-        texts = [_with_arguments(line, arguments) for line in lines(whole, False)]
-        if len(texts) == 1 and arguments and arguments not in texts[0]:
+        task, arguments = mapping(table[name]), quoted(words[at + 1 :])
+        texts = [_with_arguments(line, arguments) for line in lines(table[name], False)]
+        if len(texts) == 1 and arguments not in texts[0]:
             texts = [f"{texts[0]} {arguments}"]
         env = {
-            str(it): value
-            for it, value in mapping(settings.get("env")).items()
-            if isinstance(value, str)
+            it: value for it, value in mapping(task.get("env")).items() if isinstance(value, str)
         }
-        folder = str(settings.get("cwd") or settings.get("working_dir") or ".")
+        folder = str(task.get("cwd") or task.get("working_dir") or ".")
         source = f"{in_folder(place.folder, _TABLES[tool][0])}, {tool} task {name}"
         return self._task(
             Task(name, tuple(texts), folder, env), place.inside(source, task_kind(name))
         )
 
     def _python_runner(self, command: ShellCommand, place: Place) -> list[Piece] | None:
-        words = command.words
-        if module := re.match(r"python[\d.]* -m (tox|nox|hatch)(?: |$)", " ".join(words[:3])):
-            words = (module[1], *words[3:])
-        runners = {"tox": self._tox, "nox": self._nox, "hatch": self._hatch}
-        run = runners.get(program(words[0]))
-        return None if run is None else run(words[1:], place)
+        module = re.match(r"python[\d.]* -m (tox|nox|hatch)(?: |$)", " ".join(command.words[:3]))
+        words = command.words[2:] if module else command.words
+        run = {"tox": self._tox, "nox": self._nox, "hatch": self._hatch}.get(program(words[0]))
+        return run(words[1:], place) if run else None
 
     def _tox(self, words: tuple[str, ...], place: Place) -> list[Piece]:
-        words = tuple("-e" if re.fullmatch(r"-[qrv]+e", word) else word for word in words)
-        if words[:1] and words[0] in ("run", "r", "p", "run-parallel", "exec", "e"):
-            words = words[1:]
-        words, posargs = _split_at_dashes(words)
-        tox = self._tox_config(place.folder, "".join(_values(words, ("-c", "--conf"))[:1]))
+        words, posargs = _split_at_dashes(
+            tuple(re.sub(r"^-[qrv]+e$", "-e", word) for word in words)
+        )
+        named = _values(words, ("-c", "--conf"))
+        tox = self._tox_config(place.folder, *named[:1])
         if tox is None or self._is_spent(place):
             return []
         wanted = _values(words, ("-e", "-m", "--env"))
         wanted = wanted or [str(place.env.get("TOXENV") or place.env.get("TOX_ENV") or "")]
-        names = [name for value in wanted for name in tox_names(value)]
-        if not names or names == ["ALL"]:
-            names = by_preference(tox.names)
+        names = [name for value in wanted for name in task_files.tox_names(value)]
+        names = names if names and names != ["ALL"] else task_files.by_preference(tox.names)
         factors = {part for factor in _values(words, ("-f",)) for part in re.split(r"[,-]", factor)}
         names = [name for name in names if factors.issubset(name.split("-"))] or names
         found: list[Piece] = []
         for name in names[:MAX_TOX_ENVS_READ]:
             task = tox.task(name, posargs, place.env)
-            is_python = any(map(PYTHON_FACTOR.fullmatch, name.split("-")))
+            is_python = any(map(task_files.PYTHON_FACTOR.fullmatch, name.split("-")))
             hint = task_kind(name) or (TESTS if is_python else None)
             inside = place.inside(f"{in_folder(place.folder, tox.file)} {task.name}", hint)
             folder = task.folder if joined(place.folder, task.folder) else "."  # one of tox's own
             pieces = self._task(replace(task, folder=folder), inside)
-            if wanted == [""] and _tests(pieces) and _tests(found):
-                continue  # one environment tests: others are the same with other releases
-            found += pieces
+            if wanted != [""] or not (
+                _tests(pieces) and _tests(found)
+            ):  # others: the same with other releases
+                found += pieces
         return found
 
-    def _tox_config(self, folder: str, named: str) -> Tox | None:
-        for file in (named,) if named else ("tox.ini", "setup.cfg"):
+    def _tox_config(self, folder: str, *named: str) -> Tox | None:
+        for file in named or ("tox.ini", "setup.cfg"):
             sections = self.files.ini(in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
-        table = mapping(
-            mapping(self.files.toml(in_folder(folder, "pyproject.toml")).get("tool")).get("tox")
+        table, own = (
+            self._table(folder, "pyproject.toml", "tool", "tox"),
+            self._table(folder, "tox.toml"),
         )
         if isinstance(legacy := table.get("legacy_tox_ini"), str):
-            return Tox.of_ini("pyproject.toml", ini_sections(legacy))
-        own = self.files.toml(in_folder(folder, "tox.toml"))
-        file = "pyproject.toml" if table else "tox.toml"
-        return Tox.of_toml(file, table or own) if table or own else None
+            return Tox.of_ini("pyproject.toml", task_files.ini_sections(legacy))
+        return (
+            Tox.of_toml("pyproject.toml" if table else "tox.toml", table or own)
+            if table or own
+            else None
+        )
 
     def _nox(self, words: tuple[str, ...], place: Place) -> list[Piece]:
         words, posargs = _split_at_dashes(words)
-        path = in_folder(place.folder, (_values(words, ("-f", "--noxfile")) or ["noxfile.py"])[0])
-        sessions = nox_sessions(self.files.text(path), posargs)
+        path = in_folder(
+            place.folder, "".join((*_values(words, ("-f", "--noxfile")), "noxfile.py")[:1])
+        )
+        sessions = task_files.nox_sessions(self.files.text(path), posargs)
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
-        names = [re.sub(r"\(.*\)$", "", name) for name in wanted]
-        if not names:
-            names = [name for name in sessions if sessions[name].is_default]
+        names = wanted or [name for name in sessions if sessions[name].is_default]
+        if not wanted:
             names.sort(key=lambda name: task_kind(name) is not TESTS)
         found: list[Piece] = []
-        for name in names:
+        for name in (re.sub(r"\(.*\)$", "", name) for name in names):
             session = sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name))
             for run in session.runs if session else ():
-                source = f"{path}, session {session.name}" if session else ""
-                found += self._task(run, place.inside(source, task_kind(name)))
+                inside = place.inside(f"{path}, session {run.name}", task_kind(name))
+                found += self._task(run, inside)
         return _settled(found)
 
     def _hatch_envs(self, folder: str) -> tuple[str, dict[str, Any]]:
-        own = mapping(self.files.toml(in_folder(folder, "hatch.toml")).get("envs"))
-        tool = mapping(self.files.toml(in_folder(folder, "pyproject.toml")).get("tool"))
-        return (
-            ("hatch.toml", own)
-            if own
-            else ("pyproject.toml", mapping(mapping(tool.get("hatch")).get("envs")))
-        )
+        own = self._table(folder, "hatch.toml", "envs")
+        file = "hatch.toml" if own else "pyproject.toml"
+        return file, own or self._table(folder, file, "tool", "hatch", "envs")
 
     def _hatch(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
-        env = (_values(words, ("-e", "--env")) or ["default"])[0]
-        at = after_options(words, 0, frozenset(("-e", "--env", "-p", "--project")))
-        verb, rest = "".join(words[at : at + 1]), words[at + 1 :]
-        if verb == "env" and rest[:1] == ("run",):
-            verb, rest = "run", (_split_at_dashes(rest)[1] or rest[1:])
-        if verb == "test":
-            skipped = ("-a", "--all", "-c", "--cover", "-p", "-r", "--", "-i")
-            return self._hatch_script(
-                "hatch-test", ("run", *(it for it in rest if it not in skipped)), place
-            )
-        if verb != "run":
+        env = "".join((*_values(words, ("-e", "--env")), "default")[:1])
+        at = shell.after_options(words, 0, frozenset(("-e", "--env", "-p", "--project")))
+        verb, rest = words[at : at + 1], words[at + 1 :]
+        if words[at : at + 2] == ("env", "run"):
+            verb, rest = ("run",), _split_at_dashes(rest)[1]
+        if verb == ("test",):
+            rest = tuple(it for it in rest if not re.fullmatch(r"-[acpri]|--|--all|--cover", it))
+            return self._hatch_script("hatch-test", ("run", *rest), place)
+        if verb != ("run",):
             return None
-        rest = tuple(it for it in rest[after_options(rest, 0) :] if not re.match(r"[+-]\w+=", it))
+        rest = tuple(
+            it for it in rest[shell.after_options(rest, 0) :] if not re.match(r"[+-]\w+=", it)
+        )
         named, colon, script = "".join(rest[:1]).partition(":")
-        if colon and not rest[0].startswith(("http", "/")):
+        if colon:
             env, rest = named, (script, *rest[1:])
         return self._hatch_script(env, rest, place) if rest else []
 
@@ -583,11 +514,11 @@ class Tasks:
         file, table = self._hatch_envs(place.folder)
         scripts: dict[str, Any] = {}
         variables = dict(place.env)
-        for name in _lineage(table, env):
-            scripts |= mapping(mapping(table.get(name)).get("scripts"))
-            own = mapping(mapping(table.get(name)).get("env-vars"))
+        for own in _lineage(table, env):
+            scripts |= mapping(own.get("scripts"))
+            of_env = mapping(own.get("env-vars"))
             variables |= {
-                it: text for it, text in own.items() if isinstance(text, str) and "{" not in text
+                it: text for it, text in of_env.items() if isinstance(text, str) and "{" not in text
             }
         if env == "hatch-test":
             usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
@@ -595,7 +526,6 @@ class Tasks:
         name, arguments = words[0], quoted(words[1:])
         if name not in scripts:
             return self.pieces(quoted(words), place.inside("", place.hint, env=variables))
-        source = f"{in_folder(place.folder, file)} [envs.{env}], script {name}"
         lines: list[str] = []
         for line in items(scripts[name]) or [scripts[name]]:
             text = _with_arguments(re.sub(r"^[-!]\s+", "", str(line)), arguments)
@@ -605,82 +535,82 @@ class Tasks:
             text = re.sub(
                 r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text)
             )
-            is_script = text.split(None, 1)[:1] != [name] and "".join(text.split()[:1]) in scripts
-            lines.append(f"hatch run {env}:{text}" if is_script else text)
+            first = "".join(text.split()[:1])
+            lines.append(f"hatch run {env}:{text}" if first in scripts and first != name else text)
+        source = f"{in_folder(place.folder, file)} [envs.{env}], script {name}"
         inside = place.inside(source, task_kind(name) or task_kind(env))
         return self._task(Task(name, tuple(lines), env=variables), inside)
 
     # -- make and just ---------------------------------------------------------------------------------
 
     def _recipes(self, tool: str, folder: str) -> tuple[str, Mapping[str, list[str]]]:
-        names = (
-            ("GNUmakefile", "makefile", "Makefile")
-            if tool == "make"
-            else ("justfile", "Justfile", ".justfile")
+        files = {
+            "make": ("GNUmakefile", "makefile", "Makefile"),
+            "just": ("justfile", "Justfile", ".justfile"),
+        }
+        path = next(
+            (it for name in files[tool] if self._repo.has(it := in_folder(folder, name))), ""
         )
-        path = next((it for name in names if self._repo.has(it := in_folder(folder, name))), "")
-        return path, self.files.parsed(make_targets if tool == "make" else just_recipes, path)
+        read = {"make": task_files.make_targets, "just": task_files.just_recipes}[tool]
+        return path, self.files.parsed(read, path)
 
     def _make_or_just(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words, name = command.words, program(command.words[0])
         if name == "just":
-            at = after_options(words, 1, frozenset(("-f", "-d")))
+            recipe, given = "".join(words[1:2]), quoted(words[2:])
             path, recipes = self._recipes("just", place.folder)
-            recipe = "".join(words[at : at + 1])
-            put_in = re.compile(r"\{\{\s*\*?\w+\s*\}\}")
             lines = (
-                put_in.sub(lambda _: quoted(words[at + 1 :]), it) for it in recipes.get(recipe, ())
+                re.sub(r"\{\{\s*\*?\w+\s*\}\}", lambda _: given, it)
+                for it in recipes.get(recipe, ())
             )
             inside = place.inside(f"{path}, recipe {recipe}", task_kind(recipe))
             return self._task(Task(recipe, tuple(lines)), inside)
         if name not in ("make", "gmake"):
             return None
-        folder = joined(place.folder, (_values(words[1:], ("-C", "--directory")) or ["."])[0])
-        path, recipes = self._recipes("make", folder or "")
-        valued = ("-C", "-f", "-o", "-I", "--directory", "--file", "--makefile")
-        targets = [
-            word
-            for before, word in pairwise(words)
-            if not (word.startswith("-") or "=" in word or before in valued)
-            and not (before in ("-j", "-l") and word.isdigit())
-        ]
+        folder = joined(
+            place.folder, "".join((*_values(words[1:], ("-C", "--directory")), ".")[:1])
+        )
+        if folder is None:
+            return []
+        path, recipes = self._recipes("make", folder)
+        valued = re.compile(r"-[CfoI]|--directory|--file|--makefile|-[jl](?=\0\d+$)")
+        named = [it for before, it in pairwise(words) if not valued.match(f"{before}\0{it}")]
+        targets = [it for it in named if not re.match(r"-|\w+=", it)] or [*recipes][:1]
         found: list[Piece] = []
-        for target in (targets or [*recipes][:1]) if folder is not None else ():
-            kept = [word for word in words if word == target or word not in targets]
-            one = (
-                simple(f"{quoted(kept)} {command.rest(len(words))}".strip())
-                if targets[1:]
-                else command
+        for target in targets:
+            one = " ".join(
+                it for it in quoted(words).split(" ") if it == target or it not in targets
             )
-            found += self._target(one, (path, target, recipes.get(target, [])), folder or "", place)
+            one = f"{one} {command.rest(len(words))}".strip() if targets[1:] else command.text
+            rule = Task(f"{path}, target {target}", tuple(recipes.get(target, ())), folder)
+            found += self._target(shell.simple(one), rule, task_kind(target), place)
         return found
 
     def _target(
-        self, command: ShellCommand, rule: tuple[str, str, list[str]], folder: str, place: Place
+        self, command: ShellCommand, rule: Task, hint: CommandKind | None, place: Place
     ) -> list[Piece]:
         """Return a call of make, or what the target's lines come down to if they install or only delegate."""
-        path, target, lines = rule
-        hint = task_kind(target)
-        inside = place.inside(f"{path}, target {target}", hint)
-        pieces = self._task(Task(target, tuple(lines)), replace(inside, folder=folder))
+        inside = place.inside(rule.name, hint)
+        pieces = self._task(replace(rule, folder="."), replace(inside, folder=rule.folder))
+        commands = [it for line in rule.lines for it in shell.split_script(line)[:1]]
         working = [
-            it for line in lines for it in split_script(line)[:1] if use_of(it.words) != "noise"
+            it
+            for it in commands
+            if shell.use_of(it.words) != "noise" and not shell.needs_outside(it.text)
         ]
-        working = [it for it in working if not needs_outside(it.text)]
-        if not lines or (not pieces and (hint is None or any(map(needs_outside, lines)))):
+        if not commands or (
+            not pieces and (hint is None or any(map(shell.needs_outside, rule.lines)))
+        ):
             return []
-        is_delegated = all(_DELEGATES.search(it.text) for it in working)
-        is_plain = not any("$(" in piece.line for piece in pieces)
-        if pieces and is_plain and (is_delegated or any(map(_INSTALLS.search, lines))):
-            return pieces
-        kinds = [kind for kind in CommandKind if any(it.kind is kind for it in pieces)]
-        kind = (
-            hint
-            if not pieces or (hint is TESTS and len(working) > len(pieces))
-            else next(iter(kinds), None)
+        delegates = all(_DELEGATES.search(it.text) for it in working) or any(
+            map(_INSTALLS.search, rule.lines)
         )
-        made = _piece(command, replace(inside, folder=place.folder), kind)
-        runtimes = [it.runtime for it in pieces if it.kind is kind and it.runtime]
+        if pieces and delegates and not any("$(" in piece.line for piece in pieces):
+            return pieces
+        kinds = [it for it in CommandKind if any(piece.kind is it for piece in pieces)]
+        is_named = not pieces or (hint is TESTS and len(working) > len(pieces))
+        made = _piece(command, inside, hint if is_named else next(iter(kinds), None))
+        runtimes = [it.runtime for it in pieces if it.kind is made.kind and it.runtime]
         return [replace(made, runtime=next(iter(runtimes), made.runtime))]
 
     # -- what a folder offers --------------------------------------------------------------------------
@@ -703,17 +633,18 @@ class Tasks:
                     yield self._hatch_script(env, [name], place)
         if "hatch-test" in envs:
             yield self._hatch_script("hatch-test", ["run"], place)
-        for tool in _TABLES:
-            for name in _test_names(self._table(tool, folder)):
-                run = (tool, name) if tool in ("poe", "task") else (tool, "run", name)
-                yield self._from_table(run, place) or []
-        for tool in ("make", "just"):
-            for name in _test_names(self._recipes(tool, folder)[1]):
-                yield self._command(simple(f"{tool} {name}"), place)
-        for name in _test_names(self.scripts(folder)):
-            yield self._script(folder, name, "", "npm", place)
+        named = {tool: self._table(folder, *keys) for tool, keys in _TABLES.items()}
+        named |= {tool: self._recipes(tool, folder)[1] for tool in ("make", "just")}
+        for tool, tasks in named.items():
+            for name in _test_names(tasks):
+                run = f"{tool} run {name}" if tool in ("pdm", "pipenv") else f"{tool} {name}"
+                yield self._command(shell.simple(run), place)
+        for name in _test_names(self._scripts(folder)):
+            yield self._script(name, "", place)
         if self._repo.has(script := in_folder(folder, "manage.py")):
-            yield [_piece(simple("python manage.py test"), place.inside(script, TESTS), TESTS)]
+            yield [
+                _piece(shell.simple("python manage.py test"), place.inside(script, TESTS), TESTS)
+            ]
 
 
 def _test_names(tasks: Iterable[str]) -> list[str]:
@@ -726,12 +657,14 @@ def _test_names(tasks: Iterable[str]) -> list[str]:
     return sorted(others, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
 
 
-# -- pieces ------------------------------------------------------------------------------------------------
+# -- pieces and words --------------------------------------------------------------------------------------
 
 
 def _piece(command: ShellCommand, place: Place, kind: CommandKind | None) -> Piece:
     line = (place.prefix + command.text.replace("\x01", "{").replace("\x02", "}")).strip()
-    runtime = runtime_of(line) or ("node" if "package.json" in "".join(place.chain[-1:]) else "")
+    runtime = shell.runtime_of(line) or (
+        "node" if "package.json" in "".join(place.chain[-1:]) else ""
+    )
     return Piece(line, place.folder, dict(place.env), kind, place.chain, runtime)
 
 
@@ -744,14 +677,11 @@ def _settled(pieces: list[Piece]) -> list[Piece]:
     test and come later; behind them it is a test too: the task fails for it."""
     known = [at for at, it in enumerate(pieces) if it.kind is TESTS and not it.is_guessed]
     return [
-        replace(piece, kind=None if at < known[0] else piece.kind, is_guessed=False)
+        replace(piece, kind=None if at < known[0] else TESTS, is_guessed=False)
         if piece.is_guessed and known
         else piece
         for at, piece in enumerate(pieces)
     ]
-
-
-# -- words of commands -------------------------------------------------------------------------------------
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:
@@ -780,7 +710,7 @@ def _without_assignments(command: ShellCommand, place: Place) -> tuple[ShellComm
     """Return a command without assignments before it, and the place with them."""
     words, at, env, kept = command.words, 0, dict(place.env), place.prefix
     if program(words[0]) in ("env", "cross-env", "cross-env-shell"):
-        at = after_options(words, 1, frozenset(("-u",)))
+        at = shell.after_options(words, 1, frozenset(("-u",)))
     while at < len(words) and _ASSIGNMENT.match(words[at]):
         name, _, value = words[at].partition("=")
         if re.search(r"[$`]", value):
@@ -797,53 +727,34 @@ def _at(pattern: str, words: Sequence[str]) -> int:
     return next((at for at, it in enumerate(words) if at and re.fullmatch(pattern, it)), 0)
 
 
-def _unwrapped(command: ShellCommand, place: Place) -> tuple[ShellCommand, Place] | None:
-    """Return what a wrapper runs, without the wrapper, and its place; None: it isn't one."""
-    words, name, at = command.words, program(command.words[0]), 0
-    if name in _RUN_IN_ENVIRONMENT and words[(run := after_options(words, 1, _VALUED)) :][:1] == (
-        "run",
-    ):
-        at = after_options(words, run + 1, _VALUED)
-        folders = _values(words[1:at], ("--directory", "--project"))
-        place = replace(place, folder=joined(place.folder, (folders or ["."])[0]) or place.folder)
-        if words[at:] and words[at].endswith(".py"):
-            return command.after(at, "python"), place
-    elif name in ("uvx", "pipx"):
-        at = after_options(words, 2 if words[1:2] == ("run",) else 1, _VALUED)
-        if "".join(words[at : at + 1]).partition("@")[0] not in _PYTHON_RUNNERS:
-            return None
-    elif name in _WRAPPERS and use_of(words) != "noise":
-        at = after_options(words, 1, _VALUED) + (name == "timeout")
-    elif measured := _measured(words):
-        return command.after(*measured), place
-    return (command.after(at), place) if 0 < at < len(words) else None
-
-
-def _measured(words: tuple[str, ...]) -> tuple[int, str] | None:
-    """Return how many words of ``coverage run …`` are replaced, and by what; None: it isn't that."""
+def _measured(words: tuple[str, ...]) -> tuple[int, str]:
+    """Return how many words of ``coverage run …`` are replaced, and by what; 0: it isn't that."""
     at, python = 0, "python"
     if re.fullmatch(r"python[\d.]*", program(words[0])) and "-m" in words:
         at, python = words.index("-m") + 1, quoted(words[: words.index("-m")])
-    if program("".join(words[at : at + 1])) not in ("coverage", "coverage3") or words[
-        at + 1 : at + 2
-    ] != ("run",):
-        return None
+    if program("".join(words[at : at + 1])) != "coverage" or words[at + 1 : at + 2] != ("run",):
+        return 0, ""
     at += 2
     while (
         at < len(words) and words[at].startswith(("-", "$")) and words[at] not in ("-m", "--module")
     ):
         at += 2 if words[at] in _VALUED_COVERAGE else 1
-    return (at, python) if at < len(words) else None
+    return at, python
 
 
 def _for_all(command: ShellCommand) -> ShellCommand:
     """Return a monorepo's command without filters by what changed: it then runs in all members."""
-    if program("".join(command.words[:1])) not in NPM_CLIENTS | {"npx", "nx", "turbo", "lerna"}:
+    if program("".join(command.words[:1])) not in shell.NPM_CLIENTS | {
+        "npx",
+        "nx",
+        "turbo",
+        "lerna",
+    }:
         return command
     text = command.text
     for pattern, by in _SINCE:
         text = pattern.sub("" if by == "-r" and "turbo" in text else by, text)
-    return simple(text.strip()) if text != command.text else command
+    return shell.simple(text.strip()) if text != command.text else command
 
 
 @dataclass(frozen=True)
@@ -866,28 +777,37 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
     while at < len(words):
         word, at = words[at], at + 1
         name, equals, value = word.partition("=")
-        is_member = name in _OF_MEMBER or (name == "-w" and client == "npm")
-        if (is_member or name in _IN_FOLDER) and not equals:
+        is_folder = name in ("--prefix", "-C", "--dir", "--cwd")
+        is_member = name in ("--filter", "-F", "--workspace", "--scope") or (
+            name == "-w" and client == "npm"
+        )
+        is_member |= word == "workspace" and client == "yarn" and not verb
+        if (is_member or is_folder) and not equals:
             value, at = "".join(words[at : at + 1]), at + 1
-        if name in _IN_FOLDER:
+        if is_folder:
             folder = value
         elif is_member:
             members.append(value)
-        elif word in _EVERYWHERE or (
-            word == "workspaces" and client in ("yarn", "jlpm") and not verb
+        elif re.fullmatch(r"-r|--recursive|--workspaces|--?ws", word) or (
+            word == "workspaces" and client == "yarn"
         ):
             everywhere = True
         elif word == "--" and script:
             break
         elif word.startswith("-"):
-            at += word in _VALUED_NPM
+            at += word in (
+                "--loglevel",
+                "--workspace-concurrency",
+                "-j",
+                "--jobs",
+                "--include",
+                "--exclude",
+                "--from",
+            )
         elif script:
             extra.append(word)
-        elif word in ("run", "run-script", "rum", "urn", "exec", "x", "dlx") and not verb:
-            verb = "exec" if word in ("exec", "x", "dlx") else "run"
-        elif word == "workspace" and client in ("yarn", "jlpm") and not verb:
-            members.append("".join(words[at : at + 1]))
-            at += 1
+        elif word in ("run", "run-script", "exec", "x", "dlx") and not verb:
+            verb = "run" if word.startswith("run") else "exec"
         elif not (word == "foreach" and everywhere):
             script = word
             if client != "npm" or verb == "exec":
@@ -895,12 +815,13 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
     if client == "npm" and not verb:
         script = "test" if script in ("test", "t", "tst") else ""
     if not script or (
-        not verb and (script in CLIENT_VERBS or (client == "bun" and script == "test"))
+        not verb and (script in shell.CLIENT_VERBS or (client == "bun" and script == "test"))
     ):
         return None
     arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
-    is_binary = verb == "exec" or client != "npm"
-    return _NpmCall(script, arguments, folder, tuple(filter(None, members)), everywhere, is_binary)
+    return _NpmCall(
+        script, arguments, folder, tuple(members), everywhere, verb == "exec" or client != "npm"
+    )
 
 
 def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -910,17 +831,16 @@ def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
 
 
 def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False) -> list[str]:
-    """Return the values of an option: ``-e a``, ``-ea``, ``--env a``, ``--env=a``; with a list all that follow."""
+    """Return the values of an option: ``-e a``, ``-ea``, ``--env a``, ``--env=a``; of a list all that follow."""
     found: list[str] = []
-    left = list(reversed(words))
-    while left:
-        word = left.pop()
-        if word in names:
-            while left and not left[-1].startswith("-"):
-                found.append(left.pop())
-                if not is_list:
-                    break
-        for name in names if word not in names else ():
+    is_open = False
+    for word in words:
+        if is_open and not word.startswith("-"):
+            found.append(word)
+            is_open = is_list
+            continue
+        is_open = word in names
+        for name in names if not is_open else ():
             is_long = name.startswith("--")
             if (
                 word.startswith(f"{name}=" if is_long else name)
@@ -935,17 +855,13 @@ def _with_arguments(text: str, arguments: str) -> str:
     return re.sub(r"\{args(?::([^{}]*))?\}", lambda match: arguments or match[1] or "", text)
 
 
-def _lineage(table: Mapping[str, Any], env: str) -> list[str]:
+def _lineage(table: Mapping[str, Any], env: str) -> list[dict[str, Any]]:
     """Return a hatch environment and its templates, the outermost first."""
-    chain = [env]
+    chain: list[str] = [env]
     while len(chain) < 10:
         own = mapping(table.get(chain[0]))
-        template = own.get("template", "default")
-        if (
-            own.get("detached") in (True, "true")
-            or template in chain
-            or not isinstance(template, str)
-        ):
+        template = str(own.get("template", "default"))
+        if own.get("detached") or template in chain:
             break
         chain.insert(0, template)
-    return chain
+    return [mapping(table.get(it)) for it in chain]
