@@ -9,13 +9,23 @@ that needs what only a run of CI knows is left out; a condition that needs it ho
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from fallback_plugins.shared.gates.expressions import UNKNOWN, Scope, expression_value
-from fallback_plugins.shared.gates.expressions import items, mapping, text_of, truth, version_of
+from fallback_plugins.shared.gates.expressions import (
+    UNKNOWN,
+    Scope,
+    dig,
+    expression_value,
+    items,
+    mapping,
+    rows,
+    text_of,
+    truth,
+    version_of,
+)
 
 MAX_CI_FILES = 120  # the largest monorepos have about 100 workflows
 MAX_JOBS = 200  # of one file: large ones have about 60
@@ -30,6 +40,7 @@ _MAX_READ = (
 _MAX_CALLS = 4  # workflows, actions and templates within each other: real chains have up to three
 
 Reader = Callable[[str], Any]
+_Described = tuple[str, Any, int]
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,14 @@ def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
     jobs: list[Job] = []
     for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
         jobs += itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)
-    for path in _OTHER_SYSTEMS:
-        found = itertools.islice(_File(path, places, read).jobs(), MAX_JOBS if path in paths else 0)
+    for path in (it for it in _OTHER_SYSTEMS if it in paths):
+        found = [*itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)]
         is_left_over = path == ".travis.yml" and jobs
-        jobs += [
-            replace(it, rank=(it.rank[0], 1, *it.rank[2:])) if is_left_over else it for it in found
-        ]
+        jobs += (
+            [replace(it, rank=(it.rank[0], 1, *it.rank[2:])) for it in found]
+            if is_left_over
+            else found
+        )
     jobs.sort(key=lambda job: job.rank)
     return [job for job in jobs if job.rank[0] < _SELDOM] or jobs
 
@@ -148,16 +161,16 @@ def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     axes = {str(it): matrix[it] for it in [*matrix][:MAX_AXES] if it not in ("include", "exclude")}
     lists = {it: sorted(axes[it], key=partial(_cost, it))[:20] for it in axes if items(axes[it])}
     chosen = {name: UNKNOWN for name in axes if name not in lists}
-    rows = [mapping(it) for it in items(matrix.get("include"))]
-    if not axes and rows:
-        return dict(min(rows, key=partial(_cost, "")))
+    included = rows(matrix.get("include"))
+    if not axes and included:
+        return dict(min(included, key=partial(_cost, "")))
     if lists:
         product = itertools.islice(itertools.product(*lists.values()), MAX_COMBINATIONS)
         combinations = [dict(zip(lists, values, strict=True)) for values in product]
-        excluded = [it for it in map(mapping, items(matrix.get("exclude"))) if it]
+        excluded = rows(matrix.get("exclude"))
         kept = (it for it in combinations if not any(no.items() <= it.items() for no in excluded))
         chosen |= next(kept, combinations[0])
-    for row in rows:
+    for row in included:
         if all(row[name] == chosen[name] for name in row.keys() & chosen.keys()):
             chosen = {**row, **chosen}
     return chosen
@@ -174,45 +187,62 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
         matrix = {"include": [*matrix.values()]}
     best = _matrix(matrix)
     yield "", best
-    rows = [mapping(it) for it in items(matrix.get("include"))]
-    lists = {
-        name: it for name, it in matrix.items() if items(it) and name not in ("include", "exclude")
+    included = rows(matrix.get("include"))
+    axes = {
+        it: matrix[it] for it in matrix if items(matrix[it]) and it not in ("include", "exclude")
     }
-    lists = lists or {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
-    for name, values in lists.items():
-        named = [
-            it for it in dict.fromkeys(map(text_of, values)) if posixpath.normpath(it) in places
-        ]
+    for name in axes or (included[0] if included else ()):
+        values = map(text_of, axes.get(name) or [row.get(name) for row in included])
+        named = [it for it in dict.fromkeys(values) if posixpath.normpath(it) in places]
         for place in named[:MAX_PLACES] if len(named) > 1 else ():
             if place != best.get(name):
-                of_place = {"include": [row for row in rows if row.get(name) == place]}
-                yield (
-                    f" ({place})",
-                    _matrix({**matrix, name: [place]} if name in matrix else of_place),
-                )
+                of_place = {"include": [row for row in included if row.get(name) == place]}
+                yield f" ({place})", _matrix({**matrix, name: [place]} if axes else of_place)
 
 
 # -- jobs and steps ----------------------------------------------------------------------------------------
 
 _WORKFLOW = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
 _OTHER_SYSTEMS = (
-    ".gitlab-ci.yml", ".circleci/config.yml", "azure-pipelines.yml", ".azure-pipelines.yml", ".travis.yml"
-)  # fmt: skip
-_SCRIPT_KEYS = ("before_install", "install", "before_script", "script")
+    *(".gitlab-ci.yml", ".circleci/config.yml", "azure-pipelines.yml", ".azure-pipelines.yml"),
+    ".travis.yml",
+)
+_SCRIPTS = ("before_install", "install", "before_script", "script")
+_TEXTS = ("run", "script", "bash", "command")
+_FOLDERS = ("working-directory", "working_directory", "workingDirectory", "workingDir")
 _GITHUB = {"event_name": "push", "workspace": "$PWD", "ref_type": "branch", "actor": ""} | dict.fromkeys(
     ("event", "repository", "ref", "ref_name", "sha", "job", "run_id", "token", "repository_owner"), UNKNOWN
 )  # fmt: skip
-_AZURE = dict.fromkeys(
-    ("Build.SourcesDirectory", "System.DefaultWorkingDirectory", "Build.Repository.LocalPath"),
-    "$PWD",
-)
+_AZURE_FOLDERS = ("Build.SourcesDirectory", "System.DefaultWorkingDirectory")
+#: Names of a run on Linux, as far as they are known.
+_NAMES = {
+    "env": {},
+    "github": _GITHUB,
+    "runner": {"os": "Linux", "arch": "X64"},
+    "job": {"status": "success"},
+    "variables": dict.fromkeys(_AZURE_FOLDERS, "$PWD"),
+}
 #: Variables that only colour the output, which is read here.
 _COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM"}
 #: ``${{ expression }}``, ``<< parameters.name >>`` of CircleCI, ``$(name)`` of Azure.
 _PLACEHOLDER = re.compile(
     r"\$\{\{((?:[^}]|\}(?!\}))*+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
 )
-_Described = tuple[str, dict[str, Any], int]
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where something is read. ``usual``: settings of steps that don't have them; ``depth``: of calls."""
+
+    label: str
+    scope: Scope
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    depth: int = 0
+
+    def within(self, owner: Mapping[str, Any], **names: Any) -> "_At":
+        """Return the same with the variables of an owner, and with other names."""
+        scope = Scope({**self.scope.names, **names}, "")
+        return replace(self, scope=_with_env(scope, owner))
 
 
 class _File:
@@ -225,185 +255,140 @@ class _File:
 
     def jobs(self) -> Iterator[Job]:
         """Yield each job that can be read."""
-        read = {
-            ".gitlab-ci.yml": self._of_gitlab, ".circleci/config.yml": self._of_circle, ".travis.yml": self._of_travis
-        }.get(self._path, self._of_azure)  # fmt: skip
-        jobs = self._of_github(self._document) if self._is_github else read()
-        yield from self._jobs(jobs, self._document, self._path, {}, 0)
+        is_top = self._is_github or "gitlab" in self._path
+        scope = _with_env(Scope({**_NAMES, "inputs": {}}, ""), self._document if is_top else {})
+        usual = mapping(dig(self._document, "defaults", "run"))
+        yield from self._jobs(self._described(), _At(self._path, scope, usual))
 
-    def _of_github(self, document: Mapping[str, Any]) -> Iterator[_Described]:
-        events = document.get("on", document.get("true"))
-        is_called = isinstance(events, dict | list) and [*events] == ["workflow_call"]
-        for name, job in mapping(document.get("jobs")).items():
-            if not is_called or document is not self._document:
-                yield str(name), mapping(job), _starts(events)
+    # How the systems differ in what a file has. Each yields (name, job, rank of what starts it).
+
+    def _described(self) -> Iterator[_Described]:
+        if self._is_github:
+            events = self._document.get("on", self._document.get("true"))
+            if not isinstance(events, dict | list) or [*events] != ["workflow_call"]:
+                for name, job in mapping(self._document.get("jobs")).items():
+                    yield str(name), job, _starts(events)
+        elif "gitlab" in self._path:
+            yield from self._of_gitlab()
+        elif "circleci" in self._path:
+            yield from self._of_circle()
+        else:
+            yield from self._of_travis() if "travis" in self._path else self._of_azure()
 
     def _of_gitlab(self) -> Iterator[_Described]:
         usual = {**self._document, **mapping(self._document.get("default"))}
+        usual = {key: usual[key] for key in ("services", "before_script") if key in usual}
         for name, own in self._document.items():
             job = self._extended(own, 0)
             if "script" in job and not str(name).startswith(".") and name != "default":
                 rules = f"{job.get('rules')}{job.get('only')}"[:5_000]
                 is_seldom = re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
-                when = (
-                    _ON_PUSH
-                    if re.search(r"merge_request|push|branches", rules) or not is_seldom
-                    else _SELDOM
-                )
-                rows = items(mapping(job.get("parallel")).get("matrix"))[:1]
-                shared = {key: usual[key] for key in ("services", "before_script") if key in usual}
-                yield (
-                    str(name),
-                    {**shared, "strategy": {"matrix": mapping([*rows, 0][0])}, **job},
-                    when,
-                )
+                is_seldom = is_seldom and not re.search(r"merge_request|push|branches", rules)
+                row = next(iter(rows(dig(job, "parallel", "matrix"))), {})
+                job = {**usual, "strategy": {"matrix": row}, **job}
+                yield str(name), job, _SELDOM if is_seldom else _ON_PUSH
 
     def _extended(self, job: Any, depth: int) -> dict[str, Any]:
         """Return a job of GitLab with what it extends."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"variables": {}}
         bases = mapping(job).get("extends")
         for name in (items(bases) or [bases])[:5] if depth < _MAX_CALLS else ():
             found |= self._extended(self._document.get(text_of(name)), depth + 1)
-        variables = {**mapping(found.get("variables")), **mapping(mapping(job).get("variables"))}
-        return {**found, **mapping(job), "variables": variables} if isinstance(job, dict) else found
+        variables = {**found["variables"], **mapping(dig(job, "variables"))}
+        return {**found, **mapping(job), "variables": variables}
 
     def _of_circle(self) -> Iterator[_Described]:
         used: dict[str, tuple[int, dict[str, Any]]] = {}
-        workflows = [
-            it for it in map(mapping, mapping(self._document.get("workflows")).values()) if it
-        ]
+        workflows = rows(self._document.get("workflows"))
         for workflow in workflows:
             for name, given in map(_entry, items(workflow.get("jobs"))[:MAX_JOBS]):
-                filters = str(mapping(given.get("filters")).get("branches"))[:500]
+                filters = str(dig(given, "filters", "branches"))[:500]
                 is_seldom = "schedule" in str(workflow.get("triggers"))[:2_000]
                 is_seldom = is_seldom or ("ignore" in filters and "/.*/" in filters)
                 used.setdefault(name, (_SELDOM if is_seldom else _ON_PUSH, given))
         for name, own in mapping(self._document.get("jobs")).items():
             if not workflows or name in used:
                 when, given = used.get(str(name), (_ON_PUSH, {}))
-                executor = mapping(own).get("executor")
-                executor = text_of(mapping(executor).get("name") or executor)
-                job = {
-                    **mapping(mapping(self._document.get("executors")).get(executor)),
-                    **mapping(own),
-                }
+                executor = text_of(dig(own, "executor", "name") or dig(own, "executor"))
+                job = {**mapping(dig(self._document, "executors", executor)), **mapping(own)}
                 images = items(job.get("docker"))
-                env = [*map(mapping, images[:1]), job]
-                job["environment"] = [it for one in env for it in _tables(one.get("environment"))]
-                matrix = {"matrix": mapping(given.get("matrix")).get("parameters")}
-                runs_on = f"{executor} {'macos' * ('macos' in job)}"
-                job |= {
-                    "services": images[1:],
-                    "with": given,
-                    "runs-on": runs_on,
-                    "strategy": matrix,
-                }
-                yield str(name), job, when
+                owners = [*images[:1], job]
+                job["environment"] = [
+                    it for one in owners for it in _tables(dig(one, "environment"))
+                ]
+                job |= {"services": images[1:], "with": given, "defaults": {"run": job}}
+                job["strategy"] = {"matrix": dig(given, "matrix", "parameters") or {}}
+                yield str(name), {**job, "runs-on": executor + "mac" * ("macos" in job)}, when
 
     def _of_azure(self) -> Iterator[_Described]:
-        shared, top = ("pool", "variables"), self._document
+        top = self._document
         is_seldom = top.get("trigger") == "none" and top.get("pr") == "none"
-        for stage in [it for it in map(mapping, items(top.get("stages"))) if it] or [top]:
-            for own in [it for it in map(mapping, items(stage.get("jobs"))) if it] or [stage]:
-                job = {
-                    key: it.get(key) for key in shared for it in (top, stage, own) if it.get(key)
-                } | own
-                tables = [it for one in (top, stage, own) for it in _tables(one.get("variables"))]
-                image = mapping(job.get("pool")).get("vmImage")
-                name = own.get("job") or own.get("deployment") or stage.get("stage") or "steps"
-                job |= {"variables": tables, "runs-on": image}
+        for stage in rows(top.get("stages")) or [top]:
+            for job in rows(stage.get("jobs")) or [stage]:
+                owners = (top, stage, job)
+                variables = [it for one in owners for it in _tables(one.get("variables"))]
+                image = next((it for one in owners if (it := dig(one, "pool", "vmImage"))), "")
+                name = job.get("job") or job.get("deployment") or stage.get("stage") or "steps"
+                job = {**job, "variables": variables, "runs-on": image}
                 yield text_of(name), job, _SELDOM if is_seldom else _ON_PUSH
 
     def _of_travis(self) -> Iterator[_Described]:
         top = self._document
-        rows = items(mapping(top.get("jobs") or top.get("matrix")).get("include"))
-        rows = [mapping(it) for it in rows[:MAX_JOBS] if mapping(it).get("script")]
-        is_node = "node_js" in (top.get("language"), *items(top.get("language")))
-        if top.get("script") or not rows:
-            rows = [
-                {
-                    "name": "test",
-                    **({} if top.get("script") or not is_node else {"script": "npm test"}),
-                },
-                *rows,
-            ]
-        for number, row in enumerate(rows):
+        included = [it for it in rows(dig(top, "jobs", "include") or dig(top, "matrix", "include"))]
+        included = [it for it in included[:MAX_JOBS] if it.get("script")]
+        if top.get("script") or not included:
+            is_node = "node_js" in (top.get("language"), *items(top.get("language")))
+            usual = "npm test" if is_node and not top.get("script") else top.get("script")
+            included = [{"name": "test", "script": usual}, *included]
+        for number, row in enumerate(included):
             env = [*_travis_env(top.get("env")), *_travis_env(row.get("env"))]
             name = text_of(row.get("name") or row.get("stage")) or f"include {number}"
-            yield (
-                name,
-                {**top, **row, "env": env, "strategy": {}, "runs-on": row.get("os")},
-                _ON_PUSH,
-            )
+            job = {**top, **row, "env": env, "strategy": {}, "runs-on": row.get("os")}
+            yield name, job, _ON_PUSH
 
-    def _jobs(
-        self,
-        described: Iterator[_Described],
-        document: Mapping[str, Any],
-        label: str,
-        inputs: Any,
-        depth: int,
-    ) -> Iterator[Job]:
-        names = {"inputs": inputs, "parameters": inputs, "env": {}, "job": {"status": "success"}}
-        names |= {"github": _GITHUB, "runner": {"os": "Linux", "arch": "X64"}, "variables": _AZURE}
-        top = _with_env(Scope(names, ""), document if self._is_github or "gitlab" in label else {})
+    # What they have in common.
+
+    def _jobs(self, described: Iterable[_Described], at: _At) -> Iterator[Job]:
         for name, job, when in itertools.islice(described, MAX_JOBS):
-            for suffix, matrix in _matrices(job, self._places):
+            for suffix, matrix in _matrices(mapping(job), self._places):
                 self._left -= 1
-                scope = Scope({**top.names, "matrix": matrix}, "")
-                if self._left < 0 or not _holds(job.get("if"), scope):
+                inner = at.within({}, matrix=matrix)
+                inner = replace(inner, label=f"{at.label}, job {name}{suffix}")
+                if (
+                    self._left < 0
+                    or not isinstance(job, dict)
+                    or not _holds(job.get("if"), inner.scope)
+                ):
                     continue
-                source = f"{label}, job {name}{suffix}"
-                if isinstance(job.get("uses"), str) and self._is_github:
-                    yield from self._called(job, name, source, scope, depth, when)
+                if isinstance(job.get("uses"), str):
+                    yield from self._called(job, name, inner, when)
                     continue
-                if not self._is_github:
-                    given = {
-                        **_inputs(job.get("parameters"), mapping(job.get("with")), scope),
-                        **mapping(matrix),
-                    }
-                    scope = Scope({**scope.names, "parameters": given}, "")
-                    is_variable = "circle" not in self._path
-                    scope = _with_env(scope, {"variables": mapping(matrix)} if is_variable else {})
-                yield self._job(source, job, document, scope, depth, when)
+                if not self._is_github:  # a matrix gives parameters, or variables
+                    given = _inputs(job.get("parameters"), mapping(job.get("with")), inner.scope)
+                    is_env = "circle" not in self._path
+                    variables = {"variables": matrix} if is_env else {}
+                    inner = inner.within(variables, parameters={**given, **mapping(matrix)})
+                yield self._job(name, job, inner, when)
 
-    def _job(
-        self,
-        source: str,
-        job: Mapping[str, Any],
-        document: Any,
-        scope: Scope,
-        depth: int,
-        when: int,
-    ) -> Job:
-        name = source.rpartition(", job ")[2]
-        scope = _with_env(scope, job)
-        usual = mapping(mapping(document.get("defaults")).get("run")) if self._is_github else {}
-        usual = {**usual, **mapping(mapping(job.get("defaults")).get("run"))}
-        usual |= {key: job[key] for key in ("working_directory",) if key in job}
-        described = job.get("services")
-        images = (
-            [*described.values()]
-            if isinstance(described, dict)
-            else items(described) or [described]
-        )
-        services = [*_images(images, scope)]
-        script = [it for key in _SCRIPT_KEYS for it in self._lines(job.get(key), 0)]
+    def _job(self, name: str, job: Mapping[str, Any], at: _At, when: int) -> Job:
+        at = at.within(job)
+        usual = {**at.usual, **mapping(dig(job, "defaults", "run"))}
+        images = job.get("services")
+        images = [*images.values()] if isinstance(images, dict) else items(images) or [images]
+        services = [*_images(images, at.scope)]
+        script = [it for key in _SCRIPTS for it in self._lines(job.get(key), 0)]
         steps = items(job.get("steps")) or [{"script": "\n".join(script), "name": ""}]
-        found = tuple(
-            itertools.islice(self._steps(steps, scope, usual, source, services, depth), MAX_STEPS)
-        )
+        found = self._steps(steps, replace(at, usual=usual), services)
+        scripts = tuple(itertools.islice(found, MAX_STEPS))
         title = text_of(job.get("displayName") or job.get("stage") or job.get("name"))
-        by_name = _by_name(name, "" if "${{" in title else title)
-        file_rank = (
-            _by_name(posixpath.basename(self._path).partition(".")[0]) if self._is_github else 1
-        )
-        if file_rank >= _ASIDE and not depth:
-            by_name = max(by_name, _ASIDE)
-        runs_on = _filled(text_of(job.get("runs-on")), scope) or ""
+        by_name, by_file = _by_name(name, "" if "${{" in title else title), 1
+        if self._is_github:
+            by_file = _by_name(posixpath.basename(self._path).partition(".")[0])
+            by_name = max(by_name, _ASIDE if by_file >= _ASIDE and not at.depth else 0)
+        runs_on = _filled(text_of(job.get("runs-on")), at.scope) or ""
         is_other = re.search(r"(?i)win|mac|osx", runs_on) or job.get("continue-on-error") == "true"
-        rank = (when, int(bool(is_other)), by_name, len(services) > 0, file_rank)
-        return Job(source, found, tuple(dict.fromkeys(services)), rank)
+        rank = (when, int(bool(is_other)), by_name, len(services) > 0, by_file)
+        return Job(at.label, scripts, tuple(dict.fromkeys(services)), rank)
 
     def _lines(self, value: Any, depth: int) -> Iterator[str]:
         """Yield the lines of a script: a text, a list, or a ``!reference`` of GitLab to another job's."""
@@ -411,98 +396,75 @@ class _File:
         if isinstance(value, str):
             yield value
         parts = items(value)[:MAX_STEPS] if depth < _MAX_CALLS and self._left > 0 else []
-        other = (
-            mapping(self._document.get(parts[0]))
-            if depth and len(parts) == 2 and parts[0] in self._document
-            else {}
-        )
-        for part in [other[parts[1]]] if other and parts[1] in other else parts:
+        is_reference = depth and len(parts) == 2 and all(isinstance(it, str) for it in parts)
+        other = dig(self._document, *parts) if is_reference else None
+        for part in [other] if other else parts:
             yield from self._lines(part, depth + 1)
 
-    def _steps(
-        self,
-        described: Any,
-        scope: Scope,
-        usual: Mapping[str, Any],
-        label: str,
-        services: list[str],
-        depth: int,
-    ) -> Iterator[Step]:
+    def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[Step]:
         """Yield the scripts of steps, and of this repository's own actions and commands; add the services
         that they start."""
         for name, settings in map(_entry, items(described)[:MAX_STEPS]):
             self._left -= 1
             given = mapping(settings.get("with"))
-            given = {it: given[it] for it in ("run", "command") if it in given}
-            step = {**mapping(settings.get("inputs")), **given, **settings}
-            action, task = (
-                text_of(step.get("uses")),
-                text_of(step.get("task")).partition("@")[0].lower(),
-            )
-            text = next(
-                (text_of(step[it]) for it in ("run", "script", "bash", "command") if step.get(it)),
-                "",
-            )
-            if task in ("npm", "yarn"):
-                text = (
-                    f"{task} {text_of(step.get('customCommand') or step.get('arguments') or text)}"
-                )
+            step = {**mapping(settings.get("inputs")), **settings}
+            step |= {
+                it: given[it] for it in ("run", "command") if it in given and it not in settings
+            }
+            action, task = text_of(step.get("uses")), text_of(step.get("task")).lower()
+            text = next((text_of(step[it]) for it in _TEXTS if step.get(it)), "")
+            if task.startswith(("npm@", "yarn@")):
+                called = step.get("customCommand") or step.get("arguments") or text
+                text = f"{task.partition('@')[0]} {text_of(called)}"
             services += [*_known(action.partition("@")[0]), *_started(text)]
-            condition = step.get("if") or step.get("condition")
             is_lenient = "true" in (step.get("continue-on-error"), step.get("background"))
-            if (
-                self._left < 0
-                or not _holds(condition, scope)
-                or is_lenient
-                or step.get("when") == "on_fail"
-            ):
+            holds = _holds(step.get("if") or step.get("condition"), at.scope)
+            if self._left < 0 or is_lenient or not holds or step.get("when") == "on_fail":
                 continue
-            inner = _with_env(scope, step)
-            command = mapping(mapping(self._document.get("commands")).get(name))
-            if action.startswith("./"):
-                folder = posixpath.normpath(action)
-                found = (mapping(self._read(f"{folder}/action.{end}")) for end in ("yml", "yaml"))
-                command = next(filter(None, found), {})
-            steps = mapping(command.get("runs")).get("steps") or command.get("steps")
-            if name in ("when", "unless"):
-                steps = step.get("steps")
-            if steps and depth < _MAX_CALLS:
-                given = mapping(settings.get("with")) if action else settings
-                inputs = _inputs(command.get("inputs") or command.get("parameters"), given, scope)
-                own = (
-                    Scope({**inner.names, "inputs": inputs, "parameters": inputs}, "")
-                    if command
-                    else inner
-                )
-                yield from self._steps(
-                    steps, own, {} if action else usual, label, services, depth + 1
-                )
+            inner = at.within(step)
+            command = self._callee(name, action)
+            steps = dig(command, "runs", "steps") or command.get("steps")
+            steps = step.get("steps") if name in ("when", "unless") else steps
+            if steps and at.depth < _MAX_CALLS:
+                declared = command.get("inputs") or command.get("parameters")
+                inputs = _inputs(declared, given or settings, at.scope)
+                inner = inner.within({}, inputs=inputs, parameters=inputs) if command else inner
+                inner = replace(inner, depth=at.depth + 1, usual={} if action else at.usual)
+                yield from self._steps(steps, inner, services)
                 continue
-            keys = ("working-directory", "working_directory", "workingDirectory", "workingDir")
-            place = next((it for one in (step, usual) for key in keys if (it := one.get(key))), ".")
-            place = _filled(text_of(place), scope) or ""
-            run = _filled_lines(text, inner)
-            shell = text_of(step.get("shell") or usual.get("shell"))
-            if run and place and not re.search(r"python|pwsh|powershell|cmd|perl", shell):
+            settings = {**at.usual, **step}
+            place = next((text_of(settings[it]) for it in _FOLDERS if settings.get(it)), ".")
+            place, run = _filled(place, at.scope) or "", _filled_lines(text, inner.scope)
+            is_shell = not re.search(
+                r"python|pwsh|powershell|cmd|perl", text_of(settings.get("shell"))
+            )
+            if run and place and is_shell:
                 title = text_of(step.get("displayName", step.get("name", step.get("id", text))))
-                title = " ".join((_filled(title, scope) or title).split())
+                title = " ".join((_filled(title, at.scope) or title).split())
                 title = title if len(title) <= 60 else f"{title[:57]}…"
+                source = f'{at.label}, step "{title}"' if title else at.label
                 folder = "." if place.startswith("~") else place
-                yield Step(
-                    run, f'{label}, step "{title}"' if title else label, folder, inner.names["env"]
-                )
+                yield Step(run, source, folder, inner.scope.names["env"])
 
-    def _called(
-        self, job: Mapping[str, Any], name: str, label: str, scope: Scope, depth: int, when: int
-    ) -> Iterator[Job]:
+    def _callee(self, name: str, action: str) -> dict[str, Any]:
+        """Return an action of this repository, or a command of the file; empty: none is called."""
+        if not action.startswith("./"):
+            return mapping(dig(self._document, "commands", name))
+        paths = (f"{posixpath.normpath(action)}/action.{end}" for end in ("yml", "yaml"))
+        return next(filter(None, (mapping(self._read(path)) for path in paths)), {})
+
+    def _called(self, job: Mapping[str, Any], name: str, at: _At, when: int) -> Iterator[Job]:
         """Yield the jobs of a workflow of this repository that a job calls, ranked by the caller's name."""
         path = text_of(job.get("uses")).removeprefix("./")
-        if depth < _MAX_CALLS and _WORKFLOW.fullmatch(path):
+        if at.depth < _MAX_CALLS and _WORKFLOW.fullmatch(path):
             document = mapping(self._read(path))
-            declared = mapping(mapping(document.get("on")).get("workflow_call")).get("inputs")
-            inputs = _inputs(declared, mapping(job.get("with")), scope)
-            jobs = ((it, inner, when) for it, inner, _ in self._of_github(document))
-            for called in self._jobs(jobs, document, f"{label} → {path}", inputs, depth + 1):
+            declared = dig(document, "on", "workflow_call", "inputs")
+            inputs = _inputs(declared, mapping(job.get("with")), at.scope)
+            usual = mapping(dig(document, "defaults", "run"))
+            inner = replace(at.within(document, inputs=inputs), label=f"{at.label} → {path}")
+            inner = replace(inner, usual=usual, depth=at.depth + 1)
+            jobs = [(str(key), it, when) for key, it in mapping(document.get("jobs")).items()]
+            for called in self._jobs(jobs, inner):
                 own, its = _by_name(name), called.rank[2]
                 by_name = own if its == 2 else max(own, its) if own >= _ASIDE else its
                 yield replace(called, rank=(*called.rank[:2], by_name, *called.rank[3:]))
@@ -513,9 +475,7 @@ def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(entry, dict) and len(entry) != 1:
         return "", entry
     name, settings = next(iter(mapping(entry).items()), (text_of(entry), {}))
-    if isinstance(settings, dict):
-        return str(name), settings if name != "steps" else {"steps": settings}
-    return str(name), mapping(entry)
+    return str(name), settings if isinstance(settings, dict) else mapping(entry)
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -530,7 +490,8 @@ def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
     tables = [it for key in ("env", "environment", "variables") for it in _tables(owner.get(key))]
     for name, value in [pair for it in tables for pair in it.items()][:MAX_VARIABLES]:
         value = mapping(value).get("value", value)
-        text = _filled(value, scope) if isinstance(value, str) and "secrets." not in value else None
+        is_known = isinstance(value, str) and "secrets." not in value and name != "secure"
+        text = _filled(value, scope) if is_known else None
         if text is not None and not re.search(r"[$\0`]|<<", text):
             variables[str(name)] = text
             if re.fullmatch(r"[A-Za-z_]\w*", str(name)) and name not in _COLOURS:

@@ -188,3 +188,17 @@ def mapping(value: Any) -> dict[str, Any]:
 def items(value: Any) -> list[Any]:
     """Return a list; an empty one for anything else."""
     return value if isinstance(value, list) else []
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """Return a value of tables within each other; None: there is none."""
+    for key in keys:
+        value = mapping(value).get(key)
+    return value
+
+
+def rows(value: Any) -> list[dict[str, Any]]:
+    """Return the tables of a list, or of a table, that aren't empty."""
+    return [
+        it for it in (value.values() if isinstance(value, dict) else items(value)) if mapping(it)
+    ]

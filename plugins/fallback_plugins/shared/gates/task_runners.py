@@ -369,7 +369,7 @@ class Tasks:
         for wanted in (it.strip("./^{}") for it in filters if not re.match(r"!|.*\[", it)):
             for folder, name in self._members.items():
                 is_named = fnmatch.fnmatchcase(name, wanted) or name.rpartition("/")[2] == wanted
-                found |= {folder: None} if is_named or fnmatch.fnmatchcase(folder, wanted) else {}
+                found |= {folder: None} if is_named or folder == wanted else {}
         return list(found)
 
     # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
