@@ -202,3 +202,8 @@ def rows(value: Any) -> list[dict[str, Any]]:
     return [
         it for it in (value.values() if isinstance(value, dict) else items(value)) if mapping(it)
     ]
+
+
+def texts(value: Any) -> dict[str, str]:
+    """Return the texts of a table by their names."""
+    return {str(key): it for key, it in mapping(value).items() if isinstance(it, str)}

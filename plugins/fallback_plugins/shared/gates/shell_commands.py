@@ -30,6 +30,11 @@ Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 TESTS, TYPES, LINT, BUILD = CommandKind
 
 
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, for tables of names."""
+    return frozenset(text.split())
+
+
 # -- a script's commands -----------------------------------------------------------------------------------
 
 
@@ -42,6 +47,11 @@ class ShellCommand:
     words: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
     is_background: bool = False
+
+    @property
+    def joined(self) -> str:
+        """The words, each before a NUL."""
+        return "".join(f"{word}\0" for word in self.words)
 
     def rest(self, count: int) -> str:
         """Return the text after so many words."""
@@ -136,11 +146,9 @@ def _cut(script: str) -> Iterator[ShellCommand]:
 # -- what a command shows ----------------------------------------------------------------------------------
 
 #: What clients of npm do by themselves. All else that they are given is a script or a program.
-CLIENT_VERBS = frozenset(
-    """add audit cache ci config constraints create dedupe dlx fetch global help i import info init install link list
+CLIENT_VERBS = words_of("""add audit cache ci config constraints create dedupe dlx fetch global help i import info init install link list
     login ls outdated pack patch plugin policies prune publish rebuild remove set up update upgrade version whoami
-    why""".split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
+    why""")
 NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
 #: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
@@ -192,19 +200,15 @@ _USES: Mapping[str, Use] = {
 _LINTERS = re.compile(r"[\w-]*lint[\w-]*\d?")
 
 #: Runners whose tasks are called by name: the name says what it shows.
-_BY_TASK = frozenset(
-    """craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx react-app-rewired
-    react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""".split()  # noqa: SIM905
-)
+_BY_TASK = words_of("""craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx react-app-rewired
+    react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""")
 INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|(?:ba)?sh|esno|jiti|swc-node|coffee"
 )
 #: Options of interpreters whose value is the next word.
-_VALUED = frozenset("-W -X -r --require --import --loader -P --project --tsconfig -C".split())  # noqa: SIM905
+_VALUED = words_of("-W -X -r --require --import --loader -P --project --tsconfig -C")
 #: Arguments by which a runner runs nothing.
-_LISTS = frozenset(
-    "--collect-only --co --fixtures --listTests --list-tests --dryrun --dry-run".split()
-)  # noqa: SIM905
+_LISTS = words_of("--collect-only --co --fixtures --listTests --list-tests --dryrun --dry-run")
 _TEST_MODULE = re.compile(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$")
 _TEST_PATH = re.compile(
     r"(?i)(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests"

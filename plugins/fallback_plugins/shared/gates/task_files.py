@@ -182,7 +182,8 @@ _TOX_VALUES = {
         ("envsitepackagesdir", "env_site_packages_dir"),
         "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')",
     ),
-    **{"/": "/", "": ":"},
+    "/": "/",
+    "": ":",
 }
 _TOX_TEMPORARY = "$\x01TMPDIR:-/tmp\x02/tox"
 

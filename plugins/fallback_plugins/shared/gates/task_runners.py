@@ -12,12 +12,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
 from fallback_plugins.shared.gates import shell_commands as shell
 from fallback_plugins.shared.gates import task_files
-from fallback_plugins.shared.gates.expressions import items, mapping
+from fallback_plugins.shared.gates.expressions import dig, items, mapping, texts
 from fallback_plugins.shared.gates.shell_commands import (
     CommandKind,
     ShellCommand,
@@ -75,37 +75,52 @@ class Place:
 
 # fmt: off
 #: What starts a command and isn't shown by it, and the options of all of them whose value is the next word.
-_WRAPPERS = frozenset(("time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env"
-    " cross-env-shell xvfb-run dbus-run-session nyc c8").split())
-_RUN_IN_ENVIRONMENT = frozenset("uv poetry pipenv rye pdm conda mamba micromamba".split())
-_VALUED = frozenset(("-n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra"
-    " --with --with-requirements --with-editable --directory --project --env-file --only-group --no-group --package --index"
-    " --resolution --config-file --config --from --exclude-newer --spec --constraints --reporter --exclude --include"
-    " --extension --report-dir --reports-dir --temp-dir --cwd --src --branches --functions --lines --statements").split())
-_VALUED_COVERAGE = frozenset("--source --debug --omit --include --rcfile --context --data-file --concurrency".split())
-_TASK_LISTS = frozenset("npm-run-all npm-run-all2 run-s run-p concurrently conc".split())
+_WRAPPERS = shell.words_of("""
+    time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env cross-env-shell
+    xvfb-run dbus-run-session nyc c8""")
+_RUN_IN_ENVIRONMENT = shell.words_of("uv poetry pipenv rye pdm conda mamba micromamba")
+_VALUED = shell.words_of("""
+    -n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra --with
+    --with-requirements --with-editable --directory --project --env-file --only-group --no-group --package --index
+    --resolution --config-file --config --from --exclude-newer --spec --constraints --reporter --exclude --include
+    --extension --report-dir --reports-dir --temp-dir --cwd --src --branches --functions --lines --statements""")
+_VALUED_COVERAGE = shell.words_of("--source --debug --omit --include --rcfile --context --data-file --concurrency")
+_VALUED_NPM = shell.words_of("--loglevel --workspace-concurrency -j --jobs --include --exclude --from")
+_TASK_LISTS = shell.words_of("npm-run-all npm-run-all2 run-s run-p concurrently conc")
+_MEMBER_RUNNERS = shell.NPM_CLIENTS | shell.words_of("npx nx turbo lerna")
 #: Runners whose task is often named by a variable of CI.
-_READS_NAMES = shell.NPM_CLIENTS | frozenset("tox nox hatch poe pdm pipenv uv uvx poetry python make".split())
+_READS_NAMES = shell.NPM_CLIENTS | shell.words_of("tox nox hatch poe pdm pipenv uv uvx poetry python make")
 #: Where a runner has its tasks.
-_TABLES = {"poe": ("pyproject.toml", "tool", "poe", "tasks"), "pdm": ("pyproject.toml", "tool", "pdm", "scripts"),
-    "pipenv": ("Pipfile", "scripts")}
+_TABLES = {
+    "poe": ("pyproject.toml", "tool", "poe", "tasks"), "pdm": ("pyproject.toml", "tool", "pdm", "scripts"),
+    "pipenv": ("Pipfile", "scripts"),
+}
+_RECIPES = {
+    "make": (task_files.make_targets, "GNUmakefile", "makefile", "Makefile"),
+    "just": (task_files.just_recipes, "justfile", "Justfile", ".justfile"),
+}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
 _BUILT = re.compile(r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/")
 _HOUSEKEEPING = re.compile(
-    r"(?:rimraf|rm|mkdirp?|cp|mv|cpx|cpy|shx|touch|del-cli|echo|exit|kill\w*|sleep|git|make-dir|ncp|copyfiles|wait-on)\b")
+    r"(?:rimraf|rm|mkdirp?|cp|mv|cpx|cpy|shx|touch|del-cli|echo|exit|kill\w*|sleep|git|make-dir|ncp|copyfiles"
+    r"|wait-on)\b")
 _DELEGATES = re.compile(r"(?:^|\s)(?:tox|nox|hatch|poe|just|docker(?:-compose)?|npm|yarn|pnpm|invoke)\b")
 _INSTALLS = re.compile(
-    r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)|uv (?:sync|pip|venv)"
-    r"|python3? -m venv|virtualenv|curl|wget|apt-get)")
+    r"\b(?:pip3? install|(?:npm|pnpm|yarn) (?:ci|install|i)\b|(?:poetry|pdm|pipenv) (?:install|sync)"
+    r"|uv (?:sync|pip|venv)|python3? -m venv|virtualenv|curl|wget|apt-get)")
 #: Filters by what changed since a commit, and what takes their place: the command then runs in all members.
 _SINCE = (
     (re.compile(r"(?:--filter|-F)[= ](?:\"[^\"]*\[[^\"]*\"|'[^']*\[[^']*'|\S*\[\S*)"), "-r"),
     (re.compile(r"\bnx affected\b"), "nx run-many"),
-    (re.compile(r"(?<=\s)--(?:affected\b|since(?:[= ][^-\s]\S*)?)\s*|(?<=\s)--base[= ]\S+\s*"), ""))
-_BEST_NAMES = re.compile(r"(?:run[-_:]?)?(?:tests?|unit|unit[-_]?tests?|tests?[-_:](?:unit|all|ci|run|node|py|python|fast)"
-    r"|pytest|jest|vitest|mocha|check)")
-_OTHER_NAMES = re.compile(r"watch|debug|update|e2e|ui$|open|dev|browser|report|lint|type|docs?|clean|cov|perf|bench|build"
-    r"|deps|docker|install|live|smoke|integration|setup|publish|deploy|serve|inspect|only")
+    (re.compile(r"(?<=\s)--(?:affected\b|since(?:[= ][^-\s]\S*)?)\s*|(?<=\s)--base[= ]\S+\s*"), ""),
+)
+_BEST_NAMES = re.compile(
+    r"(?:run[-_:]?)?(?:tests?|unit|unit[-_]?tests?|tests?[-_:](?:unit|all|ci|run|node|py|python|fast)|pytest|jest"
+    r"|vitest|mocha|check)")
+_OTHER_NAMES = re.compile(
+    r"watch|debug|update|e2e|ui$|open|dev|browser|report|lint|type|docs?|clean|cov|perf|bench|build|deps|docker"
+    r"|install|live|smoke|integration|setup|publish|deploy|serve|inspect|only")
 # fmt: on
 
 
@@ -159,28 +174,18 @@ class Tasks:
             is_test = shell.mentions_runner(command.text) and not shell.needs_outside(command.text)
             return [_piece(command, place, TESTS)] if is_test else []
         if program(command.words[0]) in _READS_NAMES or "$" in command.words[0]:
-            command = shell.simple(
-                _expanded(command.text, place.env)
-            )  # tox -e $ENV, ${PREFIX}pytest
+            text = _expanded(command.text, place.env)  # tox -e $ENV, ${PREFIX}pytest
+            command = shell.simple(text)
         command, place = _without_assignments(command, place)
         if not command.words or self._is_spent(place):
             return []
-        words = command.words
-        if (
-            program(words[0]) in ("bash", "sh")
-            and 0 < (at := _at(r"-[a-z]*c", words)) < len(words) - 1
+        if script := re.fullmatch(
+            r"(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*", command.joined
         ):
-            return self.pieces(words[at + 1], place.inside("", place.hint))
-        for read in (
-            self._from_table,
-            self._wrapped,
-            self._npm,
-            self._python_runner,
-            self._make_or_just,
-        ):
-            if (pieces := read(command, place)) is not None:
-                return pieces
-        return self._leaf(command, place)
+            return self.pieces(script[1], place.inside("", place.hint))
+        readers = (self._from_table, self._wrapped, self._npm, self._python_runner, self._recipe)
+        found = (read(command, place) for read in (*readers, self._leaf))
+        return next(pieces for pieces in found if pieces is not None)
 
     def _leaf(self, command: ShellCommand, place: Place) -> list[Piece]:
         """Return a command that starts no known task, if it shows or prepares anything."""
@@ -200,11 +205,8 @@ class Tasks:
             use = self._of_compiler(words, place)
         if use is TESTS and place.hint in (LINT, TYPES) and not shell.mentions_runner(text):
             use = place.hint
-        if (
-            use == "noise"
-            or (use == "code" and not is_task)
-            or (use is TESTS and not self._is_there(script, place))
-        ):
+        is_absent = use is TESTS and not self._is_there(script, place)
+        if use == "noise" or (use == "code" and not is_task) or is_absent:
             return []
         if isinstance(use, CommandKind):
             return [_piece(command, place, use)]
@@ -216,14 +218,13 @@ class Tasks:
 
     def _shell_file(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
         """Return what a shell script of the repository comes down to; None: there is no such."""
-        words = (
-            words[shell.after_options(words, 1) :] if program(words[0]) in ("bash", "sh") else words
-        )
+        is_shell = program(words[0]) in ("bash", "sh")
+        words = words[shell.after_options(words, 1) :] if is_shell else words
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
-        if not path or not re.match(
-            r"#!.*\b(?:ba|da|z)?sh\b" if not path.endswith(".sh") else ".", text
+        if not path or not (
+            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or text and path[-3:] == ".sh"
         ):
             return None
         if shell.needs_outside(text):
@@ -241,10 +242,9 @@ class Tasks:
 
     def _of_compiler(self, words: Sequence[str], place: Place) -> CommandKind:
         """A compiler that writes what tests then load is a build; one that doesn't checks types."""
-        named = "".join((*_values(words, ("-p", "--project")), "tsconfig.json")[:1])
-        path = in_folder(
-            place.folder, named if named.endswith(".json") else f"{named}/tsconfig.json"
-        )
+        named = _value(words, ("-p", "--project"), "tsconfig.json")
+        named = named if named.endswith(".json") else f"{named}/tsconfig.json"
+        path = in_folder(place.folder, named)
         writes_not = re.search(r'"noEmit"\s*:\s*true', self.files.text(path))
         return TYPES if writes_not or "--noEmit" in words else BUILD
 
@@ -254,15 +254,12 @@ class Tasks:
         run = shell.after_options(words, 1, _VALUED)
         if name in _RUN_IN_ENVIRONMENT and words[run : run + 1] == ("run",):
             at = shell.after_options(words, run + 1, _VALUED)
-            folder = "".join((*_values(words[1:at], ("--directory", "--project")), ".")[:1])
+            folder = _value(words[1:at], ("--directory", "--project"), ".")
             place = replace(place, folder=joined(place.folder, folder) or place.folder)
             by = "python" if words[at:] and words[at].endswith(".py") else ""
         elif name in ("uvx", "pipx"):
-            at = (
-                run
-                if words[run : run + 1] != ("run",)
-                else shell.after_options(words, run + 1, _VALUED)
-            )
+            is_run = words[run : run + 1] == ("run",)
+            at = shell.after_options(words, run + 1, _VALUED) if is_run else run
             at = at if "".join(words[at : at + 1]).partition("@")[0] in _READS_NAMES else 0
         elif name in _WRAPPERS and shell.use_of(words) != "noise":
             at = run + (name == "timeout")
@@ -274,11 +271,7 @@ class Tasks:
 
     def _scripts(self, folder: str) -> Mapping[str, str]:
         scripts = mapping(self.files.json(in_folder(folder, "package.json")).get("scripts"))
-        return {
-            it: text
-            for it, text in islice(scripts.items(), task_files.MAX_TASKS)
-            if isinstance(text, str)
-        }
+        return texts(dict(islice(scripts.items(), task_files.MAX_TASKS)))
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words, rest = command.words, shell.bare(command.words)
@@ -308,9 +301,8 @@ class Tasks:
             elif call.is_binary and re.search(r"[/.]", call.script):
                 found += self._leaf(command, there)
             elif call.is_binary:
-                found += self._command(
-                    shell.simple(f"{call.script} {call.arguments}".strip()), there
-                )
+                line = f"{call.script} {call.arguments}".strip()
+                found += self._command(shell.simple(line), there)
         return found
 
     def _script(self, name: str, arguments: str, place: Place) -> list[Piece]:
@@ -318,21 +310,14 @@ class Tasks:
         scripts, found = self._scripts(place.folder), []
         source = f"{in_folder(place.folder, 'package.json')}, script {name}"
         for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
-            if (text := scripts.get(part)) and part not in (
-                "prepublish",
-                "postinstall",
-                "preinstall",
-            ):
+            if text := scripts.get(part, ""):
                 inside = place.inside(source, hint)
                 line = f"{text} {arguments}".strip() if part == name else text
                 pieces = self._task(Task(part, (line,)), inside)
                 if re.search(r"\$\{?npm_|\$\{?INIT_CWD", text) and part == name and pieces:
                     line = f"npm run {name}" + f" -- {arguments}" * bool(arguments)
-                    pieces = [
-                        _piece(
-                            shell.simple(line), inside, TESTS if _tests(pieces) else pieces[0].kind
-                        )
-                    ]
+                    kind = TESTS if _tests(pieces) else pieces[0].kind
+                    pieces = [_piece(shell.simple(line), inside, kind)]
                 found += pieces
         return found
 
@@ -355,16 +340,12 @@ class Tasks:
     def _folders_of(self, filters: Sequence[str]) -> list[str | None]:
         """Return the folders of members that filters name; those that aren't found are left out."""
         if self._members is None:
-            paths = [
-                it for it in self._repo.tracked_files if posixpath.basename(it) == "package.json"
-            ]
-            aside = re.compile(
-                r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/"
+            paths = [it for it in self._repo.tracked_files if it.endswith("package.json")]
+            paths = [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]
+            names = [str(self.files.json(it).get("name")) for it in paths]
+            self._members = dict(
+                zip([posixpath.dirname(it) or "." for it in paths], names, strict=True)
             )
-            paths = [it for it in paths if not aside.search(it)][:MAX_MEMBERS]
-            self._members = {
-                posixpath.dirname(it) or ".": str(self.files.json(it).get("name")) for it in paths
-            }
         found: dict[str | None, None] = {}
         for wanted in (it.strip("./^{}") for it in filters if not re.match(r"!|.*\[", it)):
             for folder, name in self._members.items():
@@ -375,10 +356,7 @@ class Tasks:
     # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
 
     def _table(self, folder: str, file: str, *keys: str) -> dict[str, Any]:
-        table: Any = self.files.toml(in_folder(folder, file))
-        for key in keys:
-            table = mapping(table).get(key)
-        return mapping(table)
+        return mapping(dig(self.files.toml(in_folder(folder, file)), *keys))
 
     def _from_table(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         """Return what ``poe NAME``, ``pdm run NAME`` and their like come down to; None: no such task."""
@@ -401,21 +379,16 @@ class Tasks:
                 if it := mapping(part).get(key):
                     is_text = key in ("cmd", "shell")
                     yield from lines(
-                        quoted(it) if is_text and isinstance(it, list) else it, not is_text
+                        quoted(items(it)) if is_text and items(it) else it, not is_text
                     )
 
         task, arguments = mapping(table[name]), quoted(words[at + 1 :])
-        texts = [_with_arguments(line, arguments) for line in lines(table[name], False)]
-        if len(texts) == 1 and arguments not in texts[0]:
-            texts = [f"{texts[0]} {arguments}"]
-        env = {
-            it: value for it, value in mapping(task.get("env")).items() if isinstance(value, str)
-        }
+        found = [_with_arguments(line, arguments) for line in lines(table[name], False)]
+        if len(found) == 1 and arguments not in found[0]:
+            found = [f"{found[0]} {arguments}"]
         folder = str(task.get("cwd") or task.get("working_dir") or ".")
-        source = f"{in_folder(place.folder, _TABLES[tool][0])}, {tool} task {name}"
-        return self._task(
-            Task(name, tuple(texts), folder, env), place.inside(source, task_kind(name))
-        )
+        inside = place.inside(f"{_TABLES[tool][0]}, {tool} task {name}", task_kind(name))
+        return self._task(Task(name, tuple(found), folder, texts(task.get("env"))), inside)
 
     def _python_runner(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         module = re.match(r"python[\d.]* -m (tox|nox|hatch)(?: |$)", " ".join(command.words[:3]))
@@ -424,11 +397,9 @@ class Tasks:
         return run(words[1:], place) if run else None
 
     def _tox(self, words: tuple[str, ...], place: Place) -> list[Piece]:
-        words, posargs = _split_at_dashes(
-            tuple(re.sub(r"^-[qrv]+e$", "-e", word) for word in words)
-        )
-        named = _values(words, ("-c", "--conf"))
-        tox = self._tox_config(place.folder, *named[:1])
+        words, posargs = _split_at_dashes(words)
+        words = tuple(re.sub(r"^-[qrv]+e$", "-e", word) for word in words)
+        tox = self._tox_config(place.folder, *_values(words, ("-c", "--conf"))[:1])
         if tox is None or self._is_spent(place):
             return []
         wanted = _values(words, ("-e", "-m", "--env"))
@@ -445,9 +416,7 @@ class Tasks:
             inside = place.inside(f"{in_folder(place.folder, tox.file)} {task.name}", hint)
             folder = task.folder if joined(place.folder, task.folder) else "."  # one of tox's own
             pieces = self._task(replace(task, folder=folder), inside)
-            if wanted != [""] or not (
-                _tests(pieces) and _tests(found)
-            ):  # others: the same with other releases
+            if wanted != [""] or not (_tests(pieces) and _tests(found)):  # one release suffices
                 found += pieces
         return found
 
@@ -456,23 +425,17 @@ class Tasks:
             sections = self.files.ini(in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
-        table, own = (
-            self._table(folder, "pyproject.toml", "tool", "tox"),
-            self._table(folder, "tox.toml"),
-        )
-        if isinstance(legacy := table.get("legacy_tox_ini"), str):
-            return Tox.of_ini("pyproject.toml", task_files.ini_sections(legacy))
-        return (
-            Tox.of_toml("pyproject.toml" if table else "tox.toml", table or own)
-            if table or own
-            else None
-        )
+        for file, *keys in (("pyproject.toml", "tool", "tox"), ("tox.toml",)):
+            table = self._table(folder, file, *keys)
+            if isinstance(legacy := table.get("legacy_tox_ini"), str):
+                return Tox.of_ini(file, task_files.ini_sections(legacy))
+            if table:
+                return Tox.of_toml(file, table)
+        return None
 
     def _nox(self, words: tuple[str, ...], place: Place) -> list[Piece]:
         words, posargs = _split_at_dashes(words)
-        path = in_folder(
-            place.folder, "".join((*_values(words, ("-f", "--noxfile")), "noxfile.py")[:1])
-        )
+        path = in_folder(place.folder, _value(words, ("-f", "--noxfile"), "noxfile.py"))
         sessions = task_files.nox_sessions(self.files.text(path), posargs)
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
         names = wanted or [name for name in sessions if sessions[name].is_default]
@@ -492,23 +455,20 @@ class Tasks:
         return file, own or self._table(folder, file, "tool", "hatch", "envs")
 
     def _hatch(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
-        env = "".join((*_values(words, ("-e", "--env")), "default")[:1])
-        at = shell.after_options(words, 0, frozenset(("-e", "--env", "-p", "--project")))
+        env = _value(words, ("-e", "--env"), "default")
+        at = shell.after_options(words, 0, shell.words_of("-e --env -p --project"))
         verb, rest = words[at : at + 1], words[at + 1 :]
         if words[at : at + 2] == ("env", "run"):
             verb, rest = ("run",), _split_at_dashes(rest)[1]
         if verb == ("test",):
             rest = tuple(it for it in rest if not re.fullmatch(r"-[acpri]|--|--all|--cover", it))
             return self._hatch_script("hatch-test", ("run", *rest), place)
-        if verb != ("run",):
+        rest = tuple(it for it in rest if not re.match(r"[+-]\w+=", it))
+        rest = rest[shell.after_options(rest, 0) :]
+        if verb != ("run",) or not rest:
             return None
-        rest = tuple(
-            it for it in rest[shell.after_options(rest, 0) :] if not re.match(r"[+-]\w+=", it)
-        )
-        named, colon, script = "".join(rest[:1]).partition(":")
-        if colon:
-            env, rest = named, (script, *rest[1:])
-        return self._hatch_script(env, rest, place) if rest else []
+        named, colon, script = rest[0].partition(":")
+        return self._hatch_script(named if colon else env, (script or named, *rest[1:]), place)
 
     def _hatch_script(self, env: str, words: Sequence[str], place: Place) -> list[Piece]:
         file, table = self._hatch_envs(place.folder)
@@ -516,9 +476,8 @@ class Tasks:
         variables = dict(place.env)
         for own in _lineage(table, env):
             scripts |= mapping(own.get("scripts"))
-            of_env = mapping(own.get("env-vars"))
             variables |= {
-                it: text for it, text in of_env.items() if isinstance(text, str) and "{" not in text
+                it: text for it, text in texts(own.get("env-vars")).items() if "{" not in text
             }
         if env == "hatch-test":
             usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
@@ -529,12 +488,10 @@ class Tasks:
         lines: list[str] = []
         for line in items(scripts[name]) or [scripts[name]]:
             text = _with_arguments(re.sub(r"^[-!]\s+", "", str(line)), arguments)
-            text = re.sub(
-                r"\{env:(\w+)(?::([^{}]*))?\}", lambda it: variables.get(it[1], it[2] or ""), text
-            )
-            text = re.sub(
-                r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text)
-            )
+            known = re.compile(r"\{env:(\w+)(?::([^{}]*))?\}")
+            text = known.sub(lambda it: variables.get(it[1], it[2] or ""), text)
+            text = re.sub(r"\{(?:matrix|verbosity|home)[^{}]*\}", "", text)
+            text = re.sub(r"\{root[^{}]*\}", ".", text)
             first = "".join(text.split()[:1])
             lines.append(f"hatch run {env}:{text}" if first in scripts and first != name else text)
         source = f"{in_folder(place.folder, file)} [envs.{env}], script {name}"
@@ -544,46 +501,33 @@ class Tasks:
     # -- make and just ---------------------------------------------------------------------------------
 
     def _recipes(self, tool: str, folder: str) -> tuple[str, Mapping[str, list[str]]]:
-        files = {
-            "make": ("GNUmakefile", "makefile", "Makefile"),
-            "just": ("justfile", "Justfile", ".justfile"),
-        }
-        path = next(
-            (it for name in files[tool] if self._repo.has(it := in_folder(folder, name))), ""
-        )
-        read = {"make": task_files.make_targets, "just": task_files.just_recipes}[tool]
+        read, *names = _RECIPES[tool]
+        paths = [in_folder(folder, str(name)) for name in names]
+        path = next(filter(self._repo.has, paths), "")
         return path, self.files.parsed(read, path)
 
-    def _make_or_just(self, command: ShellCommand, place: Place) -> list[Piece] | None:
+    def _recipe(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         words, name = command.words, program(command.words[0])
         if name == "just":
             recipe, given = "".join(words[1:2]), quoted(words[2:])
             path, recipes = self._recipes("just", place.folder)
-            lines = (
-                re.sub(r"\{\{\s*\*?\w+\s*\}\}", lambda _: given, it)
-                for it in recipes.get(recipe, ())
-            )
+            put_in = re.compile(r"\{\{\s*\*?\w+\s*\}\}")
+            lines = [put_in.sub(lambda _: given, it) for it in recipes.get(recipe, ())]
             inside = place.inside(f"{path}, recipe {recipe}", task_kind(recipe))
             return self._task(Task(recipe, tuple(lines)), inside)
-        if name not in ("make", "gmake"):
-            return None
-        folder = joined(
-            place.folder, "".join((*_values(words[1:], ("-C", "--directory")), ".")[:1])
-        )
-        if folder is None:
-            return []
+        folder = joined(place.folder, _value(words[1:], ("-C", "--directory"), "."))
+        if name not in ("make", "gmake") or folder is None:
+            return None if folder else []
         path, recipes = self._recipes("make", folder)
         valued = re.compile(r"-[CfoI]|--directory|--file|--makefile|-[jl](?=\0\d+$)")
         named = [it for before, it in pairwise(words) if not valued.match(f"{before}\0{it}")]
         targets = [it for it in named if not re.match(r"-|\w+=", it)] or [*recipes][:1]
         found: list[Piece] = []
         for target in targets:
-            one = " ".join(
-                it for it in quoted(words).split(" ") if it == target or it not in targets
-            )
-            one = f"{one} {command.rest(len(words))}".strip() if targets[1:] else command.text
+            kept = [it for it in words if it == target or it not in targets]
+            one = f"{quoted(kept)} {command.rest(len(words))}" if targets[1:] else command.text
             rule = Task(f"{path}, target {target}", tuple(recipes.get(target, ())), folder)
-            found += self._target(shell.simple(one), rule, task_kind(target), place)
+            found += self._target(shell.simple(one.strip()), rule, task_kind(target), place)
         return found
 
     def _target(
@@ -593,18 +537,13 @@ class Tasks:
         inside = place.inside(rule.name, hint)
         pieces = self._task(replace(rule, folder="."), replace(inside, folder=rule.folder))
         commands = [it for line in rule.lines for it in shell.split_script(line)[:1]]
-        working = [
-            it
-            for it in commands
-            if shell.use_of(it.words) != "noise" and not shell.needs_outside(it.text)
-        ]
-        if not commands or (
-            not pieces and (hint is None or any(map(shell.needs_outside, rule.lines)))
-        ):
+        working = [it for it in commands if shell.use_of(it.words) != "noise"]
+        working = [it for it in working if not shell.needs_outside(it.text)]
+        is_unknown = hint is None or any(map(shell.needs_outside, rule.lines))
+        if not commands or (not pieces and is_unknown):
             return []
-        delegates = all(_DELEGATES.search(it.text) for it in working) or any(
-            map(_INSTALLS.search, rule.lines)
-        )
+        delegates = all(_DELEGATES.search(it.text) for it in working)
+        delegates = delegates or any(map(_INSTALLS.search, rule.lines))
         if pieces and delegates and not any("$(" in piece.line for piece in pieces):
             return pieces
         kinds = [it for it in CommandKind if any(piece.kind is it for piece in pieces)]
@@ -621,11 +560,8 @@ class Tasks:
         place = Place(folder)
         yield self._tox((), place)
         pieces = self._nox((), place)
-        yield (
-            pieces
-            if _tests(pieces)
-            else self._nox(("-s", "test", "tests", "unit", "pytest"), place)
-        )
+        named = ("-s", "test", "tests", "unit", "pytest")
+        yield pieces if _tests(pieces) else self._nox(named, place)
         envs = self._hatch_envs(folder)[1]
         for env in sorted(envs, key=lambda it: (task_kind(it) is not TESTS, it != "default")):
             for name in _test_names(mapping(mapping(envs[env]).get("scripts"))):
@@ -633,18 +569,16 @@ class Tasks:
                     yield self._hatch_script(env, [name], place)
         if "hatch-test" in envs:
             yield self._hatch_script("hatch-test", ["run"], place)
-        named = {tool: self._table(folder, *keys) for tool, keys in _TABLES.items()}
-        named |= {tool: self._recipes(tool, folder)[1] for tool in ("make", "just")}
-        for tool, tasks in named.items():
+        tables = [(tool, self._table(folder, *keys)) for tool, keys in _TABLES.items()]
+        for tool, tasks in (*tables, *((it, self._recipes(it, folder)[1]) for it in _RECIPES)):
             for name in _test_names(tasks):
                 run = f"{tool} run {name}" if tool in ("pdm", "pipenv") else f"{tool} {name}"
                 yield self._command(shell.simple(run), place)
         for name in _test_names(self._scripts(folder)):
             yield self._script(name, "", place)
         if self._repo.has(script := in_folder(folder, "manage.py")):
-            yield [
-                _piece(shell.simple("python manage.py test"), place.inside(script, TESTS), TESTS)
-            ]
+            command = shell.simple("python manage.py test")
+            yield [_piece(command, place.inside(script, TESTS), TESTS)]
 
 
 def _test_names(tasks: Iterable[str]) -> list[str]:
@@ -662,9 +596,8 @@ def _test_names(tasks: Iterable[str]) -> list[str]:
 
 def _piece(command: ShellCommand, place: Place, kind: CommandKind | None) -> Piece:
     line = (place.prefix + command.text.replace("\x01", "{").replace("\x02", "}")).strip()
-    runtime = shell.runtime_of(line) or (
-        "node" if "package.json" in "".join(place.chain[-1:]) else ""
-    )
+    is_node = "package.json" in "".join(place.chain[-1:])
+    runtime = shell.runtime_of(line) or ("node" if is_node else "")
     return Piece(line, place.folder, dict(place.env), kind, place.chain, runtime)
 
 
@@ -697,8 +630,7 @@ def _expanded(text: str, env: Mapping[str, str]) -> str:
 def _exported(words: Sequence[str], place: Place) -> Place:
     """Return the place after an assignment: literal values in its variables, others before each line."""
     env, prefix = dict(place.env), place.prefix
-    for word in words:
-        name, equals, value = word.partition("=")
+    for name, equals, value in (word.partition("=") for word in words):
         if equals and not re.search(r"[$`]", value):
             env[name] = value
         elif equals and not re.search(r"`|\$\((?!pwd\))", value):
@@ -708,23 +640,20 @@ def _exported(words: Sequence[str], place: Place) -> Place:
 
 def _without_assignments(command: ShellCommand, place: Place) -> tuple[ShellCommand, Place]:
     """Return a command without assignments before it, and the place with them."""
-    words, at, env, kept = command.words, 0, dict(place.env), place.prefix
+    words, at, env, prefix = command.words, 0, dict(place.env), place.prefix
     if program(words[0]) in ("env", "cross-env", "cross-env-shell"):
         at = shell.after_options(words, 1, frozenset(("-u",)))
-    while at < len(words) and _ASSIGNMENT.match(words[at]):
-        name, _, value = words[at].partition("=")
+    for name, _, value in (
+        word.partition("=") for word in takewhile(_ASSIGNMENT.match, words[at:])
+    ):
         if re.search(r"[$`]", value):
-            kept += command.text[command.ends[at - 1] if at else 0 : command.ends[at]].strip() + " "
+            text = command.text[: command.ends[at]]
+            prefix += text[command.ends[at - 1] if at else 0 :].strip() + " "
         else:
             env[name] = value
         at += 1
     rest = command.after(at) if at < len(words) else ShellCommand("")
-    return rest, replace(place, env=env, prefix=kept)
-
-
-def _at(pattern: str, words: Sequence[str]) -> int:
-    """Return the index of the first word behind the command's name that matches; 0: none does."""
-    return next((at for at, it in enumerate(words) if at and re.fullmatch(pattern, it)), 0)
+    return rest, replace(place, env=env, prefix=prefix)
 
 
 def _measured(words: tuple[str, ...]) -> tuple[int, str]:
@@ -735,93 +664,77 @@ def _measured(words: tuple[str, ...]) -> tuple[int, str]:
     if program("".join(words[at : at + 1])) != "coverage" or words[at + 1 : at + 2] != ("run",):
         return 0, ""
     at += 2
-    while (
-        at < len(words) and words[at].startswith(("-", "$")) and words[at] not in ("-m", "--module")
-    ):
+    while at < len(words) and words[at].startswith(("-", "$")) and words[at] != "-m":
         at += 2 if words[at] in _VALUED_COVERAGE else 1
     return at, python
 
 
 def _for_all(command: ShellCommand) -> ShellCommand:
     """Return a monorepo's command without filters by what changed: it then runs in all members."""
-    if program("".join(command.words[:1])) not in shell.NPM_CLIENTS | {
-        "npx",
-        "nx",
-        "turbo",
-        "lerna",
-    }:
-        return command
     text = command.text
-    for pattern, by in _SINCE:
+    is_for_members = program("".join(command.words[:1])) in _MEMBER_RUNNERS
+    for pattern, by in _SINCE if is_for_members else ():
         text = pattern.sub("" if by == "-r" and "turbo" in text else by, text)
     return shell.simple(text.strip()) if text != command.text else command
 
 
-@dataclass(frozen=True)
+@dataclass
 class _NpmCall:
-    script: str
-    arguments: str
-    folder: str
-    members: tuple[str, ...]
-    is_everywhere: bool
-    is_binary: bool
+    """What a client of npm runs: a script, or a program that is installed."""
+
+    script: str = ""
+    arguments: str = ""
+    folder: str = ""
+    members: list[str] = field(default_factory=list)
+    is_everywhere: bool = False
+    is_binary: bool = False
 
 
 def _npm_call(command: ShellCommand) -> _NpmCall | None:
     """Return what a client's command runs; None: nothing of the project's."""
-    words, client = command.words, program(command.words[0])
-    folder = verb = script = ""
-    members: list[str] = []
-    extra: list[str] = []
-    everywhere, at = False, 1
+    words, client, call = command.words, program(command.words[0]), _NpmCall()
+    verb, at, extra = "", 1, list[str]()
     while at < len(words):
         word, at = words[at], at + 1
         name, equals, value = word.partition("=")
+        is_of_yarn = client == "yarn" and not verb
         is_folder = name in ("--prefix", "-C", "--dir", "--cwd")
-        is_member = name in ("--filter", "-F", "--workspace", "--scope") or (
-            name == "-w" and client == "npm"
-        )
-        is_member |= word == "workspace" and client == "yarn" and not verb
+        is_member = name in ("--filter", "-F", "--workspace", "--scope")
+        is_member |= (name == "-w" and client == "npm") or (word == "workspace" and is_of_yarn)
         if (is_member or is_folder) and not equals:
             value, at = "".join(words[at : at + 1]), at + 1
         if is_folder:
-            folder = value
+            call.folder = value
         elif is_member:
-            members.append(value)
-        elif re.fullmatch(r"-r|--recursive|--workspaces|--?ws", word) or (
-            word == "workspaces" and client == "yarn"
+            call.members.append(value)
+        elif word in (
+            "-r",
+            "--recursive",
+            "--workspaces",
+            "-ws",
+            "workspaces" if is_of_yarn else "-r",
         ):
-            everywhere = True
-        elif word == "--" and script:
+            call.is_everywhere = True
+        elif word == "--" and call.script:
             break
         elif word.startswith("-"):
-            at += word in (
-                "--loglevel",
-                "--workspace-concurrency",
-                "-j",
-                "--jobs",
-                "--include",
-                "--exclude",
-                "--from",
-            )
-        elif script:
+            at += word in _VALUED_NPM
+        elif call.script:
             extra.append(word)
         elif word in ("run", "run-script", "exec", "x", "dlx") and not verb:
             verb = "run" if word.startswith("run") else "exec"
-        elif not (word == "foreach" and everywhere):
-            script = word
+        elif not (word == "foreach" and call.is_everywhere):
+            call.script = word
             if client != "npm" or verb == "exec":
                 break
     if client == "npm" and not verb:
-        script = "test" if script in ("test", "t", "tst") else ""
-    if not script or (
-        not verb and (script in shell.CLIENT_VERBS or (client == "bun" and script == "test"))
-    ):
-        return None
-    arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
-    return _NpmCall(
-        script, arguments, folder, tuple(members), everywhere, verb == "exec" or client != "npm"
+        call.script = "test" if call.script in ("test", "t", "tst") else ""
+    is_own = not verb and (
+        call.script in shell.CLIENT_VERBS or (client, call.script) == ("bun", "test")
     )
+    call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
+    call.is_binary = verb == "exec" or client != "npm"
+    return call if call.script and not is_own else None
 
 
 def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -830,8 +743,13 @@ def _split_at_dashes(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str
     return words[:at], words[at + 1 :]
 
 
+def _value(words: Sequence[str], names: Sequence[str], usual: str) -> str:
+    """Return the first value of an option, or the usual one."""
+    return next(iter(_values(words, names)), usual)
+
+
 def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False) -> list[str]:
-    """Return the values of an option: ``-e a``, ``-ea``, ``--env a``, ``--env=a``; of a list all that follow."""
+    """Return an option's values: ``-e a``, ``-ea``, ``--env a``, ``--env=a``; of a list all that follow."""
     found: list[str] = []
     is_open = False
     for word in words:
@@ -842,10 +760,7 @@ def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False
         is_open = word in names
         for name in names if not is_open else ():
             is_long = name.startswith("--")
-            if (
-                word.startswith(f"{name}=" if is_long else name)
-                and word.startswith("--") is is_long
-            ):
+            if word.startswith(name + "=" * is_long) and word.startswith("--") is is_long:
                 found.append(word.removeprefix(name).removeprefix("="))
     return found
 
@@ -857,11 +772,7 @@ def _with_arguments(text: str, arguments: str) -> str:
 
 def _lineage(table: Mapping[str, Any], env: str) -> list[dict[str, Any]]:
     """Return a hatch environment and its templates, the outermost first."""
-    chain: list[str] = [env]
-    while len(chain) < 10:
-        own = mapping(table.get(chain[0]))
-        template = str(own.get("template", "default"))
-        if own.get("detached") or template in chain:
-            break
-        chain.insert(0, template)
+    chain = [env]
+    while len(chain) < 10 and not dig(table, chain[0], "detached"):
+        chain.insert(0, str(dig(table, chain[0], "template") or "default"))
     return [mapping(table.get(it)) for it in chain]
