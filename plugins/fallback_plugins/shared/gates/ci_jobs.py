@@ -1,9 +1,10 @@
 """What a project's CI runs: the jobs of GitHub, GitLab, CircleCI, Azure and Travis, read in one way.
 
-A file has jobs, a job has steps or a script, a step has a text, variables and a folder; the systems differ in
-names. Of a matrix, one value is taken for each name: Linux before others, the newest release of Python or Node
-that is no preview, otherwise the first. Each value that names a folder of the repository makes a job. A line
-that needs what only a run of CI knows is left out; a condition that needs it holds. Secrets are never read.
+A file has jobs, a job has steps or a script, a step has a text, variables and a folder; the systems differ
+in names. Of a matrix, one value is taken for each name: Linux before others, the newest release of Python
+or Node that is no preview, otherwise the first. Each value that names a folder of the repository makes a
+job. A line that needs what only a run of CI knows is left out; a condition that needs it holds. Secrets are
+never read.
 """
 
 import itertools
@@ -101,14 +102,16 @@ _NAMED_CI = re.compile(r"(?i)continuous.?integration|python.?package|^integratio
 _NAMED_BEST = re.compile(r"(?i)unit|^(?:run[-_ ]?)?tests?$|^pytest$")
 _NAMED_TEST = re.compile(r"(?i)test|tox|nox|jest|\bci\b|\bbuild\b|\bmain\b|python|node|spec")
 _NAMED_LATER = re.compile(
-    r"(?i)integration|interop|external|aarch64|docker.?image|migration|e2e|\bload|end-to-end|smoke|accept|browser"
-    r"|ui[-_ ]|perf|bench|nightly|canary|prerelease|pre-release|pypy|legacy|experimental|downstream|upstream|fuzz"
-    r"|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin|freebsd|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest"
-    r"|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist|dist\b|consumer|types?\b|typing|shared|workerd|coverage-win"
+    r"(?i)integration|interop|external|aarch64|docker.?image|migration|e2e|\bload|end-to-end|smoke"
+    r"|accept|browser|ui[-_ ]|perf|bench|nightly|canary|pre-?release|pypy|legacy|experimental"
+    r"|downstream|upstream|fuzz|windows|macos|mac\b|win\b|bun\b|deno|alpine|cygwin|freebsd"
+    r"|dev[-_ ]?deps|mobile|devbox|compat|sonar|lowest|mutation|min(?:imum)?[-_ ]?(?:dep|ver)|sdist"
+    r"|dist\b|consumer|types?\b|typing|shared|workerd|coverage-win"
 )  # fmt: skip
 _NAMED_OTHER = re.compile(
-    r"(?i)lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|changelog|mypy|pyright|stale"
-    r"|type-?check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify|storybook|scorecard"
+    r"(?i)lint|format|style|docs?\b|deploy|release|publish|codeql|audit|security|label|changelog|mypy"
+    r"|pyright|stale|type-?check|pre-commit|prettier|package\b|wheel|docker|image|preview|netlify"
+    r"|storybook|scorecard"
 )  # fmt: skip
 
 
@@ -140,8 +143,8 @@ def _starts(events: Any) -> int:
 
 _OTHER_SYSTEM = re.compile(r"(?i)win|mac|osx|freebsd|arm")
 _PREVIEW = re.compile(
-    r"(?i)pypy|graal|nightly|canary|experimental|preview|dev\b|rc\d*\b|alpha|beta|-t\b|\d+\.\d+t\b|main\b|master\b|min"
-    r"|lint|quality|docs|style|mypy|typing|coverage|format"
+    r"(?i)pypy|graal|nightly|canary|experimental|preview|dev\b|rc\d*\b|alpha|beta|-t\b|\d+\.\d+t\b"
+    r"|main\b|master\b|min|lint|quality|docs|style|mypy|typing|coverage|format"
 )  # fmt: skip
 
 
@@ -282,8 +285,8 @@ class _File:
             job = self._extended(own, 0)
             if "script" in job and not str(name).startswith(".") and name != "default":
                 rules = f"{job.get('rules')}{job.get('only')}"[:5_000]
-                is_seldom = re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
-                is_seldom = is_seldom and not re.search(r"merge_request|push|branches", rules)
+                is_pushed = re.search(r"merge_request|push|branches", rules)
+                is_seldom = not is_pushed and re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
                 row = next(iter(rows(dig(job, "parallel", "matrix"))), {})
                 job = {**usual, "strategy": {"matrix": row}, **job}
                 yield str(name), job, _SELDOM if is_seldom else _ON_PUSH
@@ -334,7 +337,7 @@ class _File:
 
     def _of_travis(self) -> Iterator[_Described]:
         top = self._document
-        included = [it for it in rows(dig(top, "jobs", "include") or dig(top, "matrix", "include"))]
+        included = rows(dig(top, "jobs", "include") or dig(top, "matrix", "include"))
         included = [it for it in included[:MAX_JOBS] if it.get("script")]
         if top.get("script") or not included:
             is_node = "node_js" in (top.get("language"), *items(top.get("language")))
@@ -485,7 +488,7 @@ def _tables(value: Any) -> list[dict[str, Any]]:
 
 
 def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
-    """Return a scope with the variables of a file, job or step whose values are known, and are no secrets."""
+    """Return a scope with an owner's variables whose values are known, and are no secrets."""
     env, variables = dict(scope.names["env"]), dict(scope.names["variables"])
     tables = [it for key in ("env", "environment", "variables") for it in _tables(owner.get(key))]
     for name, value in [pair for it in tables for pair in it.items()][:MAX_VARIABLES]:
@@ -554,17 +557,25 @@ def _holds(condition: Any, scope: Scope) -> bool:
 # -- services ----------------------------------------------------------------------------------------------
 
 _SERVICES = {
-    "postgres": "postgres|postgis|timescale|pgvector", "redis": "redis|valkey|keydb|dragonfly", "mysql": "mysql|percona",
-    "mariadb": "mariadb", "mongo": "mongo", "rabbitmq": "rabbit", "elasticsearch": "elastic", "opensearch": "opensearch",
-    "memcached": "memcache", "kafka": "kafka|redpanda", "zookeeper": "zookeeper", "minio": "minio", "ldap": "ldap",
-    "localstack": "localstack", "mssql": "mssql|azure-sql", "clickhouse": "clickhouse", "cassandra": "cassandra|scylla",
-    "dynamodb": "dynamodb", "selenium": "selenium", "nats": r"\bnats\b", "etcd": "etcd", "httpbin": "httpbin",
+    "postgres": "postgres|postgis|timescale|pgvector", "redis": "redis|valkey|keydb|dragonfly",
+    "mysql": "mysql|percona", "mariadb": "mariadb", "mongo": "mongo", "rabbitmq": "rabbit",
+    "kafka": "kafka|redpanda", "elasticsearch": "elastic", "opensearch": "opensearch",
+    "memcached": "memcache", "zookeeper": "zookeeper", "minio": "minio", "ldap": "ldap",
+    "localstack": "localstack", "mssql": "mssql|azure-sql", "etcd": "etcd", "clickhouse": "clickhouse",
+    "cassandra": "cassandra|scylla", "dynamodb": "dynamodb", "selenium": "selenium", "nats": r"\bnats\b",
+    "httpbin": "httpbin",
 }  # fmt: skip
+
+
+_STARTS = re.compile(
+    r"(?:systemctl\s+(?:re)?start|service|brew\s+services\s+start)\s+([\w@.-]+)|docker\s+run\s([^\n;|&]*)"
+)  # fmt: skip
 
 
 def _known(text: str) -> list[str]:
     """Return the first service that a text names, if any."""
-    return [it for it, names in _SERVICES.items() if re.search(names, text, re.IGNORECASE)][:1]
+    found = (it for it, names in _SERVICES.items() if text and re.search(names, text.lower()))
+    return [*itertools.islice(found, 1)]
 
 
 def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
@@ -580,7 +591,6 @@ def _images(images: Sequence[Any], scope: Scope) -> Iterator[str]:
 
 def _started(text: str) -> Iterator[str]:
     """Yield the services that a script starts."""
-    starts = r"(?:systemctl\s+(?:re)?start|service|brew\s+services\s+start)\s+([\w@.-]+)|docker\s+run\s([^\n;|&]*)"
-    for match in itertools.islice(re.finditer(starts, text), 20):
+    for match in itertools.islice(_STARTS.finditer(text), 20):
         words = (match[1] or match[2] or "").split()
         yield from [it for word in words for it in _known(word.partition(":")[0])][-1:]

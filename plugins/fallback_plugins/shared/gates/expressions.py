@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 #: Characters of one expression: long conditions have about 500.
@@ -160,6 +161,11 @@ _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 def expression_value(text: str, scope: Scope) -> Any:
     """Return the value of an expression as GitHub writes it, or ``UNKNOWN``."""
+    return scope.value(_parsed(text))
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(text: str) -> ast.expr | None:
     source, at = "", 0
     while at < len(text) <= MAX_EXPRESSION_CHARS and (match := _TOKEN.match(text, at)):
         at = match.end()
@@ -172,12 +178,10 @@ def expression_value(text: str, scope: Scope) -> Any:
             first, *keys = name.split(".")
             source += _CONSTANTS.get(first, first.replace("-", "_"))
             source += "".join(f"[{key!r}]" for key in keys)
-    if not source or at < len(text):
-        return UNKNOWN
     try:
-        return scope.value(ast.parse(source.strip(), mode="eval").body)
+        return ast.parse(source.strip(), mode="eval").body if at == len(text) else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return UNKNOWN
+        return None
 
 
 def mapping(value: Any) -> dict[str, Any]:

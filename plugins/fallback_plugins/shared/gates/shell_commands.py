@@ -24,7 +24,7 @@ class CommandKind(StrEnum):
     BUILD = "build"
 
 
-#: What a program is used for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
+#: What a program is for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
 Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 
 TESTS, TYPES, LINT, BUILD = CommandKind
@@ -40,8 +40,8 @@ def words_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """One command. ``words``: the values of its words up to a pipe or redirection; ``ends``: where each ends
-    in ``text``. Both are empty for a compound command. ``is_background``: it ends with ``&``."""
+    """One command. ``words``: the values of its words up to a pipe or redirection; ``ends``: where each
+    ends in ``text``. Both are empty for a compound command. ``is_background``: it ends with ``&``."""
 
     text: str
     words: tuple[str, ...] = ()
@@ -146,50 +146,60 @@ def _cut(script: str) -> Iterator[ShellCommand]:
 # -- what a command shows ----------------------------------------------------------------------------------
 
 #: What clients of npm do by themselves. All else that they are given is a script or a program.
-CLIENT_VERBS = words_of("""add audit cache ci config constraints create dedupe dlx fetch global help i import info init install link list
-    login ls outdated pack patch plugin policies prune publish rebuild remove set up update upgrade version whoami
-    why""")
+CLIENT_VERBS = words_of("""
+    add audit cache ci config constraints create dedupe dlx fetch global help i import info init install
+    link list login ls outdated pack patch plugin policies prune publish rebuild remove set up update
+    upgrade version whoami why""")
 NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
 #: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
 _PROGRAMS: Mapping[Use, str] = {
     TESTS: """
-        _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha nightwatch nodeunit
-        nose nose2 nosetests playwright poku py.test pytest qunit robot stestr tap tape testem testr trial twist unittest
-        uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe zope-testrunner zora ng:test bun:test deno:test
-        hatch:test tsdx:test kcd-scripts:test django:test django-admin:test flask:test manage.py:test,jenkins
-        setup.py:test,pytest,nosetests""",
+        _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha
+        nightwatch nodeunit nose nose2 nosetests playwright poku py.test pytest qunit robot stestr tap
+        tape testem testr trial twist unittest uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe
+        zope-testrunner zora ng:test bun:test deno:test hatch:test tsdx:test kcd-scripts:test django:test
+        django-admin:test flask:test manage.py:test,jenkins setup.py:test,pytest,nosetests""",
     LINT: """
-        api-extractor attw autoflake autopep8 bandit biome black blacken-docs bundlesize check-manifest codespell cspell
-        depcheck deptry doc8 dprint editorconfig-checker es-check flake8 interrogate isort jscs knip lint-staged madge
-        manypkg oxfmt pip-audit pre-commit prek prettier prettierx pycodestyle pydocstyle pyroma pyupgrade remark reuse
-        ruff safety semgrep semistandard shellcheck size-limit slotscheck snazzy sort-package-json standard syncpack
-        template-oss-check towncrier ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
+        api-extractor attw autoflake autopep8 bandit biome black blacken-docs bundlesize check-manifest
+        codespell cspell depcheck deptry doc8 dprint editorconfig-checker es-check flake8 interrogate
+        isort jscs knip lint-staged madge manypkg oxfmt pip-audit pre-commit prek prettier prettierx
+        pycodestyle pydocstyle pyroma pyupgrade remark reuse ruff safety semgrep semistandard shellcheck
+        size-limit slotscheck snazzy sort-package-json standard syncpack template-oss-check towncrier
+        ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
     TYPES: """
-        basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype svelte-check tsc tsd tsd-lite tsgo
-        tstyche ty type-coverage typecheck vue-tsc nuxt:typecheck nuxi:typecheck astro:check""",
+        basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype svelte-check tsc
+        tsd tsd-lite tsgo tstyche ty type-coverage typecheck vue-tsc nuxt:typecheck nuxi:typecheck
+        astro:check""",
     BUILD: """
-        babel browserify cython cythonize esbuild lessc microbundle napi ng-packagr ngc node-gyp node-sass postcss
-        preconstruct prebuildify protoc pyproject-build rollup sass swc terser tsdown tshy tsup uglifyjs unbuild wasm-pack
-        webpack vite:build next:build nuxt:build,prepare nuxi:build,prepare astro:build ng:build nest:build parcel:build
-        svelte-kit:sync prisma:generate maturin:develop bun:build hatch:build tsdx:build kcd-scripts:build
+        babel browserify cython cythonize esbuild lessc microbundle napi ng-packagr ngc node-gyp node-sass
+        postcss preconstruct prebuildify protoc pyproject-build rollup sass swc terser tsdown tshy tsup
+        uglifyjs unbuild wasm-pack webpack vite:build next:build nuxt:build,prepare nuxi:build,prepare
+        astro:build ng:build nest:build parcel:build svelte-kit:sync prisma:generate maturin:develop
+        bun:build hatch:build tsdx:build kcd-scripts:build
         setup.py:build,build_ext,build_py,compile_catalog""",
     "noise": """
-        pip pip3 pipx conda mamba micromamba apt apt-get apk brew gem bundle corepack nvm pyenv volta rustup cargo go swift
-        composer mvn gradle dotnet virtualenv venv ensurepip codecov coveralls diff-cover echo printf ls cat pwd env uname
-        which type command date id sleep wait exit set shopt true test [ source . unset ulimit trap kill killall pkill eval
-        hash head tail grep find tree wc sort diff file tee xargs sudo docker docker-compose podman kubectl helm terraform
-        aws gcloud az gh curl wget ssh scp rsync nc openssl gpg systemctl service redis-server redis-cli mongod mongo mysql
-        psql createdb pg_isready memcached vercel netlify heroku firebase wrangler semantic-release release-it changeset
-        open nohup serve http-server mkdocs sphinx-build typedoc jsdoc documentation storybook husky only-allow wait-on
-        browserslist nyc:report,instrument,check-coverage,merge c8:report,check-coverage lerna:publish,version,bootstrap
-        coverage:report,xml,html,combine,erase,json,lcov,annotate,debug pre-commit:install prek:install vitest:list,bench
-        cypress:install,open,verify playwright:install,install-deps,merge-reports,show-report puppeteer:browsers
-        uv:sync,pip,lock,venv,python,tool,cache,build,publish,export,add,self git:add,am,apply,branch,checkout,clean,clone
+        pip pip3 pipx conda mamba micromamba apt apt-get apk brew gem bundle corepack nvm pyenv volta
+        rustup cargo go swift composer mvn gradle dotnet virtualenv venv ensurepip codecov coveralls
+        diff-cover echo printf ls cat pwd env uname which type command date id sleep wait exit set shopt
+        true test [ source . unset ulimit trap kill killall pkill eval hash head tail grep find tree wc
+        sort diff file tee xargs sudo docker docker-compose podman kubectl helm terraform aws gcloud az gh
+        curl wget ssh scp rsync nc openssl gpg systemctl service redis-server redis-cli mongod mongo mysql
+        psql createdb pg_isready memcached vercel netlify heroku firebase wrangler semantic-release
+        release-it changeset open nohup serve http-server mkdocs sphinx-build typedoc jsdoc documentation
+        storybook husky only-allow wait-on browserslist nyc:report,instrument,check-coverage,merge
+        c8:report,check-coverage lerna:publish,version,bootstrap
+        coverage:report,xml,html,combine,erase,json,lcov,annotate,debug pre-commit:install prek:install
+        vitest:list,bench cypress:install,open,verify
+        playwright:install,install-deps,merge-reports,show-report puppeteer:browsers
+        uv:sync,pip,lock,venv,python,tool,cache,build,publish,export,add,self
+        git:add,am,apply,branch,checkout,clean,clone
         git:commit,describe,diff,fetch,log,ls-files,merge,pull,push,remote,reset,restore,rev-parse,show,stash,status
-        git:submodule,switch poetry:install,sync,lock,config,env,self,publish,build,add,update,check,show,export
-        pdm:install,sync,lock,config,use,build,publish,add,update pipenv:install,sync,lock,update,check tox:list,config
-        hatch:env,version,config,publish rye:sync,lock,build flit:install,build,publish twine:upload""",
+        git:submodule,switch
+        poetry:install,sync,lock,config,env,self,publish,build,add,update,check,show,export
+        pdm:install,sync,lock,config,use,build,publish,add,update pipenv:install,sync,lock,update,check
+        tox:list,config hatch:env,version,config,publish rye:sync,lock,build flit:install,build,publish
+        twine:upload""",
 }  # fmt: skip
 _USES: Mapping[str, Use] = {
     f"{entry.partition(':')[0]} {verb}".strip(): use
@@ -200,8 +210,9 @@ _USES: Mapping[str, Use] = {
 _LINTERS = re.compile(r"[\w-]*lint[\w-]*\d?")
 
 #: Runners whose tasks are called by name: the name says what it shows.
-_BY_TASK = words_of("""craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx react-app-rewired
-    react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""")
+_BY_TASK = words_of("""
+    craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx
+    react-app-rewired react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""")
 INTERPRETERS = re.compile(
     r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|(?:ba)?sh|esno|jiti|swc-node|coffee"
 )
@@ -228,14 +239,15 @@ def _named(words: str) -> re.Pattern[str]:
 
 #: Parts of tasks' names, in the order in which they decide.
 _TASKS: tuple[tuple[CommandKind | None, re.Pattern[str]], ...] = (
-    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy|serve")),
+    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy"
+                  r"|serve")),
     (BUILD, re.compile(r"^(?:build|compile|generate|prepare)[:_.-](?!and)")),
     (LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
     (TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),
-    (TESTS, _named(r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|cov|cover(?:age)?"
-                   r"|integration|e2e|runtests")),
-    (BUILD, _named(r"build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*|cython\w*"
-                   r"|wasm|prebuild|messages|i18n")),
+    (TESTS, _named(r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|cov"
+                   r"|cover(?:age)?|integration|e2e|runtests")),
+    (BUILD, _named(r"build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*"
+                   r"|cython\w*|wasm|prebuild|messages|i18n")),
 )  # fmt: skip
 
 
@@ -246,7 +258,7 @@ def task_kind(name: str) -> CommandKind | None:
 
 def program(word: str) -> str:
     """Return a program's name without its folder and ending."""
-    return re.sub(r"\.(?:[cm]?js|exe|cmd)$", "", PurePosixPath(word).name)
+    return re.sub(r"\.(?:[cm]?js|exe|cmd)$", "", word.rstrip("/").rpartition("/")[2])
 
 
 def after_options(words: tuple[str, ...], at: int, valued: frozenset[str] = frozenset()) -> int:

@@ -1,4 +1,4 @@
-"""Task runners' files as data: YAML, JSON, TOML and INI within limits, and what tox, nox, make and just run.
+"""Task runners' files as data: YAML, JSON, TOML and INI within limits; what tox, nox, make and just run.
 
 Files are untrusted: nothing is executed, and what can't be read, or exceeds a limit, is empty.
 """
@@ -16,7 +16,15 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import Any
 
-from fallback_plugins.shared.gates.expressions import UNKNOWN, Scope, items, mapping, truth
+from fallback_plugins.shared.gates.expressions import (
+    UNKNOWN,
+    Scope,
+    dig,
+    items,
+    mapping,
+    text_of,
+    truth,
+)
 from fallback_plugins.shared.gates.shell_commands import MAX_SCRIPT_CHARS
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -262,12 +270,12 @@ class Tox:
         self, value: Any, name: str, posargs: Sequence[str], filled: Callable[[str], str]
     ) -> Iterator[str]:
         for command in items(value):
-            words: list[str] = []
+            words: list[Any] = []
             for word in items(command):
-                usual = mapping(word).get("default")
-                given = list(posargs) or (usual if isinstance(usual, list) else [usual or ""])
-                words += given if mapping(word).get("replace") == "posargs" else [word]
-            yield quoted(filled(it) for it in words if isinstance(it, str) and it)
+                usual = dig(word, "default")
+                given = list(posargs) or items(usual) or [usual]
+                words += given if dig(word, "replace") == "posargs" else [word]
+            yield quoted(filled(it) for it in words if it and text_of(it))
         if isinstance(value, str):
             text = re.sub(r"[ \t]*\\[ \t]*\n\s*", " ", self._referenced(value))
             for line in self._applying(text, name):
@@ -477,7 +485,7 @@ _JUST_RULE = re.compile(r"@?([\w-]+)(?:\s[^:]*)?:(?!=)([^#;]*)()(?:#|$)")
 
 
 def make_targets(text: str) -> dict[str, list[str]]:
-    """Return the lines of each target of a Makefile, those of what it needs first, with plain variables put in."""
+    """Return the lines of each target of a Makefile, those of what it needs first; variables are put in."""
     return _targets(text, _RULE)
 
 

@@ -76,15 +76,16 @@ class Place:
 # fmt: off
 #: What starts a command and isn't shown by it, and the options of all of them whose value is the next word.
 _WRAPPERS = shell.words_of("""
-    time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env cross-env-shell
-    xvfb-run dbus-run-session nyc c8""")
+    time nice ionice nohup exec command travis_retry retry winpty stdbuf timeout env cross-env
+    cross-env-shell xvfb-run dbus-run-session nyc c8""")
 _RUN_IN_ENVIRONMENT = shell.words_of("uv poetry pipenv rye pdm conda mamba micromamba")
 _VALUED = shell.words_of("""
-    -n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra --with
-    --with-requirements --with-editable --directory --project --env-file --only-group --no-group --package --index
-    --resolution --config-file --config --from --exclude-newer --spec --constraints --reporter --exclude --include
-    --extension --report-dir --reports-dir --temp-dir --cwd --src --branches --functions --lines --statements""")
-_VALUED_COVERAGE = shell.words_of("--source --debug --omit --include --rcfile --context --data-file --concurrency")
+    -n -c -k -s -u -e -p -P -C -r -x -o -t -i --server-args --name --prefix --python --group --extra
+    --with --with-requirements --with-editable --directory --project --env-file --only-group --no-group
+    --package --index --resolution --config-file --config --from --exclude-newer --spec --constraints
+    --reporter --exclude --include --extension --report-dir --reports-dir --temp-dir --cwd --src
+    --branches --functions --lines --statements""")
+_VALUED_COVERAGE = shell.words_of("--source --debug --omit --include --rcfile --context --data-file")
 _VALUED_NPM = shell.words_of("--loglevel --workspace-concurrency -j --jobs --include --exclude --from")
 _TASK_LISTS = shell.words_of("npm-run-all npm-run-all2 run-s run-p concurrently conc")
 _MEMBER_RUNNERS = shell.NPM_CLIENTS | shell.words_of("npx nx turbo lerna")
@@ -224,7 +225,7 @@ class Tasks:
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
         if not path or not (
-            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or text and path[-3:] == ".sh"
+            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path[-3:] == ".sh")
         ):
             return None
         if shell.needs_outside(text):
@@ -533,7 +534,7 @@ class Tasks:
     def _target(
         self, command: ShellCommand, rule: Task, hint: CommandKind | None, place: Place
     ) -> list[Piece]:
-        """Return a call of make, or what the target's lines come down to if they install or only delegate."""
+        """Return a call of make, or what its lines come down to if they install or only delegate."""
         inside = place.inside(rule.name, hint)
         pieces = self._task(replace(rule, folder="."), replace(inside, folder=rule.folder))
         commands = [it for line in rule.lines for it in shell.split_script(line)[:1]]

@@ -72,9 +72,9 @@ def own_commands(
 def suites_of(
     commands: Iterable[TestCommand], folder: str, runtime: str, root: str = "."
 ) -> list[tuple[TestCommand, ...]]:
-    """Return the commands that test a folder's project with a runtime or an unknown one, by the job or script
-    that runs them: the commands of one are parts of one suite. One of a folder above tests another project,
-    unless it names this folder. ``root``: the folder that those above it concern too."""
+    """Return the commands that test a folder's project with a runtime, or an unknown one, by the job or
+    script that runs them: the commands of one are parts of one suite. One of a folder above tests another
+    project, unless it names this folder. ``root``: the folder that those above it concern too."""
     groups: dict[object, list[TestCommand]] = {}
     for number, one in enumerate(commands):
         is_here = folder == root or PurePosixPath(one.folder).is_relative_to(folder)
@@ -122,7 +122,8 @@ class _Finder:
         return 2 if any(str(it) in self._projects for it in between) else 0
 
     def _all(self) -> Iterator[TestCommand]:
-        jobs = ci_jobs(self._repo.tracked_files, self._tasks.files.yaml)
+        paths, read = self._repo.tracked_files, self._tasks.files.yaml
+        jobs: list[Job] = self._repo.once(("ci_jobs",), lambda: ci_jobs(paths, read))
         self._aside.update(job.source for job in jobs if job.is_aside)
         for job in (it for it in jobs if not it.is_aside):
             yield from self._of_job(job)
