@@ -36,7 +36,12 @@ from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.reports import Report, merged, read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
 from fallback_plugins.shared.gates.suites import Part
-from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
+from fallback_plugins.shared.gates.test_commands import (
+    CommandKind,
+    TestCommand,
+    own_commands,
+    suites_of,
+)
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.errors import RecipeError, RepositoryError
 from fallback_tier.execution import CommandResult
@@ -188,16 +193,9 @@ def choose_suite(
 
 def suites(context: GateContext, project: Installation, folder: str) -> Iterator[Suite]:
     """Yield what tests a folder of a project, the best first; `npm test` is the last."""
-    stated = context.repo.settings.test_commands
-    groups: dict[str, list[TestCommand]] = {}
-    for command in own_commands(context.repo, folder, stated):
-        # A member's are its own: those of folders above it are judged with the root.
-        is_here = folder == project.folder or PurePosixPath(command.folder).is_relative_to(folder)
-        if is_here and command.kind is CommandKind.TESTS and command.runtime in ("", "node"):
-            group = command.group or f"{command.source} {command.line}"
-            groups.setdefault(group, []).append(command)
-    for commands in groups.values():
-        yield Suite(tuple(commands))
+    stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
+    for commands in suites_of(stated, folder, "node", project.folder):
+        yield Suite(commands)
     path = in_folder(folder, MANIFEST)
     script = _scripts(gating.patched(context), path).get("test", "").strip()
     if script and _PLACEHOLDER not in script:

@@ -9,7 +9,7 @@ from itertools import chain
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.vocabulary import FailureKind, GateStatus, ProofLevel
 from fallback_plugins.pypi.gates.checks import ImportsGate, TypecheckGate
-from fallback_plugins.pypi.gates.testing import OwnTests, python_tests
+from fallback_plugins.pypi.gates.testing import OwnTests
 from fallback_plugins.pypi.gates.touched import (
     PyPIGate,
     beside_base,
@@ -39,7 +39,7 @@ from fallback_plugins.shared.gates.project_gates import (
     still_installed,
 )
 from fallback_plugins.shared.gates.suites import judge_tests
-from fallback_plugins.shared.gates.test_commands import own_commands
+from fallback_plugins.shared.gates.test_commands import own_commands, suites_of
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import ToolFailedError
@@ -295,7 +295,7 @@ class TestsGate(PyPIGate):
 
     def _project(self, context: GateContext, folder: str) -> GateVerdict:
         stated = own_commands(context.repo, folder, context.repo.settings.test_commands)
-        commands = python_tests(stated, folder)
+        commands = suites_of(stated, folder, "python")
         if not commands and not any(is_test(path, folder) for path in context.repo.tracked_files):
             return gating.untested(self.name, "the project has no tests")
 

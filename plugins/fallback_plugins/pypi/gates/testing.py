@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -37,7 +37,7 @@ from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import Part
-from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand
+from fallback_plugins.shared.gates.test_commands import TestCommand
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -112,20 +112,6 @@ def run_tests(target: Environment, only: Sequence[str] = ()) -> SuiteRun | NotIn
         other = _run(target, "unittest", [*chosen, *_discovery(target)], installed)
         ours = other if ours is None or other.count else ours
     return ours
-
-
-def python_tests(commands: Iterable[TestCommand], folder: str) -> list[tuple[TestCommand, ...]]:
-    """Return the commands that test a folder's project and are not another language's, by the job or
-    script that runs them: the commands of one are parts of one suite. One of a folder above runs in another
-    project's environment, unless it names this folder."""
-    found: dict[object, list[TestCommand]] = {}
-    for number, one in enumerate(commands):
-        is_here = folder == "." or PurePosixPath(one.folder).is_relative_to(folder)
-        if not is_here and folder not in one.line:
-            continue
-        if one.kind is CommandKind.TESTS and one.runtime in ("", "python"):
-            found.setdefault(one.group or number, []).append(one)
-    return [tuple(group) for group in found.values()]
 
 
 @dataclass(frozen=True)

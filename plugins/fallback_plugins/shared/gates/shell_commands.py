@@ -1,7 +1,7 @@
 """Shell text, read and never run: the commands that it consists of, and what each of them shows.
 
-A script is cut at line ends, ``&&`` and ``;`` outside of quotes. A pipe and ``||`` stay in their command,
-and a compound command (``if`` … ``fi``) is one that isn't plain.
+A script is cut at line ends, ``&&`` and ``;``. A pipe and ``||`` stay in their command. A compound command
+(``if`` … ``fi``) is one command without words.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
+from typing import Literal, TypeAlias
 
 #: Characters of one script: a step of CI has some lines. More is left out.
 MAX_SCRIPT_CHARS = 20_000
@@ -23,254 +24,211 @@ class CommandKind(StrEnum):
     BUILD = "build"
 
 
-_ENDS = {
-    "if": "fi",
-    "case": "esac",
-    "{": "}",
-    "for": "done",
-    "while": "done",
-    "until": "done",
-    "select": "done",
-}
-_CUTS = frozenset({"|", "||", "|&", ">", ">>", "<", "2>", "2>&1", "&>", "1>", "1>&2", ">&2"})
+#: What a program is for: a kind; ``noise``: tests don't need it; ``code``: a line of code; None: unknown.
+Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
+
+TESTS, TYPES, LINT, BUILD = CommandKind
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, for tables of names."""
+    return frozenset(text.split())
+
+
+# -- a script's commands -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """One command. ``words``: the values of its words up to a pipe or redirection; ``starts``: the index of
-    each in ``text``. Both are empty for a compound command. ``is_background``: it ends with ``&``."""
+    """One command. ``words``: the values of its words up to a pipe or redirection; ``ends``: where each
+    ends in ``text``. Both are empty for a compound command. ``is_background``: it ends with ``&``."""
 
     text: str
     words: tuple[str, ...] = ()
-    starts: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
     is_background: bool = False
 
-    def without(self, count: int) -> "ShellCommand":
-        """Return the command without its first words."""
-        if not 0 < count < len(self.words):
-            return self if count <= 0 else ShellCommand("")
-        at = self.starts[count]
-        starts = tuple(start - at for start in self.starts[count:])
-        return ShellCommand(self.text[at:], self.words[count:], starts, self.is_background)
+    @property
+    def joined(self) -> str:
+        """The words, each before a NUL."""
+        return "".join(f"{word}\0" for word in self.words)
 
-    def replaced(self, count: int, by: str) -> "ShellCommand":
-        """Return the command with other text for its first words."""
-        rest = self.text[self.starts[count] :] if count < len(self.words) else self._behind(count)
-        return simple(f"{by} {rest}".strip())
+    def rest(self, count: int) -> str:
+        """Return the text after so many words."""
+        return self.text[self.ends[count - 1] if count else 0 :].strip()
 
-    def _behind(self, count: int) -> str:
-        """Return what follows the last word: a pipe, a redirection."""
-        end = self.starts[count - 1] if count else 0
-        words = list(_words(self.text[end:]))
-        return self.text[end + words[1][0] :] if len(words) > 1 else ""
+    def after(self, count: int, by: str = "") -> "ShellCommand":
+        """Return the command with other text, or none, for its first words."""
+        return simple(f"{by} {self.rest(count)}".strip()) if count else self
 
 
-_REDIRECTION = re.compile(r"\d?[<>]")
+def _braced(opening: str, closing: str, depth: int = 3) -> str:
+    """Return an expression for balanced text, so deep."""
+    inner = rf"[^{opening}{closing}]"
+    body = rf"{inner}*+"
+    for _ in range(depth):
+        body = rf"(?:{inner}|\{opening}{body}\{closing})*+"
+    return rf"\{opening}{body}\{closing}"
+
+
+#: No part can be read in two ways, so that any text is read once.
+_TOKEN = re.compile(
+    rf"""(?xs)
+    (?P<space>[ \t\r\f\v]+|(?<![^\s;&|()])\#[^\n]*)
+    |(?P<redirect>\d?(?:>>|>\||>|<<|<|&>>?)(?:&\d?-?)?)
+    |(?P<end>&&|\|\||\|&|;;|[\n;&|])
+    |(?P<word>(?:\\.|'[^']*+'|"(?:\\.|[^"\\])*+"|`[^`]*+`|(?<=[\w$@!?*+=]){_braced("(", ")")}
+        |\$?{_braced("{", "}")}|[^\s;&|<>()'"`\\])++)
+    |(?P<other>.)"""
+)
+_QUOTES = re.compile(r"\\(.)|'([^']*)'|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
+_ENDS = {"if": "fi", "case": "esac", "{": "}", "[[": "]]"} | dict.fromkeys(
+    ("for", "while", "until", "select"), "done"
+)
 
 
 def simple(text: str) -> ShellCommand:
-    """Return one command of plain text."""
-    words, starts = [], []
-    for start, value in _words(text):
-        if value in _CUTS or _REDIRECTION.match(text, start):
-            break
-        words.append(value)
-        starts.append(start)
-    return ShellCommand(text, tuple(words), tuple(starts))
+    """Return the first command of a text, with all of the text."""
+    return next((ShellCommand(text, it.words, it.ends) for it in _cut(text)), ShellCommand(text))
 
 
 def split_script(script: str) -> list[ShellCommand]:
-    """Return the commands of a script in their order; empty if it is too long or can't be read."""
+    """Return the commands of a script in their order; none if it is too long. One that defines functions or
+    has texts of several lines (``<<``) is one command."""
     if len(script) > MAX_SCRIPT_CHARS or "\0" in script:
         return []
-    parts = list(_parts(re.sub(r"\\\r?\n[ \t]*", " ", script.replace("\r\n", "\n"))))
-    if any(re.match(r"[\w-]+\s*\(\)|function\s", text) or "<<" in text for text, _ in parts):
+    commands = list(_cut(re.sub(r"\\\r?\n[ \t]*", " ", script.replace("\r\n", "\n"))))
+    if any(re.match(r"[\w-]+\s*\(\)|function\s", it.text) or "<<" in it.text for it in commands):
         return [ShellCommand(script.strip())]
-    commands: list[ShellCommand] = []
-    at = 0
-    while at < len(parts):
-        text, end = parts[at]
-        first = text.split(None, 1)[0] if text else ""
-        at += 1
-        opened_after = re.search(r"(?:\|\||\|)\s*(if|for|while|until|case|\{)(?=\s)", text)
-        first = opened_after[1] if opened_after else first
-        if first in _ENDS:
-            closing, depth = _ENDS[first], 1
-            whole = [text, end]
-            while at < len(parts) and depth:
-                text, end = parts[at]
-                at += 1
-                word = re.match(r"(?:(?:then|else|do)\s+)?([\w{}]*)", text)
-                opened = word[1] if word else ""
-                depth += (opened in _ENDS and _ENDS[opened] == closing) - text.startswith(closing)
-                whole += [text, end]
-            joined = "".join(f"{part} " if part != "\n" else "\n" for part in whole)
-            joined = joined.strip().rstrip(";")
-            commands.append(simple(joined) if opened_after else ShellCommand(joined))
-        elif first.startswith(("(", "[[")):
-            commands.append(ShellCommand(text))
-        elif text:
-            command = simple(text)
-            commands.append(ShellCommand(text, command.words, command.starts, end == "&"))
     return commands
 
 
-def _parts(script: str) -> Iterator[tuple[str, str]]:
-    """Yield each part and the separator after it."""
-    quote, depth, start, at = "", 0, 0, 0
-    while at < len(script):
-        char = script[at]
-        if char == "\\" and quote != "'":
-            at += 2
+def _cut(script: str) -> Iterator[ShellCommand]:
+    start = end = -1
+    opened: list[str] = []
+    words: list[str] = []
+    ends: list[int] = []
+    is_first = is_plain = is_open = True  # for a command's name; has words; more words may come
+    for match in (*_TOKEN.finditer(script), None):
+        kind, text = (match.lastgroup, match[0]) if match else ("end", "\n")
+        if kind == "space":
             continue
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"`":
-            quote = char
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            depth = max(0, depth - 1)
-        elif char == "#" and (at == 0 or script[at - 1] in " \t\n;"):
-            end = script.find("\n", at)
-            end = len(script) if end < 0 else end
-            script = script[:at] + script[end:]
-            continue
-        elif not depth and char in "\n;&" and not (char == "&" and _is_redirection(script, at)):
-            separator = "&&" if script.startswith("&&", at) else char
-            before = script[start:at].strip()
-            if char == "\n" and before.endswith(("|", "&&")):
-                at += 1
+        if kind == "end" and not opened and not (text == "\n" and start >= 0 and is_first):
+            if text in ("|", "||", "|&") and start >= 0:
+                is_first, is_open, end = True, False, match.end() if match else end
                 continue
-            if before or separator != "\n":
-                yield before, separator
-            at += len(separator)
-            start = at
+            if start >= 0:
+                found = (tuple(words), tuple(ends)) if is_plain else ((), ())
+                yield ShellCommand(script[start:end], *found, text == "&")
+            start, words, ends, is_first, is_plain, is_open = -1, [], [], True, True, True
             continue
-        at += 1
-    if script[start:].strip():
-        yield script[start:].strip(), ""
+        if match is None:
+            break
+        if start < 0:
+            start = match.start()
+        if kind != "end" or text != "\n":
+            end = match.end()
+        if opened and text == opened[-1]:
+            opened.pop()
+        elif (is_first and text in _ENDS) or text == "(":
+            is_plain = is_plain and not is_open if is_first else is_plain
+            opened.append(_ENDS.get(text, ")"))
+        elif kind == "redirect":
+            is_open = False
+        elif is_open and not opened:
+            words.append(_QUOTES.sub(lambda it: it[1] or it[2] or it[3] or "", text))
+            ends.append(match.end() - start)
+        is_first = kind == "end" or text in ("then", "else", "do", "(", "{")
+    if start >= 0 and opened:
+        yield ShellCommand(script[start:].strip())
 
 
-def _is_redirection(script: str, at: int) -> bool:
-    return (at > 0 and script[at - 1] in "><|") or script[at + 1 : at + 2] == ">"
+# -- what a command shows ----------------------------------------------------------------------------------
 
+#: What clients of npm do by themselves. All else that they are given is a script or a program.
+CLIENT_VERBS = words_of("""
+    add audit cache ci config constraints create dedupe dlx fetch global help i import info init install
+    link list login ls outdated pack patch plugin policies prune publish rebuild remove set up update
+    upgrade version whoami why""")
+NPM_CLIENTS = frozenset(("npm", "pnpm", "yarn", "bun", "jlpm"))
 
-def _words(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (index, value) of each word. A value has no quotes; expansions stay as they are."""
-    at = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        start, value, quote, depth = at, [], "", 0
-        while at < len(text):
-            char = text[at]
-            if char == "\\" and quote != "'" and at + 1 < len(text):
-                value.append(text[at + 1] if not quote else text[at : at + 2])
-                at += 2
-                continue
-            if quote:
-                value.append(char if char != quote or char == "`" else "")
-                quote = "" if char == quote else quote
-            elif char in "'\"`":
-                quote = char
-                value.append(char if char == "`" else "")
-            elif char.isspace() and not depth:
-                break
-            else:
-                depth += (char in "({") - (char in ")}" and depth > 0)
-                value.append(char)
-            at += 1
-        yield start, "".join(value)
-
-
-#: Programs by what they show. A project names few others.
-_TESTS = frozenset(
-    """
-    _mocha aegir airtap aunty ava avocado baretest behave borp brittle codeceptjs cucumber-js cypress
-    electron-mocha green hereby jasmine jasmine-node jest jest-cli karma lab lettuce loki mocha mocha-
-    parallel-tests mochapack ng-test nightwatch nodeunit nose nose2 nosetests ostestr pabot playwright
-    poku py.test pytest pytest-3 qunit robot stestr tap tape tape-run tapzero testcafe testem testr
-    trial twist unittest unittest2 uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe zope-
-    testrunner zora zuul
-    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
-_LINT = frozenset(
-    """
-    actionlint addlicense alex api-extractor attw audit-ci autoflake autopep8 bandit biome black
-    blacken-docs bundlesize cfn-lint check-manifest codespell commitlint cost-of-modules cspell
-    curlylint deadcode depcheck depcruise dependency-check dependency-cruiser deptry djhtml djlint doc8
-    docformatter dprint eclint ecmalint editorconfig-checker es-check eslint eslint-config-prettier
-    eslint_d flake8 flake8-black flynt hadolint installed-check interrogate isort jscs jshint jsonlint
-    knip license-checker linkcheck lint-imports lint-staged lockfile-lint ls-lint lychee madge manypkg
-    markdown-link-check markdownlint markdownlint-cli2 npm-audit npmPkgJsonLint oxc oxfmt oxlint pip-
-    audit pre-commit prek prettier prettierx proselint publint pycodestyle pydocstyle pylint pyproject-
-    fmt pyroma pyupgrade refurb remark reuse rome rstcheck ruff safety semgrep semistandard shellcheck
-    size-limit slotscheck snazzy sort-package-json sourcery sp-repo-review standard standardx stylelint
-    syncpack template-oss-check textlint towncrier ts-standard tslint typos vale validate-pyproject
-    vulture xo yamllint yapf zizmor
-    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
-_TYPES = frozenset(
-    """
-    basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype stubtest svelte-
-    check tsc tsd tsd-lite tsgo tstyche ttsc ty type-coverage typecheck vue-tsc zuban
-    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
-_BUILD = frozenset(
-    """
-    babel bili bob browserify cython cythonize cythonized duel esbuild father lessc microbundle napi ncc
-    ng-packagr ngc node-gyp node-sass pkgroll postcss prebuildify preconstruct protoc pyproject-build
-    rollup sass swc terser tsdown tshy tsup uglifyjs unbuild wasm-pack webpack zshy
-    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
-#: Programs with several uses: what the first words after them show.
-_BY_VERB: Mapping[str, Mapping[str, CommandKind | None]] = {
-    "vite": {"build": CommandKind.BUILD},
-    "next": {"build": CommandKind.BUILD, "lint": CommandKind.LINT},
-    "nuxt": {"build": CommandKind.BUILD, "typecheck": CommandKind.TYPES, "prepare": CommandKind.BUILD},
-    "nuxi": {"build": CommandKind.BUILD, "typecheck": CommandKind.TYPES, "prepare": CommandKind.BUILD},
-    "astro": {"check": CommandKind.TYPES, "build": CommandKind.BUILD},
-    "ng": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
-    "nest": {"build": CommandKind.BUILD},
-    "parcel": {"build": CommandKind.BUILD},
-    "svelte-kit": {"sync": CommandKind.BUILD},
-    "electron-vite": {"build": CommandKind.BUILD},
-    "prisma": {"generate": CommandKind.BUILD},
-    "maturin": {"develop": CommandKind.BUILD},
-    "django-admin": {"test": CommandKind.TESTS, "compilemessages": CommandKind.BUILD},
-    "bun": {"test": CommandKind.TESTS, "build": CommandKind.BUILD},
-    "deno": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "fmt": CommandKind.LINT},
-    "twine": {"check": CommandKind.LINT},
-    "stencil": {"test": CommandKind.TESTS, "build": CommandKind.BUILD},
-    "tsdx": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
-    "dts": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
-    "aegir": {"lint": CommandKind.LINT, "build": CommandKind.BUILD, "dep-check": CommandKind.LINT},
-    "kcd-scripts": {"test": CommandKind.TESTS, "lint": CommandKind.LINT, "build": CommandKind.BUILD},
-    "hatch": {"fmt": CommandKind.LINT, "test": CommandKind.TESTS, "build": CommandKind.BUILD},
-    "babel-node": {},
-    "pre-commit": {"install": None, "autoupdate": None, "install-hooks": None},
-    "prek": {"install": None},
-    "vitest": {"list": None, "bench": None},
-    "jest": {},
-    "playwright": {"install": None, "install-deps": None, "merge-reports": None, "show-report": None},
-    "cypress": {"install": None, "open": None, "verify": None},
-    "git": {"diff": CommandKind.LINT},
+#: Programs by what they show; "a:b,c" have several uses, told by the first argument. Others are rare.
+_PROGRAMS: Mapping[Use, str] = {
+    TESTS: """
+        _mocha aegir ava avocado behave borp cucumber-js cypress jasmine jest jest-cli karma lab mocha
+        nightwatch nodeunit nose nose2 nosetests playwright poku py.test pytest qunit robot stestr tap
+        tape testem testr trial twist unittest uvu vitest vows ward wdio web-test-runner wtr xvfb-maybe
+        zope-testrunner zora ng:test bun:test deno:test hatch:test tsdx:test kcd-scripts:test django:test
+        django-admin:test flask:test manage.py:test,jenkins setup.py:test,pytest,nosetests""",
+    LINT: """
+        api-extractor attw autoflake autopep8 bandit biome black blacken-docs bundlesize check-manifest
+        codespell cspell depcheck deptry doc8 dprint editorconfig-checker es-check flake8 interrogate
+        isort jscs knip lint-staged madge manypkg oxfmt pip-audit pre-commit prek prettier prettierx
+        pycodestyle pydocstyle pyroma pyupgrade remark reuse ruff safety semgrep semistandard shellcheck
+        size-limit slotscheck snazzy sort-package-json standard syncpack template-oss-check towncrier
+        ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
+    TYPES: """
+        basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype svelte-check tsc
+        tsd tsd-lite tsgo tstyche ty type-coverage typecheck vue-tsc nuxt:typecheck nuxi:typecheck
+        astro:check""",
+    BUILD: """
+        babel browserify cython cythonize esbuild lessc microbundle napi ng-packagr ngc node-gyp node-sass
+        postcss preconstruct prebuildify protoc pyproject-build rollup sass swc terser tsdown tshy tsup
+        uglifyjs unbuild wasm-pack webpack vite:build next:build nuxt:build,prepare nuxi:build,prepare
+        astro:build ng:build nest:build parcel:build svelte-kit:sync prisma:generate maturin:develop
+        bun:build hatch:build tsdx:build kcd-scripts:build
+        setup.py:build,build_ext,build_py,compile_catalog""",
+    "noise": """
+        pip pip3 pipx conda mamba micromamba apt apt-get apk brew gem bundle corepack nvm pyenv volta
+        rustup cargo go swift composer mvn gradle dotnet virtualenv venv ensurepip codecov coveralls
+        diff-cover echo printf ls cat pwd env uname which type command date id sleep wait exit set shopt
+        true test [ source . unset ulimit trap kill killall pkill eval hash head tail grep find tree wc
+        sort diff file tee xargs sudo docker docker-compose podman kubectl helm terraform aws gcloud az gh
+        curl wget ssh scp rsync nc openssl gpg systemctl service redis-server redis-cli mongod mongo mysql
+        psql createdb pg_isready memcached vercel netlify heroku firebase wrangler semantic-release
+        release-it changeset open nohup serve http-server mkdocs sphinx-build typedoc jsdoc documentation
+        storybook husky only-allow wait-on browserslist nyc:report,instrument,check-coverage,merge
+        c8:report,check-coverage lerna:publish,version,bootstrap
+        coverage:report,xml,html,combine,erase,json,lcov,annotate,debug pre-commit:install prek:install
+        vitest:list,bench cypress:install,open,verify
+        playwright:install,install-deps,merge-reports,show-report puppeteer:browsers
+        uv:sync,pip,lock,venv,python,tool,cache,build,publish,export,add,self
+        git:add,am,apply,branch,checkout,clean,clone
+        git:commit,describe,diff,fetch,log,ls-files,merge,pull,push,remote,reset,restore,rev-parse,show,stash,status
+        git:submodule,switch
+        poetry:install,sync,lock,config,env,self,publish,build,add,update,check,show,export
+        pdm:install,sync,lock,config,use,build,publish,add,update pipenv:install,sync,lock,update,check
+        tox:list,config hatch:env,version,config,publish rye:sync,lock,build flit:install,build,publish
+        twine:upload""",
 }  # fmt: skip
-_BY_TASK = frozenset(
-    """
-    backpack craco doit duty ember gatsby gmake grunt gulp inv invoke jake just lage lerna mage make
-    moon nx react-app-rewired react-scripts rescripts rush task turbo ultra umi umi-test vue-cli-service
-    waf wireit wp-scripts
-    """.split()  # noqa: SIM905 (one name per string would be ten times as long)
-)
+_USES: Mapping[str, Use] = {
+    f"{entry.partition(':')[0]} {verb}".strip(): use
+    for use, names in _PROGRAMS.items()
+    for entry in names.split()
+    for verb in entry.partition(":")[2].split(",")
+}
+_LINTERS = re.compile(r"[\w-]*lint[\w-]*\d?")
+
+#: Runners whose tasks are called by name: the name says what it shows.
+_BY_TASK = words_of("""
+    craco doit ember gatsby gmake grunt gulp inv invoke jake just lage lerna make moon nx
+    react-app-rewired react-scripts rush task turbo umi vue-cli-service waf wireit wp-scripts""")
 INTERPRETERS = re.compile(
-    r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|bash|sh|esno|jiti|swc-node|coffee"
+    r"(?:python|pypy)[\d.]*t?|py|node(?:js)?|ts-node(?:-esm)?|tsx|babel-node|bun|deno|(?:ba)?sh|esno|jiti|swc-node|coffee"
 )
+#: Options of interpreters whose value is the next word.
+_VALUED = words_of("-W -X -r --require --import --loader -P --project --tsconfig -C")
+#: Arguments by which a runner runs nothing.
+_LISTS = words_of("--collect-only --co --fixtures --listTests --list-tests --dryrun --dry-run")
+_TEST_MODULE = re.compile(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$")
 _TEST_PATH = re.compile(
-    r"(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests",
-    re.IGNORECASE,
+    r"(?i)(?:^|[/._:-])(?:run[-_]?)?(?:all|unit|js|py|legacy|node)?[-_]?(?:tests?|specs?|testing|unittests?)(?:[/._:-]|$)|runtests"
+)
+#: Scripts around tests that are none.
+_AROUND_TESTS = re.compile(
+    r"(?i)(?:init|prepare|setup|install|gen|make|fetch|download|start|wait|clean|create|collect|merge|upload|update"
+    r"|deploy|build|list|report|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar"
+    r"|(?:run[-_]?)?bench|perf|print|show|find|notify|post|send|dump|save|load)"
 )
 
 
@@ -280,237 +238,154 @@ def _named(words: str) -> re.Pattern[str]:
 
 
 #: Parts of tasks' names, in the order in which they decide.
-_TASKS = (
-    (CommandKind.LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
-    (CommandKind.TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),
-    (
-        CommandKind.TESTS,
-        _named(
-            r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|coverage|cov|cover"
-            r"|integration|e2e|runtests"
-        ),
-    ),
-    (
-        CommandKind.BUILD,
-        _named(
-            r"build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*|cython\w*"
-            r"|wasm|prebuild|messages|i18n"
-        ),
-    ),
-)
-_MEASURES = re.compile(
-    r"(?:^|[:_.-])(?:perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy|serve)(?:[:_.-]|$)"
-)
+_TASKS: tuple[tuple[CommandKind | None, re.Pattern[str]], ...] = (
+    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish"
+                  r"|deploy|serve")),
+    (BUILD, re.compile(r"^(?:build|compile|generate|prepare)[:_.-](?!and)")),
+    (LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
+    (TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),
+    (TESTS, _named(r"v*tests?|unit|unit-?tests?|specs?|jest|mocha|vitest|pytest|ava|karma|tape?|ci|cov"
+                   r"|cover(?:age)?|integration|e2e|runtests")),
+    (BUILD, _named(r"build\w*|compile\w*|prepare|bundle\w*|generate\w*|gen|codegen|dist|transpile|proto\w*"
+                   r"|cython\w*|wasm|prebuild|messages|i18n")),
+)  # fmt: skip
 
 
 def task_kind(name: str) -> CommandKind | None:
     """Return what a task's name says it is for (``test:unit``, ``lint-js``); None: nothing known."""
-    if _MEASURES.search(name.lower()):
-        return None
-    if re.match(r"(?:build|compile|generate|prepare)[:_.-](?!and)", name.lower()):
-        return CommandKind.BUILD
     return next((kind for kind, pattern in _TASKS if pattern.search(name.lower())), None)
 
 
 def program(word: str) -> str:
     """Return a program's name without its folder and ending."""
-    return re.sub(r"\.(?:[cm]?js|exe|cmd)$", "", PurePosixPath(word).name)
+    return re.sub(r"\.(?:[cm]?js|exe|cmd)$", "", word.rstrip("/").rpartition("/")[2])
 
 
-#: Arguments by which a runner runs nothing.
-LISTS = frozenset(
-    {
-        "--collect-only",
-        "--co",
-        "--fixtures",
-        "--dead-fixtures",
-        "--listTests",
-        "--list-tests",
-        "--dryrun",
-        "--dry-run",
-    }
-)
+def after_options(words: tuple[str, ...], at: int, valued: frozenset[str] = frozenset()) -> int:
+    """Return the index of the first word that is neither an option nor an option's value."""
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "--":
+            return at + 1
+        at += 2 if words[at] in valued else 1
+    return at
 
 
-def command_kind(words: tuple[str, ...]) -> CommandKind | None:
-    """Return what a command without wrappers shows by what it runs; None: something else, or not known."""
-    if not words:
+def bare(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return words without what starts a program that is installed locally."""
+    if words and program(words[0]) in ("npx", "bunx", "pnpx"):
+        rest = words[after_options(words, 1, frozenset(("-p", "--package", "-c"))) :]
+        return (re.sub(r"(?<=.)@[\w.^~-]+$", "", rest[0]), *rest[1:]) if rest else words
+    return words
+
+
+def use_of(words: tuple[str, ...]) -> Use:
+    """Return what a command without wrappers shows by what it runs; None: not known."""
+    if not (words := bare(words)):
         return None
     name, rest = program(words[0]), words[1:]
     verbs = [word for word in rest if not word.startswith("-")]
-    if {"--version", "-V", "--help"}.intersection(rest[:2]) or LISTS.intersection(rest):
-        return None
-    if (by_verb := _BY_VERB.get(name)) is not None and verbs and verbs[0] in by_verb:
-        kind = by_verb[verbs[0]]
-        return (
-            None if name == "git" and "--exit-code" not in rest and "--quiet" not in rest else kind
-        )
-    if name == "node" and any(re.match(r"--test(?:$|-(?!reporter))", word) for word in rest):
-        return CommandKind.TESTS
+    if {"--version", "-V", "--help"}.intersection(rest[:2]) or _LISTS.intersection(rest):
+        return "noise"
+    if f"{name} {verbs[0] if verbs else ''}" in _USES:
+        if words[0] == "git" and {"--exit-code", "--quiet"}.intersection(rest):
+            return LINT
+        return _USES[f"{name} {verbs[0]}"]
+    if name in NPM_CLIENTS and (not verbs or verbs[0] in CLIENT_VERBS):
+        return "noise"
+    if name in ("node", "tsx") and any(re.match(r"--test(?:$|-(?!reporter))", it) for it in rest):
+        return TESTS
     if name in _BY_TASK:
         tasks = [word for word in verbs if word not in ("run", "run-many", "affected", "exec")]
         targets = re.findall(r"(?:^| )(?:-t|--targets?)[= ]?(\S+)", " ".join(rest))
         return next(filter(None, map(task_kind, [*targets, *tasks[:2]])), None)
-    if name == "tsx" and "--test" in rest:
-        return CommandKind.TESTS
     if INTERPRETERS.fullmatch(name):
-        return _kind_of_script(name, rest)
-    for kind, programs in (
-        (CommandKind.TESTS, _TESTS),
-        (CommandKind.LINT, _LINT),
-        (CommandKind.TYPES, _TYPES),
-        (CommandKind.BUILD, _BUILD),
-    ):
-        if name in programs:
-            return _of_compiler(rest) if name in ("tsc", "vue-tsc") else kind
-    if name == "manage.py" or words[0].endswith((".py", ".sh")) or "/" in words[0]:
-        return _kind_of_script("", words)
+        return _of_interpreter(name, rest)
+    if name in ("tsc", "vue-tsc") and {"-b", "--build"}.intersection(rest):
+        return TYPES if "--noEmit" in rest else BUILD
+    use: Use = LINT if _LINTERS.fullmatch(name) and name != "dtslint" else _USES.get(name)
+    if use is None and rest[:1] in (("-v",), ("version",)):
+        return "noise"
+    return None if "/" in words[0] and use == "noise" else use
+
+
+def _of_interpreter(interpreter: str, rest: tuple[str, ...]) -> Use:
+    at = 0
+    while at < len(rest) and rest[at].startswith("-"):
+        if interpreter.startswith("py") and re.fullmatch(r"-[bBdEhiIOqsSuvx]*m", rest[at]):
+            named = use_of(rest[at + 1 :])
+            return named or (TESTS if _TEST_MODULE.search("".join(rest[at + 1 : at + 2])) else None)
+        if rest[at] in ("-c", "-e", "-p", "--eval", "--print"):
+            return "code"
+        at += 2 if rest[at] in _VALUED else 1
+    if at >= len(rest):
+        return "noise"
+    script, arguments = rest[at], rest[at + 1 :]
+    if not INTERPRETERS.fullmatch(program(script)):
+        named = use_of((PurePosixPath(script).name.removesuffix(".py"), *arguments))
+        named = named or use_of((PurePosixPath(script).name, *arguments[:1]))
+        if named not in (None, "noise"):
+            return named
+    if re.match(r"node|ts|babel|bun|deno", interpreter):  # node bin/hook.js mocha test
+        runners = (_USES.get(program(word)) for word in arguments)
+        return next((it for it in runners if it in (TESTS, LINT, TYPES)), None)
     return None
 
 
-def _of_compiler(rest: tuple[str, ...]) -> CommandKind:
-    """``tsc`` checks types in any case; what it writes is for ``needs_before`` to see."""
-    is_build = bool({"-b", "--build"}.intersection(rest)) and "--noEmit" not in rest
-    return CommandKind.BUILD if is_build else CommandKind.TYPES
+def script_of(words: tuple[str, ...]) -> str:
+    """Return the path of the script that a command runs, by an interpreter or by itself; "" if none."""
+    words = bare(words)
+    if words and INTERPRETERS.fullmatch(program(words[0])):
+        at = after_options(words, 1, _VALUED)
+        return words[at] if at < len(words) and "-m" not in words[1:at] else ""
+    is_path = bool(words) and (words[0].endswith((".py", ".sh")) or "/" in words[0])
+    return words[0] if is_path else ""
 
 
-#: Scripts around tests that are none.
-_PREPARES_TESTS = re.compile(
-    r"^(?:init|prepare|setup|install|gen|make|fetch|download|start|wait|clean|create|collect|merge|upload|update|deploy|build|list|report"
-    r"|check|compile|copy|get|publish|release|bump|sync|lint|extract|count|compare|summar|bench|perf|print|show|find|notify|post|send|dump|save|load|run[-_]?bench)",
-    re.IGNORECASE,
-)
-
-_BUILDS = re.compile(r"build|gen|compile|proto|cython|bundle|transpile", re.IGNORECASE)
-
-#: Options of interpreters whose value is the next word.
-_VALUED = frozenset(
-    {"-W", "-X", "-r", "--require", "--import", "--loader", "-P", "--project", "--tsconfig", "-C"}
-)
-
-
-def _kind_of_script(interpreter: str, rest: tuple[str, ...]) -> CommandKind | None:
-    """Return what a script, or a module (``-m``), is for by its name and its first argument."""
-    at = 0
-    while at < len(rest) and rest[at].startswith("-"):
-        if re.fullmatch(r"-[bBdEhiIOqsSuvx]*m", rest[at]) and interpreter.startswith(
-            ("py", "python")
-        ):
-            module, arguments = rest[at + 1 : at + 2], rest[at + 2 :]
-            if not module:
-                return None
-            if module[0] in ("django", "flask") and arguments[:1]:
-                return CommandKind.TESTS if arguments[0] == "test" else None
-            named = command_kind((module[0], *arguments))
-            is_test = re.search(r"(?:^|\.)(?:tests?|testing|runtests)(?:\.|$)|_tests?$", module[0])
-            return named or (CommandKind.TESTS if is_test else None)
-        if rest[at] in ("-c", "-e", "-p", "--eval", "--print"):
-            return None
-        at += 2 if rest[at] in _VALUED else 1
-    if at >= len(rest):
-        return None
-    script, arguments = rest[at], rest[at + 1 :]
-    name = PurePosixPath(script).name
-    verb = next((word for word in arguments if not word.startswith("-")), "")
-    if name == "manage.py":
-        return CommandKind.TESTS if verb in ("test", "jenkins") else None
-    if name == "setup.py":
-        if verb in ("test", "pytest", "nosetests"):
-            return CommandKind.TESTS
-        return CommandKind.BUILD if verb.startswith(("build", "compile")) else None
-    named = command_kind((name.removesuffix(".py"), *arguments)) if interpreter else None
-    if named is not None:
-        return named
-    if interpreter.startswith(("node", "ts", "babel")) or interpreter in ("bun", "deno"):
-        for word in arguments:  # a script that starts a runner: node bin/hook.js mocha test
-            if program(word) in _TESTS | _LINT | _TYPES:
-                return command_kind((word,))
-    if _PREPARES_TESTS.search(name):
-        return None
-    if (kind := task_kind(name.partition(".")[0])) in (CommandKind.LINT, CommandKind.TYPES):
-        return kind
-    if _TEST_PATH.search(re.sub(r"^\.{1,2}/", "", script)):
-        return CommandKind.TESTS
+def script_kind(path: str) -> CommandKind | None:
+    """Return what a script's path says it is for; None: nothing known."""
+    name = PurePosixPath(path).name
     kind = task_kind(name.partition(".")[0])
-    if kind is CommandKind.BUILD and (not _BUILDS.match(name) or "--check" in arguments):
+    if name in ("manage.py", "setup.py") or _AROUND_TESTS.match(name):
         return None
+    if kind not in (LINT, TYPES) and _TEST_PATH.search(re.sub(r"^\.{1,2}/", "", path)):
+        return TESTS
     return kind
 
 
-#: Commands that tests don't need: what installs, sets tools up, prints, uploads or releases.
-_NOISE = re.compile(
-    r"""(?x)
-    (?:python[\d.]*\s+(?:-\w+\s+)*-m\s+)?
-    (?:pip[\d.]*|pipx|conda|mamba|micromamba|apt|apt-get|apk|yum|dnf|brew|choco|gem|bundle|corepack|nvm|pyenv|asdf|volta|fnm|rustup|
-       cargo|go|swift|composer|php|mvn|gradle|dotnet|virtualenv|venv|ensurepip|easy_install|codecov\w*|coveralls|diff-cover|
-       nyc\s+report|c8\s+report|coverage\s+(?:report|xml|html|combine|erase|json|lcov|annotate|debug)|
-       echo|printf|ls|cat|pwd|env|printenv|uname|which|type|command|date|whoami|id|df|free|lscpu|sleep|wait|exit|set|shopt|true|
-       test|\[|source|\.|unset|ulimit|trap|kill\w*|pkill|eval|alias|hash|head|tail|grep|find|tree|wc|sort|diff|file|stat|du|tee|xargs|
-       sudo|su|docker\S*|podman|kubectl|helm|terraform|aws|gcloud|az|gh|hub|curl|wget|ssh\S*|scp|rsync|nc|openssl|gpg\S*|
-       systemctl|service|redis-server|redis-cli|mongod?|mysqld?|psql|createdb|pg_\w+|rabbitmq\S*|memcached|
-       vercel|netlify|heroku|firebase|wrangler|semantic-release|release-it|changeset|lerna\s+(?:publish|version|bootstrap)|np|
-       gulp-cli|open|xdg-open|nohup|serve|http-server|mkdocs|sphinx-\w+|typedoc|jsdoc|documentation|storybook|
-       (?:npm|pnpm|yarn|bun|jlpm)(?:\s+(?:install|ci|i|add|config|set|cache|link|publish|pack|version|login|whoami|audit|dedupe|why|ls|list|prune|
-         exec\s+playwright\s+install|npx\s+playwright\s+install|init|rebuild|up|update|upgrade|outdated|policies|plugin|import|import\b)\b.*|\s*$|(?:\s+--?[\w-]+(?:=\S+)?)+\s*$)|
-       npx\s+(?:--?\S+\s+)*(?:playwright\s+install|puppeteer\s+browsers|cypress\s+(?:install|verify)|browserslist|changeset|semantic-release|codecov|coveralls|only-allow|wait-on|lerna\s+bootstrap)|
-       (?:uv|uvx)\s+(?:sync|pip|lock|venv|python|tool|cache|build|publish|export|tree|add|self|version)|
-       (?:poetry|pdm|pipenv|rye|hatch|flit|nox|tox|twine)\s+(?:install|sync|lock|config|env|self|export|publish|build|upload|add|update|use|version|show|check|cache|python|dep|shell|--version|--install-deps|--list|-l\b)|
-       git\s+(?!config|init|tag).*|playwright\s+install|husky|nyc\s+instrument
-    )(?:\s|$)""",
-    re.VERBOSE,
-)  # fmt: skip
-#: Of the others, those that prepare something which tests may need.
+#: What prepares something that tests may need, unless it only serves a release or a page.
 _PREPARES = re.compile(
-    r"""(?x)^(?:cp|mkdir|touch|ln|chmod|git\s+(?:config|init))\s|
-    \b(?:build|build_ext|build_\w+|compile\w*|cythonize|generate\w*|generat\w+|codegen|prepare|bundle|migrate|makemigrations|upgrade\s+head|
-       collectstatic|compilemessages|protoc|transpile|gen|proto\w*|develop|prebuild|buildmessages|db\s+upgrade|loaddata|createcachetable|
-       svelte-kit\s+sync|webpack|rollup|tsup|wasm|init-tests\S*)\b""",
-    re.VERBOSE,
+    r"""(?x)^(?:cp|mkdir|touch|ln|chmod|git\s+(?:config|init|tag))\s|
+    \b(?:build|build_ext|build_\w+|compile\w*|cythonize|generate\w*|generat\w+|codegen|prepare|bundle|migrate|makemigrations
+       |upgrade\s+head|collectstatic|compilemessages|protoc|transpile|gen|proto\w*|develop|prebuild|buildmessages|db\s+upgrade
+       |loaddata|createcachetable|svelte-kit\s+sync|webpack|rollup|tsup|wasm|init-tests\S*)\b"""
 )  # fmt: skip
 _PREPARES_NOT = re.compile(
     r"-m\s+build\b|docs?\b|storybook|docker|electron-builder|\bdeploy|\brelease|publish|\bserve\b|\bbench"
 )
+_OUTSIDE = re.compile(
+    r"\b(?:docker(?:-compose)?|podman|vagrant|kubectl|act)\s|\b(?:curl|wget)\b[^\n|]*\|\s*(?:ba)?sh"
+    r"|\bsudo\s|\.github/|\bcodecov\b|\bdevbox\s|playwright\s+install|\bgh\s+(?:api|release|pr)\b"
+)
 
 
-def needs_nothing(command: ShellCommand) -> bool:
-    """Does a command only install, set up, print, upload or release, or need more than this machine?"""
-    text = command.text
-    return bool(_NOISE.match(text)) or needs_outside(text)
+def prepares(text: str) -> bool:
+    """Does a command make what tests may need: a build, generated code, a migrated database?"""
+    return bool(_PREPARES.search(text)) and not _PREPARES_NOT.search(text)
 
 
 def needs_outside(text: str) -> bool:
     """Does a command plainly need a container or the network?"""
-    return bool(
-        re.search(
-            r"\b(?:docker(?:-compose)?|podman|vagrant|kubectl|act)\s|\b(?:curl|wget)\b[^\n]*\|\s*(?:ba)?sh"
-            r"|\bsudo\s|\.github/|\bcodecov\b|\bdevbox\s|playwright\s+install|\bgh\s+(?:api|release|pr)\b",
-            text,
-        )
-    )
-
-
-def says_nothing(words: tuple[str, ...]) -> bool:
-    """Does a command print something of a program, or run a line of code?"""
-    name = program(words[0]) if words else ""
-    return bool(
-        {"--version", "-V", "-v", "--help", "version"}.intersection(words[1:2])
-        or (INTERPRETERS.fullmatch(name) and {"-c", "-e", "-p", "--eval"}.intersection(words[1:4]))
-    )
-
-
-def prepares(command: ShellCommand) -> bool:
-    """Does a command make what tests may need: a build, generated code, a migrated database?"""
-    text = command.text
-    return bool(_PREPARES.search(text)) and not _PREPARES_NOT.search(text)
+    return bool(_OUTSIDE.search(text))
 
 
 _NODE = re.compile(
-    r"\b(?:node|npx|npm|pnpm|yarn|bunx?|deno|jlpm|jest|vitest|mocha|ava|tap|tape|jasmine|karma|borp|eslint|prettier|tsc|tsd|xo|standard|tsx"
-    r"|ts-node|uvu|qunit|cypress|playwright|wtr|react-scripts|lerna|turbo|nx|webpack|rollup|tsup|vue-tsc|wdio|c8|nyc|ng)\b"
-)
+    r"\b(?:node|npx|npm|pnpm|yarn|bunx?|deno|jlpm|jest|vitest|mocha|ava|tap|tape|jasmine|karma|borp|eslint|prettier|tsc|tsd|xo"
+    r"|standard|tsx|ts-node|uvu|qunit|cypress|playwright|wtr|react-scripts|lerna|turbo|nx|webpack|rollup|tsup|vue-tsc|wdio|c8"
+    r"|nyc|ng)\b"
+)  # fmt: skip
 _PYTHON = re.compile(
-    r"\b(?:python[\d.]*|py\.test|pytest|tox|nox|hatch|poetry|pdm|uv|pipenv|nosetests|nose2|trial|stestr|behave|robot|django-admin|mypy"
-    r"|flake8|ruff|black|isort|pylint|pyright|bandit|maturin|cython\w*)\b|\w\.py\b"
+    r"\b(?:python[\d.]*|py\.test|pytest|tox|nox|hatch|poetry|pdm|uv|pipenv|nosetests|nose2|trial|stestr|behave|robot"
+    r"|django-admin|mypy|flake8|ruff|black|isort|pylint|pyright|bandit|maturin|cython\w*)\b|\w\.py\b"
 )
 
 
@@ -524,9 +399,6 @@ def runtime_of(text: str) -> str:
 
 def mentions_runner(text: str) -> bool:
     """Does a text that isn't plain contain a test runner as a word?"""
-    return any(program(word) in _TESTS for word in re.findall(r"[\w./@-]+", text)) or bool(
-        re.search(
-            r"\b(?:node --test|manage\.py test|(?:npm|yarn|pnpm|make) (?:run )?test\b|tox|nox)\b",
-            text,
-        )
-    )
+    words = re.findall(r"[\w./@-]+", re.sub(r"://\S+", "", text))
+    runners = r"\b(?:node --test|manage\.py test|(?:npm|yarn|pnpm|make) (?:run )?test\b|tox|nox)\b"
+    return any(_USES.get(program(it)) is TESTS for it in words) or bool(re.search(runners, text))

@@ -4,25 +4,25 @@ They are read and never run here. A gate runs them in the sandbox, in the order 
 takes the first that runs tests at the base commit (ADR-0116).
 """
 
+import itertools
 import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from fallback_plugins.shared.gates.ci_jobs import Job, ci_jobs
 from fallback_plugins.shared.gates.shell_commands import CommandKind, runtime_of
+from fallback_plugins.shared.gates.task_files import joined
 from fallback_plugins.shared.gates.task_runners import Piece, Place, Tasks
 from fallback_tier.repo import RepoContext
 
-__all__ = ["CommandKind", "TestCommand", "own_commands"]
+__all__ = ["CommandKind", "TestCommand", "own_commands", "suites_of"]
 
-#: Commands that are returned: a gate tries a few, and a person reads the list.
-MAX_COMMANDS = 60
-
-#: Commands before one: builds and generated code. More than that is no preparation of tests.
-MAX_BEFORE = 12
+MAX_COMMANDS = 60  # that are returned: a gate tries a few, and a person reads the list
+MAX_BEFORE = 12  # commands before one: more than that is no preparation of tests
 
 
 @dataclass(frozen=True)
@@ -59,87 +59,92 @@ def own_commands(
     runners, package.json and manage.py. If none of the folder's own commands tests, those of a folder above
     count, and for a root those of its members. What can't be read is left out.
     """
-    given = tuple(
-        TestCommand(
-            line, "--test-command", folder, group="--test-command", runtime=runtime_of(line)
-        )
-        for line in stated
-    )
+    source = "--test-command"
+    given = [
+        TestCommand(line, source, folder, group=source, runtime=runtime_of(line)) for line in stated
+    ]
     found: tuple[TestCommand, ...] = repo.once(
         ("own_commands", folder), lambda: _Finder(repo, folder).commands()
     )
     return (*given, *found)
 
 
+def suites_of(
+    commands: Iterable[TestCommand], folder: str, runtime: str, root: str = "."
+) -> list[tuple[TestCommand, ...]]:
+    """Return the commands that test a folder's project with a runtime, or an unknown one, by the job or
+    script that runs them: the commands of one are parts of one suite. One of a folder above tests another
+    project, unless it names this folder. ``root``: the folder that those above it concern too."""
+    groups: dict[object, list[TestCommand]] = {}
+    for number, one in enumerate(commands):
+        is_here = folder == root or PurePosixPath(one.folder).is_relative_to(folder)
+        is_test = one.kind is CommandKind.TESTS and one.runtime in ("", runtime)
+        if is_test and (is_here or folder in one.line):
+            groups.setdefault(one.group or number, []).append(one)
+    return [tuple(group) for group in groups.values()]
+
+
 class _Finder:
+    """Finds the commands of one folder. ``_aside``: jobs that are not for the project's own tests."""
+
     def __init__(self, repo: RepoContext, folder: str) -> None:
         self._repo, self._folder, self._tasks = repo, folder, Tasks(repo)
-        #: Jobs that are not for the project's own tests, by their names.
         self._aside: set[str] = set()
-        self._manifests = {
-            posixpath.dirname(path) or "."
-            for path in repo.tracked_files
-            if posixpath.basename(path) in ("package.json", "pyproject.toml", "setup.py", "Pipfile")
-        }
+        manifests = ("package.json", "pyproject.toml", "setup.py", "Pipfile")
+        paths = [it for it in repo.tracked_files if posixpath.basename(it) in manifests]
+        self._projects = {posixpath.dirname(path) or "." for path in paths}
 
     def commands(self) -> tuple[TestCommand, ...]:
         """Return the commands of the nearest folder that has any that test."""
         by_distance: dict[int, list[TestCommand]] = {}
         for command in self._all():
-            if (distance := self._distance(command.folder)) is not None:
-                by_distance.setdefault(distance, []).append(command)
+            by_distance.setdefault(self._distance(command.folder), []).append(command)
         found: list[TestCommand] = []
-        for distance in sorted(by_distance):
+        for distance in sorted(by_distance.keys() - {_ELSEWHERE}):
             found += by_distance[distance]
-            if any(one.kind is CommandKind.TESTS and one.group not in self._aside for one in found):
+            if any(it.kind is CommandKind.TESTS and it.group not in self._aside for it in found):
                 break
         found.sort(key=lambda command: command.group in self._aside)
-        unique: dict[tuple[object, ...], TestCommand] = {}
+        unique: dict[object, TestCommand] = {}
         for one in found:
             others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
             unique.setdefault((one.line, one.folder, one.kind, others), one)
         return tuple(unique.values())[:MAX_COMMANDS]
 
-    def _distance(self, folder: str) -> int | None:
+    def _distance(self, folder: str) -> int:
         """Return how far a command's folder is from the project: 0 its own, 1 above it, 2 a member's."""
-        if folder == self._folder:
-            return 0
-        if self._folder != "." and (folder == "." or self._folder.startswith(f"{folder}/")):
-            return 1
-        if self._folder != "." and not folder.startswith(f"{self._folder}/"):
-            return None
-        inside = folder
-        while inside not in (".", self._folder):
-            if inside in self._manifests:
-                return 2
-            inside = posixpath.dirname(inside) or "."
-        return 0
+        inside = PurePosixPath(folder)
+        if PurePosixPath(self._folder).is_relative_to(inside):
+            return int(folder != self._folder)
+        if not inside.is_relative_to(self._folder):
+            return _ELSEWHERE
+        between = itertools.takewhile(lambda it: str(it) != self._folder, (inside, *inside.parents))
+        return 2 if any(str(it) in self._projects for it in between) else 0
 
     def _all(self) -> Iterator[TestCommand]:
-        jobs = ci_jobs(self._repo.tracked_files, self._tasks.yaml)
+        paths, read = self._repo.tracked_files, self._tasks.files.yaml
+        jobs: list[Job] = self._repo.once(("ci_jobs",), lambda: ci_jobs(paths, read))
         self._aside.update(job.source for job in jobs if job.is_aside)
-        for job in jobs:
-            if not job.is_aside:
-                yield from self._of_job(job)
+        for job in (it for it in jobs if not it.is_aside):
+            yield from self._of_job(job)
         for folder in dict.fromkeys((self._folder, ".")):
-            for pieces in self._tasks.own(Place(folder)):
-                source = " → ".join(pieces[0].chain[:1]) if pieces else ""
-                yield from _in_order(pieces, "", source, ())
-        for job in jobs:
-            if job.is_aside:
-                yield from self._of_job(job)
+            for pieces in self._tasks.own(folder):
+                yield from _commands(pieces, "", pieces[0].chain[0] if pieces else "", (), [])
+        for job in (it for it in jobs if it.is_aside):
+            yield from self._of_job(job)
 
     def _of_job(self, job: Job) -> Iterator[TestCommand]:
         before: list[Piece] = []
         exported = {"CI": "true"}
         for step in job.steps:
-            folder = posixpath.normpath(re.sub(r"^(?:\$PWD|\./)/?", "", step.folder) or ".")
-            if folder.startswith(("..", "/")) or "$" in folder:
-                continue
-            pieces = self._tasks.pieces(step.text, Place(folder, {**exported, **step.env}))
-            yield from _in_order(pieces, step.source, job.source, job.services, before)
-            exported |= dict(_LATER.findall(step.text))
+            folder = joined(".", step.folder)
+            if folder is not None:
+                pieces = self._tasks.pieces(step.text, Place(folder, {**exported, **step.env}))
+                yield from _commands(pieces, step.source, job.source, job.services, before)
+                exported |= dict(_LATER.findall(step.text))
 
+
+_ELSEWHERE = 3
 
 #: A variable that a step sets for those after it.
 _LATER = re.compile(
@@ -147,44 +152,31 @@ _LATER = re.compile(
 )
 
 
-def _in_order(
+def _commands(
     pieces: Iterable[Piece],
     source: str,
     group: str,
     services: tuple[str, ...],
-    before: list[Piece] | None = None,
+    before: list[Piece],
 ) -> Iterator[TestCommand]:
-    """Yield commands, each with what was built before it."""
-    earlier = [] if before is None else before
+    """Yield commands, each with what was built before it. ``before``: grows by what these build."""
     for piece in pieces:
         if piece.kind is not None:
-            chain = " → ".join(filter(None, (source, *piece.chain)))
-            lines = (
-                [_line_of(one, piece) for one in earlier]
-                if piece.kind is not CommandKind.LINT
-                else []
-            )
+            lines = [_line_of(it, piece) for it in before if piece.kind is not CommandKind.LINT]
             yield TestCommand(
-                piece.line,
-                chain,
-                piece.folder,
-                piece.kind,
-                piece.env,
-                tuple(dict.fromkeys(lines))[-MAX_BEFORE:],
+                *(piece.line, " → ".join(filter(None, (source, *piece.chain))), piece.folder),
+                *(piece.kind, piece.env, tuple(dict.fromkeys(lines))[-MAX_BEFORE:]),
                 services if piece.kind is CommandKind.TESTS else (),
-                group,
-                piece.runtime,
+                *(group, piece.runtime),
             )
         if piece.kind in (None, CommandKind.BUILD):
-            earlier.append(piece)
+            before.append(piece)
 
 
-def _line_of(piece: Piece, beside: Piece) -> str:
+def _line_of(piece: Piece, other: Piece) -> str:
     """Return a command as it is run in another's folder, with the variables that the other has not."""
-    own = {name: value for name, value in piece.env.items() if beside.env.get(name) != value}
-    line = piece.line
-    if own:
-        line = f"{' '.join(f'{name}={shlex.quote(value)}' for name, value in own.items())} {line}"
-    if piece.folder != beside.folder:
-        line = f"(cd {shlex.quote(posixpath.relpath(piece.folder, beside.folder))} && {line})"
-    return line
+    own = {name: value for name, value in piece.env.items() if other.env.get(name) != value}
+    line = " ".join((*(f"{name}={shlex.quote(value)}" for name, value in own.items()), piece.line))
+    if piece.folder == other.folder:
+        return line
+    return f"(cd {shlex.quote(posixpath.relpath(piece.folder, other.folder))} && {line})"

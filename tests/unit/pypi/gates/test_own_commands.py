@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fallback_plugins.pypi.gates.summaries import command_summary
-from fallback_plugins.pypi.gates.testing import Line, python_tests
+from fallback_plugins.pypi.gates.testing import Line
 from fallback_plugins.pypi.probes.observed import SHIMS, add_shims, read_suite
-from fallback_plugins.shared.gates.test_commands import CommandKind
+from fallback_plugins.shared.gates.test_commands import CommandKind, suites_of
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 
 
@@ -77,10 +77,12 @@ def test_commands_of_one_job_are_one_suite_and_anothers_are_left_out() -> None:
         Command("pytest", "tox.ini", folder="lib"),
         Command("pytest lib/tests", "tox.ini", group="tox"),
     ]
-    found = [[it.line for it in group] for group in python_tests(commands, ".")]
+    found = [[it.line for it in group] for group in suites_of(commands, ".", "python")]
     assert found[:2] == [["pytest unit", "pytest integration"], ["make test"]]
-    found = [[it.line for it in group] for group in python_tests(commands, "lib")]
+    found = [[it.line for it in group] for group in suites_of(commands, "lib", "python")]
     assert found == [["pytest"], ["pytest lib/tests"]]
+    found = [[it.line for it in group] for group in suites_of(commands, "web", "node", "web")]
+    assert [group for group in found if group[0] != "pytest"][1:3] == [["npm test"], ["make test"]]
 
 
 RECORD = ["here", "began 7 1", "tested 7 passed a", "tested 7 failed b", "ended 7 2 2 1"]

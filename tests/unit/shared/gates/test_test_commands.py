@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_plugins.shared.gates import ci_jobs, shell_commands, task_runners, test_commands
+from fallback_plugins.shared.gates import ci_jobs, shell_commands, task_files, test_commands
 from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -343,7 +343,7 @@ def test_a_matrix_of_folders_tests_each_member(tmp_path: Path) -> None:
 def test_steps_of_actions_that_run_a_command(tmp_path: Path) -> None:
     retried = {"uses": "example/retry@v3", "with": {"command": "pytest a", "max_attempts": 3}}
     display = {"uses": "example/xvfb@v1", "with": {"run": "pytest b"}}
-    job = {"steps": [{"parallel": [retried]}, display]}
+    job = {"steps": [retried, display]}
     text = json.dumps({"on": "push", "jobs": {"test": job}})
     assert lines_of(tmp_path, {WORKFLOW: text}) == ["pytest a", "pytest b"]
 
@@ -483,7 +483,7 @@ def test_travis_tests_node_by_default_and_comes_after_github(tmp_path: Path) -> 
         ".travis.yml": "language: node_js\nnode_js: [8]\n",
         "package.json": manifest(test="mocha travis"),
     }
-    assert first(tmp_path, files).source == ".travis.yml, script → package.json, script test"
+    assert first(tmp_path, files).source == ".travis.yml, job test → package.json, script test"
     files |= {WORKFLOW: workflow("npx ava")}
     assert lines_of(tmp_path, files) == ["npx ava", "mocha travis"]
 
@@ -658,11 +658,6 @@ TASKS = """
     [tool.pdm.scripts]
     lint = "flake8"
     test = {composite = ["lint", "pytest pdm"], env = {B = "2"}}
-    [tool.rye.scripts]
-    check = {chain = ["mypy", "unit"]}
-    unit = ["pytest", "a b"]
-    [tool.taskipy.tasks]
-    test = "pytest taskipy"
     """
 
 
@@ -677,8 +672,6 @@ TASKS = """
         ("pdm run test", "pytest pdm"),
         ("pdm run -v test", "pytest pdm"),
         ("pdm run pytest x", "pytest x"),
-        ("rye run check", "pytest 'a b'"),
-        ("poetry run task test", "pytest taskipy"),
         ("pipenv run cover", "nosetests --cover"),
         ("pipenv run pytest y", "pytest y"),
         ("uv run --group dev -p 3.12 -- pytest -n auto", "pytest -n auto"),
@@ -709,7 +702,7 @@ def test_wrappers_and_tasks_are_taken_off(tmp_path: Path, run: str, line: str) -
     assert first(tmp_path, files).line == line
 
 
-# -- make, just, task ----------------------------------------------------------------------------------
+# -- make, just --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -748,7 +741,7 @@ def test_make_stays_unless_it_installs_or_delegates(
     assert [one.line for one in commands if one.kind is TESTS] == lines
 
 
-def test_just_and_task(tmp_path: Path) -> None:
+def test_just(tmp_path: Path) -> None:
     justfile = """
         py := "3"
         default: test
@@ -757,19 +750,11 @@ def test_just_and_task(tmp_path: Path) -> None:
         build:
             cythonize x
         """
-    commands = found(tmp_path / "a", {WORKFLOW: workflow("just test -k one"), "justfile": justfile})
+    commands = found(tmp_path, {WORKFLOW: workflow("just test -k one"), "justfile": justfile})
     assert [(one.line, one.kind) for one in commands][:2] == [
         ("cythonize x", BUILD),
         ("pytest -k one", TESTS),
     ]
-    taskfile = """
-        version: 3
-        tasks:
-          unit: {cmds: ["go version", "pytest {{.CLI_ARGS}}"]}
-          test: {cmds: [{task: unit}]}
-        """
-    command = first(tmp_path / "b", {"Taskfile.yml": taskfile})
-    assert command.source == "Taskfile.yml, task test → Taskfile.yml, task unit"
 
 
 # -- npm's scripts -------------------------------------------------------------------------------------
@@ -916,7 +901,7 @@ def test_a_shell_script_of_the_repository_is_read(tmp_path: Path) -> None:
         ("cd tests && pytest\ncd ..\npytest", ["pytest", "pytest"]),
         (
             "if [ -z $X ]; then\n  pytest slow\nfi\npytest",
-            ["if [ -z $X ] ; then\n pytest slow \nfi".replace("\n ", "\n"), "pytest"],
+            ["if [ -z $X ]; then pytest slow fi", "pytest"],
         ),
         ("for d in a b; do make $d; done", []),
         ("cat <<EOF > x\npytest\nEOF\npytest", ["cat <<EOF > x\npytest\nEOF\npytest"]),
@@ -1073,7 +1058,7 @@ FILES = (
         ".travis.yml",
     ),
     *("tox.ini", "setup.cfg", "pyproject.toml", "hatch.toml", "noxfile.py", "Makefile", "justfile"),
-    *("Taskfile.yml", "package.json", "Pipfile", "manage.py"),
+    *("tox.toml", "package.json", "Pipfile", "manage.py"),
 )
 
 
@@ -1261,7 +1246,9 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
         {"Makefile": DOUBLING},
         {"pyproject.toml": '[tool.poe.tasks]\ntest = ["test", "test", "poe test"]\n'},
         {"hatch.toml": '[envs.a]\ntemplate = "a"\n[envs.a.scripts]\ntest = ["test", "test"]\n'},
-        {"Taskfile.yml": "tasks: {test: {cmds: [{task: test}, {task: test}]}}"},
+        {
+            "justfile": "test: test a b\n  just test\n  just a\na: b test\n  just test\nb: a\n  just a\n"
+        },
         {WORKFLOW: workflow("pytest\n" * 3_000)},
         {WORKFLOW: workflow("x" * 600_000)},
         {WORKFLOW: workflow("$(" * 5_000 + "'" * 5_001)},
@@ -1282,15 +1269,12 @@ def test_hostile_files_are_bounded(files: dict[str, str]) -> None:
 
 
 def test_yaml_beyond_a_limit_is_left_out() -> None:
-    assert task_runners.parsed_yaml("[" * 30 + "]" * 30) is not None
-    deep = task_runners.MAX_YAML_DEPTH + 1
-    assert task_runners.parsed_yaml("[" * deep + "]" * deep) is None
-    assert task_runners.parsed_yaml("[" + "a," * task_runners.MAX_YAML_VALUES + "]") is None
-    assert (
-        task_runners.parsed_yaml("- &a 1\n" + "- *a\n" * (task_runners.MAX_YAML_ALIASES + 1))
-        is None
-    )
-    assert task_runners.parsed_yaml("a: 'x" + "y" * task_runners.MAX_FILE_CHARS + "'") is None
+    assert task_files.parsed_yaml("[" * 30 + "]" * 30) is not None
+    deep = task_files.MAX_YAML_DEPTH + 1
+    assert task_files.parsed_yaml("[" * deep + "]" * deep) is None
+    assert task_files.parsed_yaml("[" + "a," * task_files.MAX_YAML_VALUES + "]") is None
+    assert task_files.parsed_yaml("- &a 1\n" + "- *a\n" * (task_files.MAX_YAML_ALIASES + 1)) is None
+    assert task_files.parsed_yaml("a: 'x" + "y" * task_files.MAX_FILE_CHARS + "'") is None
 
 
 def test_files_and_steps_beyond_a_limit_are_left_out() -> None:
