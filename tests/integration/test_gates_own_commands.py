@@ -237,8 +237,8 @@ def test_what_a_failing_run_lacks_is_named(judge: Judge) -> None:
     command = Command("python run_checks.py", ".travis.yml", services=("rabbitmq",))
     verdict = judge(files, GOOD, command)
     why = (
-        "it runs no test (`ModuleNotFoundError: No module named 'not_there'`); needs rabbitmq, which is not "
-        "known here; needs the module 'not_there', which extra/requirements-heavy.txt names"
+        "it runs no test (`ModuleNotFoundError: No module named 'not_there'`); needs rabbitmq, which is "
+        "not known here; needs the module 'not_there', which extra/requirements-heavy.txt names"
     )
     assert verdict.notes[1] == f"`python run_checks.py` (.travis.yml) does not serve: {why}"
 
