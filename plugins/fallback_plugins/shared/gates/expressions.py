@@ -76,8 +76,6 @@ class Scope:
                 return _compared(of(left), op, of(right))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 one, other = of(left), of(right)
-                if isinstance(one, str) and isinstance(other, str):
-                    return (one + other)[:MAX_TEXT_CHARS]
                 is_list = isinstance(one, list) and isinstance(other, list)
                 return (one + other)[:MAX_LIST] if is_list else UNKNOWN
             case ast.JoinedStr(values=parts):

@@ -239,8 +239,8 @@ def _named(words: str) -> re.Pattern[str]:
 
 #: Parts of tasks' names, in the order in which they decide.
 _TASKS: tuple[tuple[CommandKind | None, re.Pattern[str]], ...] = (
-    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish|deploy"
-                  r"|serve")),
+    (None, _named(r"perf\w*|bench\w*|size\w*|report\w*|watch|debug|clean|upload|docs?|install|publish"
+                  r"|deploy|serve")),
     (BUILD, re.compile(r"^(?:build|compile|generate|prepare)[:_.-](?!and)")),
     (LINT, _named(r"e?s?lint|format|fmt|style|prettier|audit|spell\w*|standard")),
     (TYPES, _named(r"types?|type-?check|tsc|tsd|typing|mypy|pyright|dts\w*|flow")),

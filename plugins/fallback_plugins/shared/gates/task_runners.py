@@ -196,10 +196,10 @@ class Tasks:
             return []
         is_task = place.hint is TESTS and place.depth > 0 and not _HOUSEKEEPING.match(text)
         use, script = shell.use_of(words), shell.script_of(words)
-        if use is None and script:
-            use = shell.script_kind(script)
-            if place.hint is TESTS and use is not TESTS:
-                use = None  # a script that a test task runs tests, whatever it is called
+        use = shell.script_kind(script) if use is None and script else use
+        is_file = shell.INTERPRETERS.fullmatch(program(words[0])) and "node_modules" not in script
+        if script and is_file and place.hint is TESTS and use in (LINT, TYPES):
+            use = None  # a script that a test task runs tests, whatever it is called
         if use in (None, TESTS) and (inner := self._shell_file(words, place)) is not None:
             return inner
         if program(words[0]) in ("tsc", "vue-tsc") and use is TYPES:
@@ -271,7 +271,11 @@ class Tasks:
     # -- npm, yarn, pnpm, bun --------------------------------------------------------------------------
 
     def _scripts(self, folder: str) -> Mapping[str, str]:
-        scripts = mapping(self.files.json(in_folder(folder, "package.json")).get("scripts"))
+        scripts = mapping(
+            self.files.parsed(task_files.json_table, in_folder(folder, "package.json")).get(
+                "scripts"
+            )
+        )
         return texts(dict(islice(scripts.items(), task_files.MAX_TASKS)))
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
@@ -280,8 +284,6 @@ class Tasks:
             return self._command(command.after(len(words) - len(rest)), place)
         if program(words[0]) in _TASK_LISTS:
             return self._listed(words, place)
-        if words[:2] == ("node", "--run"):
-            return self._script("".join(words[2:3]), command.rest(3), place)
         command = _for_all(command)
         call = _npm_call(command) if program(words[0]) in shell.NPM_CLIENTS else None
         if call is None:
@@ -312,14 +314,8 @@ class Tasks:
         source = f"{in_folder(place.folder, 'package.json')}, script {name}"
         for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
             if text := scripts.get(part, ""):
-                inside = place.inside(source, hint)
                 line = f"{text} {arguments}".strip() if part == name else text
-                pieces = self._task(Task(part, (line,)), inside)
-                if re.search(r"\$\{?npm_|\$\{?INIT_CWD", text) and part == name and pieces:
-                    line = f"npm run {name}" + f" -- {arguments}" * bool(arguments)
-                    kind = TESTS if _tests(pieces) else pieces[0].kind
-                    pieces = [_piece(shell.simple(line), inside, kind)]
-                found += pieces
+                found += self._task(Task(part, (line,)), place.inside(source, hint))
         return found
 
     def _listed(self, words: Sequence[str], place: Place) -> list[Piece]:
@@ -343,7 +339,7 @@ class Tasks:
         if self._members is None:
             paths = [it for it in self._repo.tracked_files if it.endswith("package.json")]
             paths = [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]
-            names = [str(self.files.json(it).get("name")) for it in paths]
+            names = [str(self.files.parsed(task_files.json_table, it).get("name")) for it in paths]
             self._members = dict(
                 zip([posixpath.dirname(it) or "." for it in paths], names, strict=True)
             )
@@ -357,7 +353,9 @@ class Tasks:
     # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
 
     def _table(self, folder: str, file: str, *keys: str) -> dict[str, Any]:
-        return mapping(dig(self.files.toml(in_folder(folder, file)), *keys))
+        return mapping(
+            dig(self.files.parsed(task_files.toml_table, in_folder(folder, file)), *keys)
+        )
 
     def _from_table(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         """Return what ``poe NAME``, ``pdm run NAME`` and their like come down to; None: no such task."""
@@ -423,7 +421,7 @@ class Tasks:
 
     def _tox_config(self, folder: str, *named: str) -> Tox | None:
         for file in named or ("tox.ini", "setup.cfg"):
-            sections = self.files.ini(in_folder(folder, file))
+            sections = self.files.parsed(task_files.ini_sections, in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
         for file, *keys in (("pyproject.toml", "tool", "tox"), ("tox.toml",)):
@@ -439,14 +437,10 @@ class Tasks:
         path = in_folder(place.folder, _value(words, ("-f", "--noxfile"), "noxfile.py"))
         sessions = task_files.nox_sessions(self.files.text(path), posargs)
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
-        names = wanted or [name for name in sessions if sessions[name].is_default]
-        if not wanted:
-            names.sort(key=lambda name: task_kind(name) is not TESTS)
         found: list[Piece] = []
-        for name in (re.sub(r"\(.*\)$", "", name) for name in names):
-            session = sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name))
-            for run in session.runs if session else ():
-                inside = place.inside(f"{path}, session {run.name}", task_kind(name))
+        for name in (re.sub(r"\(.*\)$", "", name) for name in wanted or [""]):
+            for run in sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name), ()):
+                inside = place.inside(f"{path}, session {run.name}", task_kind(run.name))
                 found += self._task(run, inside)
         return _settled(found)
 

@@ -795,7 +795,6 @@ def test_one_script_is_told_apart_by_what_it_runs(tmp_path: Path) -> None:
         ("yarn unit --bail", [("mocha --bail", TESTS)]),
         ("pnpm run unit", [("mocha", TESTS)]),
         ("bun run unit", [("mocha", TESTS)]),
-        ("node --run unit", [("mocha", TESTS)]),
         ("npm run cover", [("mocha", TESTS)]),
         ("npx nyc -r lcov --reporter=text npm run unit", [("mocha", TESTS)]),
         ("yarn vitest run", [("vitest run", TESTS)]),
@@ -807,7 +806,6 @@ def test_one_script_is_told_apart_by_what_it_runs(tmp_path: Path) -> None:
         ("npm run start", []),
         ("npm run cross", [("jest -i", TESTS)]),
         ("npm run piped", [("tape test/*.js | tap-spec", TESTS)]),
-        ("npm run meta", [("npm run meta", TESTS)]),
         ("npm run hooked", [("node hook.js mocha x", TESTS)]),
         ("npm run lenient", [("jest || true", TESTS)]),
     ],
@@ -830,7 +828,6 @@ def test_scripts_and_what_they_chain(
         "start": "node server.js",
         "cross": "cross-env NODE_ENV=test jest -i",
         "piped": "tape test/*.js | tap-spec",
-        "meta": "node --stack-size=$npm_package_config_size ./node_modules/.bin/jest",
         "hooked": "node hook.js mocha x",
         "lenient": "jest || true",
     }
@@ -841,6 +838,33 @@ def test_scripts_and_what_they_chain(
     }
     commands = [one for one in found(tmp_path, files) if one.source.startswith(WORKFLOW)]
     assert [(one.line, one.kind) for one in commands] == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["check.js", "type-check.js", "scripts/lint.js", "eslint.js", "tsc.js"]
+)
+def test_a_script_in_a_test_task_tests_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    files = {"package.json": manifest(test=f"jest && node {name}"), name: ""}
+    assert lines_of(tmp_path, files) == ["jest", f"node {name}"]
+    files["package.json"] = manifest(test=f"node {name}")
+    assert lines_of(tmp_path, files) == [f"node {name}"]
+
+
+@pytest.mark.parametrize(
+    ("task", "command", "kind"),
+    [
+        ("lint", "node scripts/lint.js", LINT),
+        ("test", "node node_modules/.bin/tsc --noEmit", TYPES),
+        ("test", "node node_modules/eslint/bin/eslint.js .", LINT),
+        ("lint", "node node_modules/.bin/jest", TESTS),
+    ],
+)
+def test_a_programs_own_kind_precedes_its_tasks_name(
+    tmp_path: Path, task: str, command: str, kind: CommandKind
+) -> None:
+    files = {WORKFLOW: workflow(f"npm run {task}"), "package.json": manifest(**{task: command})}
+    files["scripts/lint.js"] = ""
+    assert [(one.line, one.kind) for one in found(tmp_path, files)][:1] == [(command, kind)]
 
 
 def test_a_script_that_its_name_alone_makes_a_test(tmp_path: Path) -> None:
