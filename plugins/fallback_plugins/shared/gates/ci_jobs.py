@@ -229,7 +229,7 @@ _NAMES = {
 _COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM"}
 #: ``${{ expression }}``, ``<< parameters.name >>`` of CircleCI, ``$(name)`` of Azure.
 _PLACEHOLDER = re.compile(
-    r"\$\{\{((?:[^}]|\}(?!\}))*+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
+    r"\$\{\{((?:[^}]|\}(?!\})){0,2000}+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
 )
 
 
@@ -505,7 +505,7 @@ def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
 def _travis_env(value: Any) -> list[dict[str, str]]:
     """Return the variables of a text, of a list's first one, or of ``global`` and the first job."""
     if isinstance(value, str):
-        pairs = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", value[:5_000])
+        pairs = re.findall(r"\b([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", value[:5_000])
         return [{key: text.strip("\"'") for key, text in pairs}]
     if {"global", "matrix", "jobs"} & mapping(value).keys():
         parts = [*items(value.get("global")), value.get("matrix") or value.get("jobs")]

@@ -309,7 +309,7 @@ def tox_names(text: str, most: int = MAX_TOX_ENVS) -> tuple[str, ...]:
     """Return the environments of a list, with braces expanded."""
     found: list[str] = []
     for line in re.split(r"[\n,](?![^{]*\})", text[:MAX_SCRIPT_CHARS]):
-        line = re.sub(r"\s*#.*", "", line).strip()
+        line = line.partition("#")[0].strip()
         pattern = re.sub(r"\{[^{}]*\}", "\0", line)
         if not line or re.search(r"[{}]", pattern) or pattern.count("\0") > 12:
             continue
@@ -385,11 +385,8 @@ class _SessionReader(ast.NodeVisitor):
     def read(self, function: ast.FunctionDef, depth: int) -> None:
         """Collect the runs of a function, whose first argument is the session."""
         named, first = function.args, [*function.args.args, ast.arg("session")][0].arg
-        defaults = zip(reversed(named.args), reversed(named.defaults), strict=False)
-        for argument, default in (
-            *defaults,
-            *zip(named.kwonlyargs, named.kw_defaults, strict=True),
-        ):
+        usual = [*zip(reversed(named.args), reversed(named.defaults), strict=False)]
+        for argument, default in (*usual, *zip(named.kwonlyargs, named.kw_defaults, strict=True)):
             self._values.setdefault(argument.arg, self._value(default))
         self._values[first], self._depth = self._session, depth
         for node in function.body:

@@ -1243,6 +1243,15 @@ def tests(session):
     session.run('pytest', *x)
     tests(session)
 """
+#: Texts of lists within lists: 2^60 characters.
+NOX_LISTS = (
+    "x = ['a']\n"
+    + "x = [x, x]\n" * 60
+    + (
+        "def tests(session):\n    session.run('pytest', f'{x}')\ntests = nox.session(tests)\n"
+        "@nox.session\ndef more(session):\n    session.run(f'{x}')\n"
+    )
+)
 ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
 
 
@@ -1264,6 +1273,18 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
         {"noxfile.py": "x = " + "(" * 5_000},
         {"noxfile.py": "x = " + "-" * 50_000 + "1"},
         {"noxfile.py": NOX_LOOP},
+        {"noxfile.py": NOX_LISTS},
+        {"tox.ini": "[tox]\nenvlist = a" + "\t" * 300_000 + "b\n"},
+        {WORKFLOW: workflow("${{" * 6_000)},
+        {
+            ".travis.yml": json.dumps(
+                {
+                    "script": "x",
+                    "env": ["a" * 400_000],
+                    "matrix": {"include": [{"script": "x", "env": "a" * 2_000}] * 200},
+                }
+            )
+        },
         {"tox.ini": "[tox]\nenvlist = " + "-".join(["{a,b,c,d,e,f,g,h}"] * 12)},
         {"tox.ini": "[testenv]\ncommands = {[testenv]commands}{[testenv]commands}\n"},
         {"tox.ini": "[testenv]\nkey\n  its value is none, and this continues it\n"},
@@ -1286,7 +1307,7 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
             WORKFLOW: json.dumps({"on": "push", "jobs": {"t": ITSELF}}),
         },
     ],
-    ids=[str(number) for number in range(31)],
+    ids=[str(number) for number in range(35)],
 )
 def test_hostile_files_are_bounded(files: dict[str, str]) -> None:
     assert is_bounded(own_commands(in_memory(files), "."))
