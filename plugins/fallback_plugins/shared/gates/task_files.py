@@ -31,35 +31,16 @@ from fallback_plugins.shared.gates.shell_commands import MAX_SCRIPT_CHARS
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: Characters of one file that are read: CI files and task files of large projects have up to 200,000.
-MAX_FILE_CHARS = 500_000
-
-#: Nested lists and mappings of a YAML file: real CI files have up to 15.
-MAX_YAML_DEPTH = 40
-
-#: Characters of YAML that are read for a folder: the CI of large monorepos has about 1,000,000.
-MAX_YAML_CHARS = 4_000_000
-
-#: Values of a YAML file: the largest public workflows have about 10,000.
-MAX_YAML_VALUES = 50_000
-
-#: Uses of anchors in a YAML file: large CircleCI files have about 200.
-MAX_YAML_ALIASES = 1_000
-
-#: Characters of a line of a Makefile or justfile: longer ones are lists of files.
-MAX_LINE_CHARS = 2_000
-
-#: Targets that one rule of a Makefile makes, and targets that one needs.
-MAX_TARGETS = 50
-
-#: Tasks of one file: a large manifest has about 150 scripts.
-MAX_TASKS = 500
-
-#: Statements of a nox session that are followed: long ones have about 60, with their helpers.
-MAX_NOX_STATEMENTS = 200
-
-#: Environments that one line of tox may name by braces, such as ``py{310,311}-{a,b}``.
-MAX_TOX_ENVS = 500
+MAX_FILE_CHARS = 500_000  # CI files and task files of large projects have up to 200,000
+MAX_YAML_DEPTH = 40  # lists and mappings within each other: real CI files have up to 15
+MAX_YAML_CHARS = 4_000_000  # for a folder: the CI of large monorepos has about 1,000,000
+MAX_YAML_VALUES = 50_000  # of a file: the largest public workflows have about 10,000
+MAX_YAML_ALIASES = 1_000  # uses of anchors in a file: large CircleCI files have about 200
+MAX_LINE_CHARS = 2_000  # of a Makefile or justfile: longer lines are lists of files
+MAX_TARGETS = 50  # that one rule makes, and that one target needs
+MAX_TASKS = 500  # of one file: a large manifest has about 150 scripts
+MAX_NOX_STATEMENTS = 200  # of a session, with its helpers: long ones have about 60
+MAX_TOX_ENVS = 500  # that one line names by braces, such as ``py{310,311}-{a,b}``
 
 
 @dataclass(frozen=True)
@@ -94,6 +75,14 @@ class Files:
         if (key := (parse, path)) not in self._cache:
             self._cache[key] = parse(self.text(path))
         return self._cache[key]
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Return a JSON object; empty if there is none."""
+        return self.parsed(json_table, path)  # type: ignore[no-any-return]
+
+    def toml(self, path: str) -> dict[str, Any]:
+        """Return a TOML document; empty if there is none."""
+        return self.parsed(toml_table, path)  # type: ignore[no-any-return]
 
     def yaml(self, path: str) -> Any:
         """Return a YAML document whose scalars are texts; None if there is none, or it exceeds a limit."""

@@ -100,6 +100,7 @@ _RECIPES = {
     "make": (task_files.make_targets, "GNUmakefile", "makefile", "Makefile"),
     "just": (task_files.just_recipes, "justfile", "Justfile", ".justfile"),
 }
+_SHELL = re.compile(r"(?s)(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
 _BUILT = re.compile(r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/")
@@ -180,9 +181,7 @@ class Tasks:
         command, place = _without_assignments(command, place)
         if not command.words or self._is_spent(place):
             return []
-        if script := re.fullmatch(
-            r"(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*", command.joined
-        ):
+        if script := _SHELL.fullmatch("\0".join(command.words)):
             return self.pieces(script[1], place.inside("", place.hint))
         readers = (self._from_table, self._wrapped, self._npm, self._python_runner, self._recipe)
         found = (read(command, place) for read in (*readers, self._leaf))
@@ -224,9 +223,8 @@ class Tasks:
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
-        if not path or not (
-            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path[-3:] == ".sh")
-        ):
+        is_script = re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and words[0].endswith(".sh"))
+        if path is None or not is_script:
             return None
         if shell.needs_outside(text):
             return []
@@ -271,11 +269,7 @@ class Tasks:
     # -- npm, yarn, pnpm, bun --------------------------------------------------------------------------
 
     def _scripts(self, folder: str) -> Mapping[str, str]:
-        scripts = mapping(
-            self.files.parsed(task_files.json_table, in_folder(folder, "package.json")).get(
-                "scripts"
-            )
-        )
+        scripts = mapping(self.files.json(in_folder(folder, "package.json")).get("scripts"))
         return texts(dict(islice(scripts.items(), task_files.MAX_TASKS)))
 
     def _npm(self, command: ShellCommand, place: Place) -> list[Piece] | None:
@@ -324,7 +318,7 @@ class Tasks:
         for word in (it for it in words[1:] if it.strip() and not it.startswith("-")):
             called = re.sub(r"^(?:npm|yarn|pnpm|bun|node):", "", word)
             inside = place.inside("", place.hint)
-            if called == word and words[0] in ("concurrently", "conc"):
+            if called == word and program(words[0]) in ("concurrently", "conc"):
                 found += self.pieces(word, inside)
                 continue
             name, _, arguments = called.partition(" ")
@@ -339,7 +333,7 @@ class Tasks:
         if self._members is None:
             paths = [it for it in self._repo.tracked_files if it.endswith("package.json")]
             paths = [it for it in paths if not _ASIDE.search(it)][:MAX_MEMBERS]
-            names = [str(self.files.parsed(task_files.json_table, it).get("name")) for it in paths]
+            names = [str(self.files.json(it).get("name")) for it in paths]
             self._members = dict(
                 zip([posixpath.dirname(it) or "." for it in paths], names, strict=True)
             )
@@ -353,9 +347,7 @@ class Tasks:
     # -- poe, pdm, Pipenv; tox, nox, hatch -------------------------------------------------------------
 
     def _table(self, folder: str, file: str, *keys: str) -> dict[str, Any]:
-        return mapping(
-            dig(self.files.parsed(task_files.toml_table, in_folder(folder, file)), *keys)
-        )
+        return mapping(dig(self.files.toml(in_folder(folder, file)), *keys))
 
     def _from_table(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         """Return what ``poe NAME``, ``pdm run NAME`` and their like come down to; None: no such task."""
