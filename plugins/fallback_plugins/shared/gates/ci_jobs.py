@@ -35,9 +35,7 @@ MAX_AXES = 12  # names of a matrix: large ones have about 8
 MAX_PLACES = 60  # folders that a matrix names: large monorepos have about 40 members in one
 MAX_COMBINATIONS = 256  # of a matrix, looked at to find one that isn't excluded
 MAX_VARIABLES = 200  # of one table: a project sets some tens
-_MAX_READ = (
-    5_000  # jobs, steps and lines of a file, with those that it calls: large files have about 500
-)
+_MAX_READ = 5_000  # jobs, steps and lines of a file and what it calls: large ones have about 500
 _MAX_CALLS = 4  # workflows, actions and templates within each other: real chains have up to three
 
 Reader = Callable[[str], Any]
@@ -72,22 +70,18 @@ class Job:
 def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
     """Return the jobs of all CI files, the likeliest first; those that only a schedule or a release starts
     if there is nothing else. ``paths``: all tracked files; ``read`` returns a YAML file's document."""
-    manifests = {
-        it for it in paths if it.endswith(("package.json", ".toml", "setup.py", "setup.cfg"))
-    }
-    members = {posixpath.basename(posixpath.dirname(it)) for it in manifests}
+    manifests = ("package.json", "pyproject.toml", "setup.py", "setup.cfg")
+    members = {posixpath.dirname(it) for it in paths if it.endswith(manifests)}
+    members = {posixpath.basename(it) for it in members}
     places = frozenset({*map(posixpath.dirname, paths), *members} - {""})
     jobs: list[Job] = []
     for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
         jobs += itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)
     for path in (it for it in _OTHER_SYSTEMS if it in paths):
         found = [*itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)]
-        is_left_over = path == ".travis.yml" and jobs
-        jobs += (
-            [replace(it, rank=(it.rank[0], 1, *it.rank[2:])) for it in found]
-            if is_left_over
-            else found
-        )
+        if path == ".travis.yml" and jobs:  # a left-over of many projects
+            found = [replace(it, rank=(it.rank[0], 1, *it.rank[2:])) for it in found]
+        jobs += found
     jobs.sort(key=lambda job: job.rank)
     return [job for job in jobs if job.rank[0] < _SELDOM] or jobs
 
@@ -141,6 +135,7 @@ def _starts(events: Any) -> int:
 
 # -- a matrix ----------------------------------------------------------------------------------------------
 
+_ROWS = ("include", "exclude")
 _OTHER_SYSTEM = re.compile(r"(?i)win|mac|osx|freebsd|arm")
 _PREVIEW = re.compile(
     r"(?i)pypy|graal|nightly|canary|experimental|preview|dev\b|rc\d*\b|alpha|beta|-t\b|\d+\.\d+t\b"
@@ -161,7 +156,7 @@ def _cost(name: str, value: Any) -> tuple[Any, ...]:
 
 def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     """Return one combination of a matrix, as the module says."""
-    axes = {str(it): matrix[it] for it in [*matrix][:MAX_AXES] if it not in ("include", "exclude")}
+    axes = {str(it): matrix[it] for it in [*matrix][:MAX_AXES] if it not in _ROWS}
     lists = {it: sorted(axes[it], key=partial(_cost, it))[:20] for it in axes if items(axes[it])}
     chosen = {name: UNKNOWN for name in axes if name not in lists}
     included = rows(matrix.get("include"))
@@ -191,9 +186,7 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
     best = _matrix(matrix)
     yield "", best
     included = rows(matrix.get("include"))
-    axes = {
-        it: matrix[it] for it in matrix if items(matrix[it]) and it not in ("include", "exclude")
-    }
+    axes = {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
     for name in axes or (included[0] if included else ()):
         values = map(text_of, axes.get(name) or [row.get(name) for row in included])
         named = [it for it in dict.fromkeys(values) if posixpath.normpath(it) in places]
@@ -206,12 +199,9 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
 # -- jobs and steps ----------------------------------------------------------------------------------------
 
 _WORKFLOW = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
-_OTHER_SYSTEMS = (
-    *(".gitlab-ci.yml", ".circleci/config.yml", "azure-pipelines.yml", ".azure-pipelines.yml"),
-    ".travis.yml",
-)
 _SCRIPTS = ("before_install", "install", "before_script", "script")
 _TEXTS = ("run", "script", "bash", "command")
+_NO_SHELL = re.compile(r"python|pwsh|powershell|cmd|perl")
 _FOLDERS = ("working-directory", "working_directory", "workingDirectory", "workingDir")
 _GITHUB = {"event_name": "push", "workspace": "$PWD", "ref_type": "branch", "actor": ""} | dict.fromkeys(
     ("event", "repository", "ref", "ref_name", "sha", "job", "run_id", "token", "repository_owner"), UNKNOWN
@@ -229,7 +219,7 @@ _NAMES = {
 _COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM"}
 #: ``${{ expression }}``, ``<< parameters.name >>`` of CircleCI, ``$(name)`` of Azure.
 _PLACEHOLDER = re.compile(
-    r"\$\{\{((?:[^}]|\}(?!\}))*+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
+    r"\$\{\{((?:[^}]|\}(?!\})){0,2000}+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
 )
 
 
@@ -261,22 +251,16 @@ class _File:
         is_top = self._is_github or "gitlab" in self._path
         scope = _with_env(Scope({**_NAMES, "inputs": {}}, ""), self._document if is_top else {})
         usual = mapping(dig(self._document, "defaults", "run"))
-        yield from self._jobs(self._described(), _At(self._path, scope, usual))
+        described = _OTHER_SYSTEMS.get(self._path, _File._of_github)(self)
+        yield from self._jobs(described, _At(self._path, scope, usual))
 
     # How the systems differ in what a file has. Each yields (name, job, rank of what starts it).
 
-    def _described(self) -> Iterator[_Described]:
-        if self._is_github:
-            events = self._document.get("on", self._document.get("true"))
-            if not isinstance(events, dict | list) or [*events] != ["workflow_call"]:
-                for name, job in mapping(self._document.get("jobs")).items():
-                    yield str(name), job, _starts(events)
-        elif "gitlab" in self._path:
-            yield from self._of_gitlab()
-        elif "circleci" in self._path:
-            yield from self._of_circle()
-        else:
-            yield from self._of_travis() if "travis" in self._path else self._of_azure()
+    def _of_github(self) -> Iterator[_Described]:
+        events = self._document.get("on", self._document.get("true"))
+        if not isinstance(events, dict | list) or [*events] != ["workflow_call"]:
+            for name, job in mapping(self._document.get("jobs")).items():
+                yield str(name), job, _starts(events)
 
     def _of_gitlab(self) -> Iterator[_Described]:
         usual = {**self._document, **mapping(self._document.get("default"))}
@@ -352,16 +336,13 @@ class _File:
     # What they have in common.
 
     def _jobs(self, described: Iterable[_Described], at: _At) -> Iterator[Job]:
-        for name, job, when in itertools.islice(described, MAX_JOBS):
-            for suffix, matrix in _matrices(mapping(job), self._places):
+        for name, described_job, when in itertools.islice(described, MAX_JOBS):
+            job = mapping(described_job)
+            for suffix, matrix in _matrices(job, self._places):
                 self._left -= 1
                 inner = at.within({}, matrix=matrix)
                 inner = replace(inner, label=f"{at.label}, job {name}{suffix}")
-                if (
-                    self._left < 0
-                    or not isinstance(job, dict)
-                    or not _holds(job.get("if"), inner.scope)
-                ):
+                if self._left < 0 or not _holds(dig(job, "if"), inner.scope):
                     continue
                 if isinstance(job.get("uses"), str):
                     yield from self._called(job, name, inner, when)
@@ -411,9 +392,7 @@ class _File:
             self._left -= 1
             given = mapping(settings.get("with"))
             step = {**mapping(settings.get("inputs")), **settings}
-            step |= {
-                it: given[it] for it in ("run", "command") if it in given and it not in settings
-            }
+            step = {**{it: given[it] for it in ("run", "command") if it in given}, **step}
             action, task = text_of(step.get("uses")), text_of(step.get("task")).lower()
             text = next((text_of(step[it]) for it in _TEXTS if step.get(it)), "")
             if task.startswith(("npm@", "yarn@")):
@@ -438,10 +417,7 @@ class _File:
             settings = {**at.usual, **step}
             place = next((text_of(settings[it]) for it in _FOLDERS if settings.get(it)), ".")
             place, run = _filled(place, at.scope) or "", _filled_lines(text, inner.scope)
-            is_shell = not re.search(
-                r"python|pwsh|powershell|cmd|perl", text_of(settings.get("shell"))
-            )
-            if run and place and is_shell:
+            if run and place and not _NO_SHELL.search(text_of(settings.get("shell"))):
                 title = text_of(step.get("displayName", step.get("name", step.get("id", text))))
                 title = " ".join((_filled(title, at.scope) or title).split())
                 title = title if len(title) <= 60 else f"{title[:57]}…"
@@ -471,6 +447,15 @@ class _File:
                 own, its = _by_name(name), called.rank[2]
                 by_name = own if its == 2 else max(own, its) if own >= _ASIDE else its
                 yield replace(called, rank=(*called.rank[:2], by_name, *called.rank[3:]))
+
+
+_OTHER_SYSTEMS: Mapping[str, Callable[[_File], Iterator[_Described]]] = {
+    ".gitlab-ci.yml": _File._of_gitlab,
+    ".circleci/config.yml": _File._of_circle,
+    "azure-pipelines.yml": _File._of_azure,
+    ".azure-pipelines.yml": _File._of_azure,
+    ".travis.yml": _File._of_travis,
+}
 
 
 def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
@@ -505,7 +490,7 @@ def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:
 def _travis_env(value: Any) -> list[dict[str, str]]:
     """Return the variables of a text, of a list's first one, or of ``global`` and the first job."""
     if isinstance(value, str):
-        pairs = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", value[:5_000])
+        pairs = re.findall(r"\b([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", value[:5_000])
         return [{key: text.strip("\"'") for key, text in pairs}]
     if {"global", "matrix", "jobs"} & mapping(value).keys():
         parts = [*items(value.get("global")), value.get("matrix") or value.get("jobs")]

@@ -5,17 +5,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
-#: Characters of one expression: long conditions have about 500.
-MAX_EXPRESSION_CHARS = 2_000
-
-#: Values within each other: long conditions have about ten.
-MAX_EXPRESSION_DEPTH = 40
-
-#: Characters of a text, and values of a list, that an expression makes: a command's words.
-MAX_TEXT_CHARS = 20_000
-MAX_LIST = 500
+MAX_EXPRESSION_CHARS = 2_000  # long conditions have about 500
+MAX_EXPRESSION_DEPTH = 40  # values within each other: long conditions have about ten
+MAX_TEXT_CHARS = 20_000  # of a text that an expression makes
+MAX_LIST = 500  # values of a list: a command's words
 
 
 class _Unknown:
@@ -76,14 +72,14 @@ class Scope:
                 return _compared(of(left), op, of(right))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 one, other = of(left), of(right)
-                if isinstance(one, str) and isinstance(other, str):
-                    return (one + other)[:MAX_TEXT_CHARS]
                 is_list = isinstance(one, list) and isinstance(other, list)
                 return (one + other)[:MAX_LIST] if is_list else UNKNOWN
             case ast.JoinedStr(values=parts):
-                texts = [of(it.value if isinstance(it, ast.FormattedValue) else it) for it in parts]
-                is_known = not any(it is UNKNOWN for it in texts)
-                return "".join(map(str, texts))[:MAX_TEXT_CHARS] if is_known else UNKNOWN
+                values = [
+                    of(it.value if isinstance(it, ast.FormattedValue) else it) for it in parts
+                ]
+                is_plain = all(isinstance(it, str | int | float) for it in values)
+                return "".join(map(str, values))[:MAX_TEXT_CHARS] if is_plain else UNKNOWN
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return _called(name.lower(), [of(it) for it in arguments[:MAX_LIST]])
             case _:
@@ -100,17 +96,10 @@ class Scope:
 def _compared(one: Any, op: ast.cmpop, other: Any) -> Any:
     if one is UNKNOWN or other is UNKNOWN:
         return UNKNOWN
-    is_same = text_of(one).lower() == text_of(other).lower()
-    first, second = version_of(text_of(one)), version_of(text_of(other))
-    results = {
-        ast.Eq: is_same,
-        ast.NotEq: not is_same,
-        ast.Lt: first < second,
-        ast.Gt: first > second,
-        ast.LtE: first <= second,
-        ast.GtE: first >= second,
-    }
-    return results.get(type(op), UNKNOWN)
+    if isinstance(op, ast.Eq | ast.NotEq):
+        return (text_of(one).lower() == text_of(other).lower()) is isinstance(op, ast.Eq)
+    compare = {ast.Lt: lt, ast.Gt: gt, ast.LtE: le, ast.GtE: ge}.get(type(op))
+    return compare(version_of(text_of(one)), version_of(text_of(other))) if compare else UNKNOWN
 
 
 def _called(name: str, arguments: list[Any]) -> Any:
@@ -118,17 +107,14 @@ def _called(name: str, arguments: list[Any]) -> Any:
         return name in ("always", "success")
     if not arguments or any(it is UNKNOWN for it in arguments):
         return UNKNOWN
-    if name in ("list", "tuple") and isinstance(arguments[0], list):
-        return arguments[0]
     texts = [text_of(it) for it in arguments]
     if name == "format":
         numbered = dict(enumerate(texts[1:]))
         return re.sub(r"\{(\d)\}", lambda it: numbered.get(int(it[1]), ""), texts[0])
-    left, right = texts[0].lower(), texts[-1].lower()
     if name in ("contains", "startswith", "endswith") and len(texts) == 2:
-        return {"contains": right in left, "startswith": left.startswith(right)}.get(
-            name, left.endswith(right)
-        )
+        left, right = texts[0].lower(), texts[1].lower()
+        is_at = {"contains": left.__contains__, "startswith": left.startswith}
+        return is_at.get(name, left.endswith)(right)
     is_plain = name in ("str", "path", "tojson", "fromjson") and not texts[0].startswith(("{", "["))
     return texts[0] if is_plain and isinstance(arguments[0], str) else UNKNOWN
 
@@ -203,9 +189,8 @@ def dig(value: Any, *keys: str) -> Any:
 
 def rows(value: Any) -> list[dict[str, Any]]:
     """Return the tables of a list, or of a table, that aren't empty."""
-    return [
-        it for it in (value.values() if isinstance(value, dict) else items(value)) if mapping(it)
-    ]
+    values = value.values() if isinstance(value, dict) else items(value)
+    return [it for it in values if mapping(it)]
 
 
 def texts(value: Any) -> dict[str, str]:

@@ -11,8 +11,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
-#: Characters of one script: a step of CI has some lines. More is left out.
-MAX_SCRIPT_CHARS = 20_000
+MAX_SCRIPT_CHARS = 20_000  # a step of CI has some lines; what is longer is left out
 
 
 class CommandKind(StrEnum):
@@ -47,11 +46,6 @@ class ShellCommand:
     words: tuple[str, ...] = ()
     ends: tuple[int, ...] = ()
     is_background: bool = False
-
-    @property
-    def joined(self) -> str:
-        """The words, each before a NUL."""
-        return "".join(f"{word}\0" for word in self.words)
 
     def rest(self, count: int) -> str:
         """Return the text after so many words."""

@@ -11,6 +11,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, product
@@ -23,41 +24,23 @@ from fallback_plugins.shared.gates.expressions import (
     items,
     mapping,
     text_of,
+    texts,
     truth,
 )
 from fallback_plugins.shared.gates.shell_commands import MAX_SCRIPT_CHARS
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 
-#: Characters of one file that are read: CI files and task files of large projects have up to 200,000.
-MAX_FILE_CHARS = 500_000
-
-#: Nested lists and mappings of a YAML file: real CI files have up to 15.
-MAX_YAML_DEPTH = 40
-
-#: Characters of YAML that are read for a folder: the CI of large monorepos has about 1,000,000.
-MAX_YAML_CHARS = 4_000_000
-
-#: Values of a YAML file: the largest public workflows have about 10,000.
-MAX_YAML_VALUES = 50_000
-
-#: Uses of anchors in a YAML file: large CircleCI files have about 200.
-MAX_YAML_ALIASES = 1_000
-
-#: Characters of a line of a Makefile or justfile: longer ones are lists of files.
-MAX_LINE_CHARS = 2_000
-
-#: Targets that one rule of a Makefile makes, and targets that one needs.
-MAX_TARGETS = 50
-
-#: Tasks of one file: a large manifest has about 150 scripts.
-MAX_TASKS = 500
-
-#: Statements of a nox session that are followed: long ones have about 60, with their helpers.
-MAX_NOX_STATEMENTS = 200
-
-#: Environments that one line of tox may name by braces, such as ``py{310,311}-{a,b}``.
-MAX_TOX_ENVS = 500
+MAX_FILE_CHARS = 500_000  # CI files and task files of large projects have up to 200,000
+MAX_YAML_DEPTH = 40  # lists and mappings within each other: real CI files have up to 15
+MAX_YAML_CHARS = 4_000_000  # for a folder: the CI of large monorepos has about 1,000,000
+MAX_YAML_VALUES = 50_000  # of a file: the largest public workflows have about 10,000
+MAX_YAML_ALIASES = 1_000  # uses of anchors in a file: large CircleCI files have about 200
+MAX_LINE_CHARS = 2_000  # of a Makefile or justfile: longer lines are lists of files
+MAX_TARGETS = 50  # that one rule makes, and that one target needs
+MAX_TASKS = 500  # of one file: a large manifest has about 150 scripts
+MAX_NOX_STATEMENTS = 200  # of a session, with its helpers: long ones have about 60
+MAX_TOX_ENVS = 500  # that one line names by braces, such as ``py{310,311}-{a,b}``
 
 
 @dataclass(frozen=True)
@@ -93,17 +76,13 @@ class Files:
             self._cache[key] = parse(self.text(path))
         return self._cache[key]
 
-    def json(self, path: str) -> Mapping[str, Any]:
+    def json(self, path: str) -> dict[str, Any]:
         """Return a JSON object; empty if there is none."""
-        return mapping(self.parsed(_loaded(json.loads), path))
+        return self.parsed(json_table, path)  # type: ignore[no-any-return]
 
-    def toml(self, path: str) -> Mapping[str, Any]:
+    def toml(self, path: str) -> dict[str, Any]:
         """Return a TOML document; empty if there is none."""
-        return mapping(self.parsed(_loaded(tomllib.loads), path))
-
-    def ini(self, path: str) -> dict[str, dict[str, Any]]:
-        """Return the sections of a file; none if there is none."""
-        return self.parsed(ini_sections, path)  # type: ignore[no-any-return]
+        return self.parsed(toml_table, path)  # type: ignore[no-any-return]
 
     def yaml(self, path: str) -> Any:
         """Return a YAML document whose scalars are texts; None if there is none, or it exceeds a limit."""
@@ -112,15 +91,18 @@ class Files:
         return self.parsed(parsed_yaml, path) if self._yaml_chars <= MAX_YAML_CHARS else None
 
 
-@lru_cache
-def _loaded(load: Callable[[str], Any]) -> Callable[[str], Any]:
-    def loaded(text: str) -> Any:
-        try:
-            return load(text) if text else {}
-        except (ValueError, RecursionError):
-            return {}
+def json_table(text: str) -> dict[str, Any]:
+    """Return a JSON object; empty for anything else."""
+    with suppress(ValueError, RecursionError):
+        return mapping(json.loads(text))
+    return {}
 
-    return loaded
+
+def toml_table(text: str) -> dict[str, Any]:
+    """Return a TOML document; empty if it can't be read."""
+    with suppress(ValueError, RecursionError):
+        return tomllib.loads(text)
+    return {}
 
 
 def ini_sections(text: str) -> dict[str, dict[str, Any]]:
@@ -316,7 +298,7 @@ def tox_names(text: str, most: int = MAX_TOX_ENVS) -> tuple[str, ...]:
     """Return the environments of a list, with braces expanded."""
     found: list[str] = []
     for line in re.split(r"[\n,](?![^{]*\})", text[:MAX_SCRIPT_CHARS]):
-        line = re.sub(r"\s*#.*", "", line).strip()
+        line = line.partition("#")[0].strip()
         pattern = re.sub(r"\{[^{}]*\}", "\0", line)
         if not line or re.search(r"[{}]", pattern) or pattern.count("\0") > 12:
             continue
@@ -347,134 +329,119 @@ def by_preference(names: Iterable[str]) -> list[str]:
 # -- nox ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Session:
-    """A session of nox. ``runs``: a task per command. ``is_default``: plain ``nox`` runs it."""
-
-    name: str
-    runs: tuple[Task, ...]
-    is_default: bool
-
-
-def nox_sessions(text: str, posargs: Sequence[str]) -> dict[str, Session]:
-    """Return the sessions of a noxfile, read as a syntax tree; none if it can't be read."""
-    try:
+def nox_sessions(text: str, posargs: Sequence[str]) -> dict[str, tuple[Task, ...]]:
+    """Return what each session of a noxfile runs, those that plain ``nox`` runs also under ""; none if the
+    file can't be read. It is read as a syntax tree."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return _sessions(ast.parse(text), posargs)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
+    return {}
 
 
-def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, Session]:
+def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, tuple[Task, ...]]:
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign):
             values[ast.unparse(node.targets[0])] = Scope(values).value(node.value)
     defaults = values.get("nox.options.sessions")
-    found: dict[str, Session] = {}
+    found: dict[str, tuple[Task, ...]] = {"": ()}
     for function in islice(functions.values(), MAX_TASKS):
-        for decorator in function.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            if not ast.unparse(call.func if call else decorator).endswith("session"):
-                continue
-            named = {
-                it.arg: Scope(values).value(it.value) for it in (call.keywords if call else ())
-            }
-            name = str(named.get("name") or function.name)
-            reader = _SessionReader(name, functions, posargs)
-            reader.read(function, dict(values), 0)
-            is_default = not isinstance(defaults, list) or name in defaults
-            found[name] = Session(name, tuple(reader.runs), is_default)
-            found.setdefault(function.name, found[name])
+        for decorator in map(ast.unparse, function.decorator_list):
+            if match := re.match(r"(?:\w+\.)*session\b(?:.*\bname='([^']+)')?", decorator):
+                name = match[1] or function.name
+                reader = _SessionReader(name, functions, dict(values), posargs)
+                reader.read(function, 0)
+                is_default = not isinstance(defaults, list) or name in defaults
+                found |= {function.name: tuple(reader.runs), name: tuple(reader.runs)}
+                found[""] += found[name] if is_default else ()
     return found
 
 
-class _SessionReader:
+class _SessionReader(ast.NodeVisitor):
     """Follows a session's statements in order, with those of functions that get the session."""
 
     def __init__(
-        self, name: str, functions: Mapping[str, ast.FunctionDef], posargs: Sequence[str]
+        self, name: str, functions: Any, values: dict[str, Any], posargs: Sequence[str]
     ) -> None:
-        self._name = name
         self.runs: list[Task] = []
-        self._functions, self._left = functions, MAX_NOX_STATEMENTS
+        self._name, self._functions, self._values = name, functions, values
         self._session: dict[str, Any] = {"posargs": list(posargs), "env": {}}
-        self._folder = "."
+        self._folder, self._depth, self._left = ".", 0, MAX_NOX_STATEMENTS
 
-    def read(self, function: ast.FunctionDef, values: dict[str, Any], depth: int) -> None:
+    def _value(self, node: ast.AST | None) -> Any:
+        return Scope(self._values).value(node)
+
+    def read(self, function: ast.FunctionDef, depth: int) -> None:
         """Collect the runs of a function, whose first argument is the session."""
-        arguments = function.args.args
-        defaults = zip(reversed(arguments), reversed(function.args.defaults), strict=False)
-        named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-        for argument, default in (*defaults, *named):
-            values.setdefault(argument.arg, Scope(values).value(default))
-        values[arguments[0].arg if arguments else "session"] = self._session
-        self._block(function.body, values, depth)
+        named, first = function.args, [*function.args.args, ast.arg("session")][0].arg
+        usual = [*zip(reversed(named.args), reversed(named.defaults), strict=False)]
+        for argument, default in (*usual, *zip(named.kwonlyargs, named.kw_defaults, strict=True)):
+            self._values.setdefault(argument.arg, self._value(default))
+        self._values[first], self._depth = self._session, depth
+        for node in function.body:
+            self.visit(node)
 
-    def _block(self, body: Sequence[ast.stmt], values: dict[str, Any], depth: int) -> None:
-        for node in body:
-            self._left -= 1
-            if self._left < 0:
-                return
-            match node:
-                case ast.If(test=test, body=then, orelse=otherwise):
-                    is_true = Scope(values).value(test)
-                    if is_true is UNKNOWN:
-                        before = dict(values)
-                        self._block(otherwise, values, depth)
-                        self._block(then, before, depth)
-                        changed = {it for it in before if before[it] is not values.get(it)}
-                        values.update(dict.fromkeys(changed, UNKNOWN))
-                    else:
-                        self._block(then if truth(is_true) else otherwise, values, depth)
-                case ast.With(items=managers, body=inner):
-                    folder = self._folder
-                    self._calls(managers, values, depth)
-                    self._block(inner, values, depth)
-                    self._folder = folder
-                case ast.For(body=inner) | ast.While(body=inner) | ast.Try(body=inner):
-                    self._block(inner, values, depth)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    values[name] = Scope(values).value(value)
-                    self._calls([value], values, depth)
-                case ast.Assign(targets=[ast.Subscript(value=table, slice=key)], value=value):
-                    scope = Scope(values)
-                    if scope.value(table) is self._session["env"] and isinstance(
-                        scope.value(key), str
-                    ):
-                        self._session["env"][scope.value(key)] = scope.value(value)
-                case ast.FunctionDef() | ast.ClassDef():
-                    pass
-                case _:
-                    self._calls([node], values, depth)
+    def visit(self, node: ast.AST) -> None:
+        """Visit a node, of a limited number of statements."""
+        self._left -= isinstance(node, ast.stmt)
+        if self._left >= 0:
+            super().visit(node)
 
-    def _calls(self, nodes: Iterable[ast.AST], values: dict[str, Any], depth: int) -> None:
-        scope = Scope(values)
-        for call in (it for outer in nodes for it in ast.walk(outer) if isinstance(it, ast.Call)):
-            arguments = scope.value(ast.List(call.args))
-            named = {it.arg: scope.value(it.value) for it in call.keywords if it.arg}
-            match call.func:
-                case ast.Attribute(value=owner, attr="run" | "run_always") if (
-                    scope.value(owner) is self._session
-                ):
-                    words = [it for it in arguments if isinstance(it, str)]
-                    env = {**self._session["env"], **mapping(named.get("env"))}
-                    env = {key: it for key, it in env.items() if isinstance(it, str)}
-                    if words and words[0] == arguments[0] and self._folder:
-                        self.runs.append(Task(self._name, (quoted(words),), self._folder, env))
-                case ast.Attribute(value=owner, attr="chdir" | "cd") if (
-                    scope.value(owner) is self._session and arguments
-                ):
-                    self._folder = arguments[0] if isinstance(arguments[0], str) else ""
-                case ast.Name(id=name) if name in self._functions and self._session in arguments:
-                    if depth < 3:
-                        parameters = [it.arg for it in self._functions[name].args.args]
-                        outer = {it: value for it, value in values.items() if it not in parameters}
-                        own = dict(zip(parameters, arguments, strict=False))
-                        self.read(self._functions[name], {**outer, **own, **named}, depth + 1)
-                case ast.Attribute(attr="notify") if arguments and depth < 3:
-                    if (other := self._functions.get(str(arguments[0]))) is not None:
-                        self.read(other, dict(values), depth + 1)
+    def visit_If(self, node: ast.If) -> None:
+        """Follow the branch that is taken; both if that isn't known."""
+        is_true = self._value(node.test)
+        both = is_true is UNKNOWN
+        before = dict(self._values)
+        for inner in node.orelse if both or not truth(is_true) else ():
+            self.visit(inner)
+        after, self._values = self._values, before if both else self._values
+        for inner in node.body if both or truth(is_true) else ():
+            self.visit(inner)
+        same = {it: value for it, value in after.items() if self._values.get(it) is value}
+        self._values = {**dict.fromkeys({*after, *self._values}, UNKNOWN), **same}
+
+    def visit_With(self, node: ast.With) -> None:
+        """Return to the folder after a block."""
+        folder = self._folder
+        self.generic_visit(node)
+        self._folder = folder
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """Skip a function: only its calls count."""
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Note a name's value, or a variable of the session."""
+        value = self._value(node.value)
+        match node.targets[0]:
+            case ast.Name(id=name):
+                self._values[name] = value
+            case ast.Subscript(value=table, slice=key):
+                if self._value(table) is self._session["env"]:
+                    self._session["env"][str(self._value(key))] = value
+        self.visit(node.value)
+
+    def visit_Call(self, call: ast.Call) -> None:
+        """Note a run, or follow a function that gets the session."""
+        arguments = self._value(ast.List(call.args))
+        named = {it.arg: self._value(it.value) for it in call.keywords if it.arg}
+        method = call.func if isinstance(call.func, ast.Attribute) else None
+        if method and self._value(method.value) is self._session and arguments:
+            words = [it for it in arguments if isinstance(it, str)]
+            if method.attr in ("run", "run_always") and words[:1] == arguments[:1] and self._folder:
+                env = texts({**self._session["env"], **mapping(named.get("env"))})
+                self.runs.append(Task(self._name, (quoted(words),), self._folder, env))
+            elif method.attr in ("chdir", "cd"):
+                self._folder = text_of(arguments[0])
+        function = self._functions.get(ast.unparse(call.func))
+        if function and self._depth < 3 and any(it is self._session for it in arguments):
+            outer, depth = self._values, self._depth
+            parameters = [it.arg for it in function.args.args]
+            own = dict(zip(parameters, arguments, strict=False))
+            others = {it: value for it, value in outer.items() if it not in parameters}
+            self._values = {**others, **own, **named}
+            self.read(function, depth + 1)
+            self._values, self._depth = outer, depth
+        self.generic_visit(call)
 
 
 # -- make and just -----------------------------------------------------------------------------------------

@@ -100,6 +100,7 @@ _RECIPES = {
     "make": (task_files.make_targets, "GNUmakefile", "makefile", "Makefile"),
     "just": (task_files.just_recipes, "justfile", "Justfile", ".justfile"),
 }
+_SHELL = re.compile(r"(?s)(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
 _BUILT = re.compile(r"(?:^|/)(?:node_modules|dist\w*|build\w*|lib|out|output|es|cjs|esm|tmp|\.\w+)/")
@@ -180,9 +181,7 @@ class Tasks:
         command, place = _without_assignments(command, place)
         if not command.words or self._is_spent(place):
             return []
-        if script := re.fullmatch(
-            r"(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*", command.joined
-        ):
+        if script := _SHELL.fullmatch("\0".join(command.words)):
             return self.pieces(script[1], place.inside("", place.hint))
         readers = (self._from_table, self._wrapped, self._npm, self._python_runner, self._recipe)
         found = (read(command, place) for read in (*readers, self._leaf))
@@ -196,10 +195,10 @@ class Tasks:
             return []
         is_task = place.hint is TESTS and place.depth > 0 and not _HOUSEKEEPING.match(text)
         use, script = shell.use_of(words), shell.script_of(words)
-        if use is None and script:
-            use = shell.script_kind(script)
-            if place.hint is TESTS and use is not TESTS:
-                use = None  # a script that a test task runs tests, whatever it is called
+        use = shell.script_kind(script) if use is None and script else use
+        is_file = shell.INTERPRETERS.fullmatch(program(words[0])) and "node_modules" not in script
+        if script and is_file and place.hint is TESTS and use in (LINT, TYPES):
+            use = None  # a script that a test task runs tests, whatever it is called
         if use in (None, TESTS) and (inner := self._shell_file(words, place)) is not None:
             return inner
         if program(words[0]) in ("tsc", "vue-tsc") and use is TYPES:
@@ -224,9 +223,8 @@ class Tasks:
         is_path = bool(words) and ("/" in words[0] or words[0].endswith(".sh"))
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
-        if not path or not (
-            re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and path[-3:] == ".sh")
-        ):
+        is_script = re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and words[0].endswith(".sh"))
+        if path is None or not is_script:
             return None
         if shell.needs_outside(text):
             return []
@@ -280,8 +278,6 @@ class Tasks:
             return self._command(command.after(len(words) - len(rest)), place)
         if program(words[0]) in _TASK_LISTS:
             return self._listed(words, place)
-        if words[:2] == ("node", "--run"):
-            return self._script("".join(words[2:3]), command.rest(3), place)
         command = _for_all(command)
         call = _npm_call(command) if program(words[0]) in shell.NPM_CLIENTS else None
         if call is None:
@@ -312,14 +308,8 @@ class Tasks:
         source = f"{in_folder(place.folder, 'package.json')}, script {name}"
         for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
             if text := scripts.get(part, ""):
-                inside = place.inside(source, hint)
                 line = f"{text} {arguments}".strip() if part == name else text
-                pieces = self._task(Task(part, (line,)), inside)
-                if re.search(r"\$\{?npm_|\$\{?INIT_CWD", text) and part == name and pieces:
-                    line = f"npm run {name}" + f" -- {arguments}" * bool(arguments)
-                    kind = TESTS if _tests(pieces) else pieces[0].kind
-                    pieces = [_piece(shell.simple(line), inside, kind)]
-                found += pieces
+                found += self._task(Task(part, (line,)), place.inside(source, hint))
         return found
 
     def _listed(self, words: Sequence[str], place: Place) -> list[Piece]:
@@ -328,7 +318,7 @@ class Tasks:
         for word in (it for it in words[1:] if it.strip() and not it.startswith("-")):
             called = re.sub(r"^(?:npm|yarn|pnpm|bun|node):", "", word)
             inside = place.inside("", place.hint)
-            if called == word and words[0] in ("concurrently", "conc"):
+            if called == word and program(words[0]) in ("concurrently", "conc"):
                 found += self.pieces(word, inside)
                 continue
             name, _, arguments = called.partition(" ")
@@ -423,7 +413,7 @@ class Tasks:
 
     def _tox_config(self, folder: str, *named: str) -> Tox | None:
         for file in named or ("tox.ini", "setup.cfg"):
-            sections = self.files.ini(in_folder(folder, file))
+            sections = self.files.parsed(task_files.ini_sections, in_folder(folder, file))
             if sections and (file != "setup.cfg" or "tox:tox" in sections):
                 return Tox.of_ini(file, sections)
         for file, *keys in (("pyproject.toml", "tool", "tox"), ("tox.toml",)):
@@ -439,14 +429,10 @@ class Tasks:
         path = in_folder(place.folder, _value(words, ("-f", "--noxfile"), "noxfile.py"))
         sessions = task_files.nox_sessions(self.files.text(path), posargs)
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
-        names = wanted or [name for name in sessions if sessions[name].is_default]
-        if not wanted:
-            names.sort(key=lambda name: task_kind(name) is not TESTS)
         found: list[Piece] = []
-        for name in (re.sub(r"\(.*\)$", "", name) for name in names):
-            session = sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name))
-            for run in session.runs if session else ():
-                inside = place.inside(f"{path}, session {run.name}", task_kind(name))
+        for name in (re.sub(r"\(.*\)$", "", name) for name in wanted or [""]):
+            for run in sessions.get(name) or sessions.get(re.sub(r"-[\w.]+$", "", name), ()):
+                inside = place.inside(f"{path}, session {run.name}", task_kind(run.name))
                 found += self._task(run, inside)
         return _settled(found)
 
