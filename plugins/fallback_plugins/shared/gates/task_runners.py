@@ -35,6 +35,9 @@ MAX_DEPTH = (
 MAX_LOOKED_AT = 10_000
 MAX_MEMBERS = 500  # manifests whose names are read to find a member of a monorepo
 MAX_TOX_ENVS_READ = 40  # environments that one command runs
+MAX_OTHER_SUITES = (
+    2  # scripts beside ``test``: each costs a run at the base commit if none before serves
+)
 
 TESTS, TYPES, LINT, BUILD = CommandKind
 
@@ -123,6 +126,8 @@ _BEST_NAMES = re.compile(
 _OTHER_NAMES = re.compile(
     r"watch|debug|update|e2e|ui$|open|dev|browser|report|lint|type|docs?|clean|cov|perf|bench|build|deps|docker"
     r"|install|live|smoke|integration|setup|publish|deploy|serve|inspect|only")
+_VARIANTS = re.compile(
+    r"watch|debug|update|ui$|open|dev|report|cov|perf|bench|inspect|serve|only|browser|live|docker")
 # fmt: on
 
 
@@ -561,7 +566,8 @@ class Tasks:
             for name in _test_names(tasks):
                 run = f"{tool} run {name}" if tool in ("pdm", "pipenv") else f"{tool} {name}"
                 yield self._command(shell.simple(run), place)
-        for name in _test_names(self._scripts(folder)):
+        scripts = self._scripts(folder)
+        for name in (*_test_names(scripts), *_other_suites(scripts)):
             yield self._script(name, "", place)
         if self._repo.has(script := in_folder(folder, "manage.py")):
             command = shell.simple("python manage.py test")
@@ -576,6 +582,13 @@ def _test_names(tasks: Iterable[str]) -> list[str]:
         return best[:1] if best[0] in ("test", "tests") else best[:2]
     others = [name for name in tasks if task_kind(name) is TESTS]
     return sorted(others, key=lambda name: bool(_OTHER_NAMES.search(name)))[:3]
+
+
+def _other_suites(scripts: Iterable[str]) -> list[str]:
+    """Return the scripts of suites beside ``test``, which may find no test of its own (new Nest projects
+    have a ``test:e2e`` alone); not its variants, which watch, debug or measure."""
+    names = [it for it in scripts if re.match(r"tests?[:_-]", it) and task_kind(it) is TESTS]
+    return [it for it in names if "test" in scripts and not _VARIANTS.search(it)][:MAX_OTHER_SUITES]
 
 
 # -- pieces and words --------------------------------------------------------------------------------------

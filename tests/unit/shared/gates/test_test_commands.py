@@ -877,6 +877,20 @@ def test_a_script_that_its_name_alone_makes_a_test(tmp_path: Path) -> None:
     assert [(one.line, one.before) for one in commands] == [("jest", ("node scripts/make-data",))]
 
 
+def test_other_suites_come_behind_the_test_script(tmp_path: Path) -> None:
+    scripts = {
+        "test:watch": "jest --watch",
+        "test:cov": "jest --coverage",
+        "test:e2e": "jest --config test/e2e.json",
+        "test:types": "tsd",
+        "test": "jest",
+    }
+    wanted = ["jest", "jest --config test/e2e.json"]
+    assert lines_of(tmp_path / "a", {"package.json": manifest(**scripts)}) == wanted
+    groups = {one.group for one in found(tmp_path / "b", {"package.json": manifest(**scripts)})}
+    assert len(groups) == len(wanted)
+
+
 def test_the_compiler_builds_unless_it_writes_nothing(tmp_path: Path) -> None:
     scripts = manifest(test="tsc -p tsconfig.spec.json && tsc && mocha dist")
     files = {
