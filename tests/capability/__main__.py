@@ -16,12 +16,12 @@ from pathlib import Path
 from fallback_audit.vocabulary import FailureKind
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.gates.capability.project import Texts
+from tests.campaigns.measuring.halves import Half, may_look
+from tests.campaigns.measuring.rows import ROOT, read_rows, write_rows
 from tests.capability.evasions import LISTS, evasions
 from tests.capability.halves import halves, name_of
 from tests.capability.report import Caught, Fix, Row, page
 from tests.capability.repository import Repository
-from tests.measuring.halves import Half, may_look
-from tests.measuring.rows import ROOT, read_rows, write_rows
 from tests.own_code.cases import Record, read_records
 
 FOLDER = ROOT / "docs" / "evaluation" / "capability"

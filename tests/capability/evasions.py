@@ -8,7 +8,7 @@ from pathlib import Path
 from fallback_audit.vocabulary import FailureKind
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange
-from tests.measuring.frozen import Frozen
+from tests.campaigns.measuring.frozen import Frozen
 
 HERE = Path(__file__).parent
 LISTS = ("seen", "unseen")

@@ -6,7 +6,7 @@ records of the data set have one commit: it is one fix, and in one half.
 
 from collections.abc import Iterable
 
-from tests.measuring.halves import Half, alternately
+from tests.campaigns.measuring.halves import Half, alternately
 from tests.own_code.cases import Record
 
 SEED = "capability-1"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.campaigns.measuring.rows import read_page
 from tests.choice import a_choice
-from tests.measuring.rows import read_page
 from tests.proofs import report
 from tests.proofs.cases import CASES, Case, load_cases
 from tests.proofs.running import Result, run_case

@@ -5,6 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.campaigns.measuring.halves import Half, may_look
+from tests.campaigns.measuring.loop import measure, tell_of, tool_options
+from tests.campaigns.measuring.process import end_with_all
+from tests.campaigns.measuring.rows import ROOT, read_page
 from tests.eval_repos import report
 from tests.eval_repos.advisories import read_published
 from tests.eval_repos.cases import Case, load_cases
@@ -12,10 +16,6 @@ from tests.eval_repos.clients import Clients
 from tests.eval_repos.history import faults, read_history, state
 from tests.eval_repos.results import Result
 from tests.eval_repos.running import Options, look_at_base, run_case
-from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import measure, tell_of, tool_options
-from tests.measuring.process import end_with_all
-from tests.measuring.rows import ROOT, read_page
 from tests.registry.upstream import Upstream
 
 #: Clients that are fetched, and caches: kept from run to run, never committed.

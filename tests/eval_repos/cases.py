@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import Field
 
-from tests.measuring.frozen import Frozen
-from tests.measuring.halves import Half
+from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.halves import Half
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

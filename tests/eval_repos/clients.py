@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from tests.measuring.process import Done, run_to_end
+from tests.campaigns.measuring.process import Done, run_to_end
 from tests.registry.upstream import Upstream
 
 #: One client command: a whole install over a slow line.

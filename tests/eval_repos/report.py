@@ -4,11 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.rows import (
+    ROOT,
+    in_label_order,
+    made_of,
+    read_rows,
+    table,
+    write_rows,
+)
 from tests.eval_repos.cases import DRAWS
 from tests.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.eval_repos.results import Result
-from tests.measuring.halves import Half
-from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "repos"

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tests.measuring.frozen import Frozen
-from tests.measuring.process import Done
-from tests.measuring.words import cleaned
+from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.process import Done
+from tests.campaigns.measuring.words import cleaned
 
 #: How much of a sentence a row keeps: refusals name constraints, and the words looked for come late.
 _WORDS_CHARS = 900

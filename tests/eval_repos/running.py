@@ -11,6 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.campaigns.measuring.clones import copy
+from tests.campaigns.measuring.process import Done, run_to_end
+from tests.campaigns.measuring.tool import SCRIPT, version_of
 from tests.eval_repos import agreeing
 from tests.eval_repos.advisories import Record, records_of, write_advisories
 from tests.eval_repos.cases import Case, Outcome
@@ -21,9 +24,6 @@ from tests.eval_repos.making import changed_lines, make
 from tests.eval_repos.peers import run_peers
 from tests.eval_repos.reported import answer, has_traceback, read_reported
 from tests.eval_repos.results import Base, Result
-from tests.measuring.clones import copy
-from tests.measuring.process import Done, run_to_end
-from tests.measuring.tool import SCRIPT, version_of
 from tests.registry import Universe, serve
 
 #: One run: installs at two commits, their suites, some tries of the ladder.

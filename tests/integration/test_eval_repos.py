@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.campaigns.measuring.forks import run_to_end
 from tests.choice import a_choice
 from tests.eval_repos import running
 from tests.eval_repos.cases import Case
@@ -16,7 +17,6 @@ from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Kind
 from tests.eval_repos.results import Result
 from tests.eval_repos.running import Options, run_case
-from tests.measuring.forks import run_to_end
 from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 pytestmark = pytest.mark.sandbox

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import measure, tell_of, tool_options
-from tests.measuring.process import end_with_all
-from tests.measuring.rows import read_page
+from tests.campaigns.measuring.halves import Half, may_look
+from tests.campaigns.measuring.loop import measure, tell_of, tool_options
+from tests.campaigns.measuring.process import end_with_all
+from tests.campaigns.measuring.rows import read_page
 from tests.own_code import report
 from tests.own_code.cases import Case, Record, load_cases, read_records
 from tests.own_code.results import Result

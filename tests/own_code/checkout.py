@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fallback_tier.advisory import compare_versions
-from tests.measuring.clones import clone, copy, git
-from tests.measuring.proof_end import END, is_bare, saying_its_end
+from tests.campaigns.measuring.clones import clone, copy, git
+from tests.campaigns.measuring.proof_end import END, is_bare, saying_its_end
 from tests.own_code.cases import PROOFS, Case, Record
 
 #: A bound as npm's data writes it.

@@ -23,8 +23,8 @@ from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import ProofFailure, RepoContext, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, open_services
-from tests.measuring.halves import Half
-from tests.measuring.proof_end import END, is_bare, saying_its_end
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.proof_end import END, is_bare, saying_its_end
 from tests.own_code import report
 from tests.own_code.cases import Case, Record, load_cases, read_records
 from tests.own_code.checkout import Checkout, check_out, proof_files, write_advisory

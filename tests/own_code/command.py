@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.measuring.process import Done, run_to_end
+from tests.campaigns.measuring.process import Done, run_to_end
 from tests.own_code.author import Author, serving
 from tests.own_code.ends import End, fix_of_answer, judged_on_record, read_end
 

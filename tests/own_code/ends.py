@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from fallback_audit.frozen import Frozen
-from tests.measuring.words import SAID_CHARS, cleaned
+from tests.campaigns.measuring.words import SAID_CHARS, cleaned
 
 #: The question that the tool asks where tests of the base commit assert the flaw.
 _CONTRADICTED = "tests_contradict_patch"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tests.measuring.rows import Share
+from tests.campaigns.measuring.rows import Share
 from tests.own_code.results import Result
 from tests.own_code.shown import Shown
 

@@ -5,8 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.measuring.halves import Half
-from tests.measuring.rows import ROOT, in_label_order, made_of, read_rows, table, write_rows
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.rows import (
+    ROOT,
+    in_label_order,
+    made_of,
+    read_rows,
+    table,
+    write_rows,
+)
 from tests.own_code.cases import HERE
 from tests.own_code.ends import Stop
 from tests.own_code.figures import FIGURES, TOKENS, false_fixed, tokens

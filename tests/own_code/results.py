@@ -5,7 +5,7 @@ import re
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from tests.measuring.halves import Half
+from tests.campaigns.measuring.halves import Half
 from tests.own_code.ends import End, Gate, Stop, Stopped
 from tests.own_code.shown import Shown
 from tests.own_code.wrong import Kind

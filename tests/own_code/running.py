@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.measuring.tool import SCRIPT, version_of
+from tests.campaigns.measuring.tool import SCRIPT, version_of
 from tests.own_code import independent, results
 from tests.own_code.author import InTurn, Perfect, plan
 from tests.own_code.cases import Case, Record

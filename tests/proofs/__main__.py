@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.measuring.loop import measure, options, tell_of
-from tests.measuring.rows import read_page
+from tests.campaigns.measuring.loop import measure, options, tell_of
+from tests.campaigns.measuring.rows import read_page
 from tests.proofs import report
 from tests.proofs.cases import Case, load_cases
 from tests.proofs.running import Result, published_records, run_case

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.measuring.rows import ROOT, read_rows, table, write_rows
+from tests.campaigns.measuring.rows import ROOT, read_rows, table, write_rows
 from tests.proofs.running import Result
 
 #: Where results and report lie.

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fallback_audit.frozen import Frozen
+from tests.campaigns.measuring.proof_end import END, saying_its_end
 from tests.e2e.command import SCRIPT, Ended, run
 from tests.fakes.repository import git
-from tests.measuring.proof_end import END, saying_its_end
 from tests.proofs.cases import Case, held
 
 #: Published OSV records, beside the checkout (never in it): used by id where they are.

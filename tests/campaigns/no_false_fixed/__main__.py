@@ -13,6 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.campaigns.measuring.clones import copy
+from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.loop import measure
+from tests.campaigns.measuring.process import end_with_all, run_to_end
+from tests.campaigns.measuring.rows import ROOT, Share, table, write_files
+from tests.campaigns.measuring.tool import SCRIPT, version_of
+from tests.campaigns.measuring.words import cleaned
 from tests.campaigns.no_false_fixed.case import (
     CLIENTS,
     Case,
@@ -27,13 +34,6 @@ from tests.campaigns.no_false_fixed.case import (
 )
 from tests.campaigns.no_false_fixed.judge import judge
 from tests.campaigns.no_false_fixed.peers import PEERS, lend_clients, programs, run_peer
-from tests.measuring.clones import copy
-from tests.measuring.frozen import Frozen
-from tests.measuring.loop import measure
-from tests.measuring.process import end_with_all, run_to_end
-from tests.measuring.rows import ROOT, Share, table, write_files
-from tests.measuring.tool import SCRIPT, version_of
-from tests.measuring.words import cleaned
 
 OURS = "fallback-tier"
 

@@ -5,6 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.campaigns.measuring.halves import Half, may_look
+from tests.campaigns.measuring.loop import check_disk, tell_of, tool_options
+from tests.campaigns.measuring.process import end_with_all
+from tests.campaigns.measuring.rows import ROOT, read_page, read_rows, write_rows
 from tests.campaigns.tests_judged import report
 from tests.campaigns.tests_judged.cases import Case, halves, load_cases
 from tests.campaigns.tests_judged.drawing import Covering, record_of
@@ -12,10 +16,6 @@ from tests.campaigns.tests_judged.results import Row
 from tests.campaigns.tests_judged.running import Options, bench
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.drawing import records
-from tests.measuring.halves import Half, may_look
-from tests.measuring.loop import check_disk, tell_of, tool_options
-from tests.measuring.process import end_with_all
-from tests.measuring.rows import ROOT, read_page, read_rows, write_rows
 
 #: Clients that are fetched, kept from run to run, never committed.
 WORK = ROOT / "bench-results" / "tests-judged"

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.rows import ROOT, Share, in_label_order, made_of, table
 from tests.campaigns.tests_judged.results import COMPARED, NOT_JUDGED, RAN, Row
-from tests.measuring.halves import Half
-from tests.measuring.rows import ROOT, Share, in_label_order, made_of, table
 
 FOLDER = ROOT / "docs" / "evaluation" / "tests-judged"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tests.campaigns.measuring.clones import copy
 from tests.eval_repos.cases import Case, End
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.judge import Change, Seen, Verdict, judge
@@ -15,7 +16,6 @@ from tests.eval_repos.looking import Looked, look
 from tests.eval_repos.making import changed_lines, make
 from tests.eval_repos.reported import Reported
 from tests.eval_repos.running import text_at, universe
-from tests.measuring.clones import copy
 from tests.registry import serve
 
 WORKS = "def pad(text):\n    return text\n"

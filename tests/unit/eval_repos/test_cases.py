@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.measuring.halves import Half, alternately, may_look
+from tests.campaigns.measuring.rows import read_page
 from tests.eval_repos import report
 from tests.eval_repos.cases import CASES, DRAWS, SOURCES, Case, Outcome, load_cases
 from tests.eval_repos.history import Stated, faults, read_history, state
 from tests.eval_repos.judge import admits
 from tests.eval_repos.results import Result
-from tests.measuring.halves import Half, alternately, may_look
-from tests.measuring.rows import read_page
 from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 CASES_NOW = load_cases()

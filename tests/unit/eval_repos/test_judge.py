@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.measuring.clones import commit, git
 from tests.eval_repos.cases import End
 from tests.eval_repos.judge import Kind, Verdict, admits
 from tests.eval_repos.reported import Reported
-from tests.measuring.clones import commit, git
 from tests.unit.eval_repos.judged_case import FIXED, JudgedCase, judged_case, npm_case, uv_case
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from tests.campaigns.measuring.process import Done
 from tests.eval_repos.agreeing import differences
 from tests.eval_repos.reported import read_reported
-from tests.measuring.process import Done
 
 MOVE = {
     "manifest": "uv.lock",

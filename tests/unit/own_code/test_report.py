@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.measuring.halves import Half
-from tests.measuring.rows import read_page
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.rows import read_page
 from tests.own_code import report
 from tests.own_code.ends import End, Stop, Stopped
 from tests.own_code.results import DidRun, Plan, Result, WrongEnd

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.measuring.forks import run_to_end
 from tests.fakes.repository import git
-from tests.measuring.forks import run_to_end
 from tests.own_code import command
 from tests.own_code.checkout import advisory_of, check_out
 from tests.own_code.running import Options, run_case

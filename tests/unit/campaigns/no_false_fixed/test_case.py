@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
+from tests.campaigns.measuring.clones import git
 from tests.campaigns.no_false_fixed.case import (
     Advisory,
     Case,
@@ -17,7 +18,6 @@ from tests.campaigns.no_false_fixed.case import (
     read_case,
     serving,
 )
-from tests.measuring.clones import git
 
 TEXT = """
 id = "npm-invented"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.measuring.clones import copy
 from tests.campaigns.no_false_fixed.__main__ import Made, made, run_tool
 from tests.campaigns.no_false_fixed.case import End, Ended, Outcome, load_cases
 from tests.campaigns.no_false_fixed.peers import programs
-from tests.measuring.clones import copy
 
 PIN = "pip-ordinary-pin"
 SAFE = "pip-ordinary-safe"

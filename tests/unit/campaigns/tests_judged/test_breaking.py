@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.syntax import first_error_line, grammar_of
+from tests.campaigns.measuring.clones import git
 from tests.campaigns.tests_judged.breaking import MESSAGE, TRIES, Break, breaks
-from tests.measuring.clones import git
 
 PYTHON = {
     "shop/prices.py": 'def total(items):\n    """Sum up."""\n    return sum(items)\n\n\n'

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.campaigns.measuring.process import Done
+from tests.campaigns.measuring.tool import SCRIPT
 from tests.e2e.forked import run_forked
-from tests.measuring.process import Done
-from tests.measuring.tool import SCRIPT
 
 
 def run_to_end(

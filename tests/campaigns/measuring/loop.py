@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tests.measuring.halves import Half
-from tests.measuring.tool import SCRIPT
+from tests.campaigns.measuring.halves import Half
+from tests.campaigns.measuring.tool import SCRIPT
 
 #: Free disk without which no case begins: on a full disk it would fail for the machine, not for the tool.
 LEAST_FREE_BYTES = 4 * 1024**3

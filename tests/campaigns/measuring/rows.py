@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from pydantic import BaseModel
 
 #: The repository.
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 RESULTS, REPORT = "results.jsonl", "report.md"
 
