@@ -135,7 +135,7 @@ eval-fixes: setup
 
 # Real packages with real flaws, fetched now; it goes on where it stopped: ARGS="--only NAME", ARGS=--again.
 proofs: setup
-	$(BIN)/python -m tests.proofs $(ARGS)
+	$(BIN)/python -m tests.campaigns.proofs $(ARGS)
 
 # Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
 eval-own: setup

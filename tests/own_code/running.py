@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.campaigns.measuring.tool import SCRIPT, version_of
+from tests.campaigns.proofs.running import tools
 from tests.own_code import independent, results
 from tests.own_code.author import InTurn, Perfect, plan
 from tests.own_code.cases import Case, Record
@@ -18,7 +19,6 @@ from tests.own_code.results import Plan, Result, WrongEnd
 from tests.own_code.shown import Shown, shown, site
 from tests.own_code.upstream import Fix, fix_of
 from tests.own_code.wrong import Wrong, wrong_plans
-from tests.proofs.running import tools
 
 #: Runs with wrong plans, with a proof or without: one a plan, and some to spare.
 _MAX_WRONG_RUNS = 6

@@ -1,4 +1,4 @@
-"""``python -m tests.proofs``: real packages at vulnerable versions, fixed and proved end to end."""
+"""``python -m tests.campaigns.proofs``: real packages at vulnerable versions, fixed and proved."""
 
 import argparse
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.campaigns.measuring.loop import measure, options, tell_of
 from tests.campaigns.measuring.rows import read_page
-from tests.proofs import report
-from tests.proofs.cases import Case, load_cases
-from tests.proofs.running import Result, published_records, run_case
+from tests.campaigns.proofs import report
+from tests.campaigns.proofs.cases import Case, load_cases
+from tests.campaigns.proofs.running import Result, published_records, run_case
 
 
 def main() -> int:
@@ -54,7 +54,7 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    return options("python -m tests.proofs", __doc__, report.FOLDER).parse_args()
+    return options("python -m tests.campaigns.proofs", __doc__, report.FOLDER).parse_args()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.campaigns.measuring.rows import ROOT, read_rows, table, write_rows
-from tests.proofs.running import Result
+from tests.campaigns.proofs.running import Result
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "proofs"
@@ -153,7 +153,8 @@ def _made(rows: Sequence[Result]) -> str:
         "registries that the clients are configured with.\nTimes are of one whole `fix` on a shared "
         f"machine ({total:,.0f} s for all), no benchmark.\n\n"
         "`results.jsonl` has a row a case, with every gate's verdict and the digest of the case's "
-        "files;\n`python -m tests.proofs --check` says whether page, results and cases still fit.\n"
+        "files;\n`python -m tests.campaigns.proofs --check` says whether page, results and cases still "
+        "fit.\n"
     )
 
 

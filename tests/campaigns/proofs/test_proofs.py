@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.campaigns.measuring.rows import read_page
+from tests.campaigns.proofs import report
+from tests.campaigns.proofs.cases import CASES, Case, load_cases
+from tests.campaigns.proofs.running import Result, run_case
 from tests.choice import a_choice
-from tests.proofs import report
-from tests.proofs.cases import CASES, Case, load_cases
-from tests.proofs.running import Result, run_case
 
 #: Small packages; in each ecosystem a bump by the recipe, and edits by a scripted retry; then another bump.
 #: One of each sort runs with the suite.

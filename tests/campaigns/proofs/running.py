@@ -16,12 +16,12 @@ from typing import Any
 
 from fallback_audit.frozen import Frozen
 from tests.campaigns.measuring.proof_end import END, saying_its_end
+from tests.campaigns.proofs.cases import Case, held
 from tests.e2e.command import SCRIPT, Ended, run
 from tests.fakes.repository import git
-from tests.proofs.cases import Case, held
 
 #: Published OSV records, beside the checkout (never in it): used by id where they are.
-PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "recipe-cases.tar.xz"
+PUBLISHED = Path(__file__).parents[4] / "shared" / "data" / "recipe-cases.tar.xz"
 
 #: Who made a patch, by the tier: no model is asked here.
 _AUTHORS = {"recipe": "recipe", "llm": "scripted"}
