@@ -139,7 +139,7 @@ proofs: setup
 
 # Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
 eval-own: setup
-	$(BIN)/python -m tests.own_code --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.own_code --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Real fixes and evasions before the capability gate: ARGS="--clones DIR --projects".
 eval-capability: setup

@@ -18,11 +18,11 @@ from fallback_tier.gates.capability import Project, compare
 from fallback_tier.gates.capability.project import Texts
 from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.rows import ROOT, read_rows, write_rows
+from tests.campaigns.own_code.cases import Record, read_records
 from tests.capability.evasions import LISTS, evasions
 from tests.capability.halves import halves, name_of
 from tests.capability.report import Caught, Fix, Row, page
 from tests.capability.repository import Repository
-from tests.own_code.cases import Record, read_records
 
 FOLDER = ROOT / "docs" / "evaluation" / "capability"
 

@@ -7,7 +7,7 @@ records of the data set have one commit: it is one fix, and in one half.
 from collections.abc import Iterable
 
 from tests.campaigns.measuring.halves import Half, alternately
-from tests.own_code.cases import Record
+from tests.campaigns.own_code.cases import Record
 
 SEED = "capability-1"
 

@@ -12,7 +12,7 @@ from fallback_tier.limits import MAX_FILE_BYTES
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.syntax import grammar_of
-from tests.own_code.cases import Record
+from tests.campaigns.own_code.cases import Record
 
 #: Files that one git command reads: few more than a question needs.
 _AT_ONCE = 200

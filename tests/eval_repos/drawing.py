@@ -23,12 +23,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.campaigns.measuring.loop import tool_options
+from tests.campaigns.own_code.cases import DATA_FILE
 from tests.eval_repos.advisories import Record
 from tests.eval_repos.cases import DRAWS, HERE, Facts, load_cases
 from tests.eval_repos.clients import Clients
 from tests.eval_repos.looking import Copy, look
 from tests.eval_repos.making import make
-from tests.own_code.cases import DATA_FILE
 from tests.recipes_bench.cases import ARCHIVE
 from tests.recipes_bench.versions import affecting, canonical
 

@@ -22,7 +22,7 @@ from fallback_tier.patch.edits import new_file_text, replace_once
 from fallback_tier.patch.judging import Judging
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.repo import RepoContext
-from tests.own_code.checkout import Checkout
+from tests.campaigns.own_code.checkout import Checkout
 
 #: Files that tell of a fix instead of being one.
 _DOCUMENTS = frozenset({".md", ".rst", ".txt", ".adoc", ".markdown", ".changes", ".rtf"})

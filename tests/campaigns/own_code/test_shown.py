@@ -3,8 +3,8 @@
 import pytest
 
 from fallback_tier.prompt.fence import SourceKind, fence
-from tests.own_code.shown import HunkLines, Shown, shown, site
-from tests.own_code.upstream import FileFix
+from tests.campaigns.own_code.shown import HunkLines, Shown, shown, site
+from tests.campaigns.own_code.upstream import FileFix
 
 NONCE = "0123456789abcdef" * 2
 BEFORE = "".join(f"value_{n} = {n}\n" for n in range(40))

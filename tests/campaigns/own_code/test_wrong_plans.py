@@ -5,10 +5,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from fallback_tier.syntax import first_error_line
+from tests.campaigns.own_code.checkout import Checkout
+from tests.campaigns.own_code.upstream import FileFix, Fix, applied
+from tests.campaigns.own_code.wrong import Kind, Wrong, wrong_plans
 from tests.fakes.repository import commit_all, write
-from tests.own_code.checkout import Checkout
-from tests.own_code.upstream import FileFix, Fix, applied
-from tests.own_code.wrong import Kind, Wrong, wrong_plans
 
 PYTHON = '''"""What it is."""
 

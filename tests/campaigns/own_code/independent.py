@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fallback_tier.outcome import SearchReplace
-from tests.own_code.cases import Case
-from tests.own_code.checkout import Checkout, proof_files
-from tests.own_code.upstream import applied
+from tests.campaigns.own_code.cases import Case
+from tests.campaigns.own_code.checkout import Checkout, proof_files
+from tests.campaigns.own_code.upstream import applied
 
 #: One command that makes the environment: a whole install over a slow line.
 _PROVISION_TIMEOUT_S = 900

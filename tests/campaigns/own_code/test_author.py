@@ -5,7 +5,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from fallback_tier.outcome import SearchReplace, plan_adapter
-from tests.own_code.author import REFUSAL, Asked, InTurn, Perfect, plan, serving
+from tests.campaigns.own_code.author import REFUSAL, Asked, InTurn, Perfect, plan, serving
 
 EDIT = SearchReplace(path="a.py", old="a", new="b")
 FIRST = Asked(prompt="fix it", last="fix it", is_again=False)

@@ -1,4 +1,4 @@
-"""``python -m tests.own_code``: real packages in their own repositories, fixed with known answers."""
+"""``python -m tests.campaigns.own_code``: real packages in their own repositories, with known answers."""
 
 import argparse
 import sys
@@ -9,10 +9,10 @@ from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.loop import measure, tell_of, tool_options
 from tests.campaigns.measuring.process import end_with_all
 from tests.campaigns.measuring.rows import read_page
-from tests.own_code import report
-from tests.own_code.cases import Case, Record, load_cases, read_records
-from tests.own_code.results import Result
-from tests.own_code.running import Options, run_case
+from tests.campaigns.own_code import report
+from tests.campaigns.own_code.cases import Case, Record, load_cases, read_records
+from tests.campaigns.own_code.results import Result
+from tests.campaigns.own_code.running import Options, run_case
 
 Key = tuple[str, str]
 
@@ -115,7 +115,7 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = tool_options("python -m tests.own_code", __doc__, report.FOLDER)
+    parser = tool_options("python -m tests.campaigns.own_code", __doc__, report.FOLDER)
     parser.add_argument(
         "--skip-wrong",
         action="store_true",

@@ -11,7 +11,7 @@ from fallback_audit.frozen import Frozen
 from fallback_plugins.solved_examples.chunking.units import lines_of
 from fallback_plugins.solved_examples.sources.line_edits import Change, changes_between
 from fallback_tier.prompt.fence import PREFIX
-from tests.own_code.upstream import FileFix
+from tests.campaigns.own_code.upstream import FileFix
 
 #: Unchanged lines between two changes that git still shows as one hunk.
 _SAME_HUNK_LINES = 6

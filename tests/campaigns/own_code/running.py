@@ -8,17 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.campaigns.measuring.tool import SCRIPT, version_of
+from tests.campaigns.own_code import independent, results
+from tests.campaigns.own_code.author import InTurn, Perfect, plan
+from tests.campaigns.own_code.cases import Case, Record
+from tests.campaigns.own_code.checkout import Checkout, check_out, proof_arguments, write_advisory
+from tests.campaigns.own_code.command import Command, Ran
+from tests.campaigns.own_code.ends import End, stopped
+from tests.campaigns.own_code.results import Plan, Result, WrongEnd
+from tests.campaigns.own_code.shown import Shown, shown, site
+from tests.campaigns.own_code.upstream import Fix, fix_of
+from tests.campaigns.own_code.wrong import Wrong, wrong_plans
 from tests.campaigns.proofs.running import tools
-from tests.own_code import independent, results
-from tests.own_code.author import InTurn, Perfect, plan
-from tests.own_code.cases import Case, Record
-from tests.own_code.checkout import Checkout, check_out, proof_arguments, write_advisory
-from tests.own_code.command import Command, Ran
-from tests.own_code.ends import End, stopped
-from tests.own_code.results import Plan, Result, WrongEnd
-from tests.own_code.shown import Shown, shown, site
-from tests.own_code.upstream import Fix, fix_of
-from tests.own_code.wrong import Wrong, wrong_plans
 
 #: Runs with wrong plans, with a proof or without: one a plan, and some to spare.
 _MAX_WRONG_RUNS = 6

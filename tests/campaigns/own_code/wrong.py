@@ -17,9 +17,9 @@ from fallback_tier.errors import EditError
 from fallback_tier.outcome import SearchReplace
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.syntax import first_error_line, grammar_of, parse
-from tests.own_code.checkout import Checkout
-from tests.own_code.shown import hunk_groups
-from tests.own_code.upstream import FileFix, Fix, is_document, text_of, too_large
+from tests.campaigns.own_code.checkout import Checkout
+from tests.campaigns.own_code.shown import hunk_groups
+from tests.campaigns.own_code.upstream import FileFix, Fix, is_document, text_of, too_large
 
 #: Places that are tried for one inserted line: each is a parse of the file.
 _MAX_TRIES = 300

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns.measuring.forks import run_to_end
+from tests.campaigns.own_code import command, small_case
+from tests.campaigns.own_code.checkout import advisory_of, check_out
+from tests.campaigns.own_code.running import Options, run_case
+from tests.campaigns.own_code.upstream import text_of
+from tests.campaigns.own_code.wrong import Kind
 from tests.fakes.repository import git
-from tests.own_code import command
-from tests.own_code.checkout import advisory_of, check_out
-from tests.own_code.running import Options, run_case
-from tests.own_code.upstream import text_of
-from tests.own_code.wrong import Kind
-from tests.unit.own_code import small_case
 
 KINDS = [Kind.UNRELATED, Kind.COMMENT, Kind.ELSEWHERE, Kind.DECOY]
 

@@ -1,6 +1,6 @@
 """What the first prompt shows of the fix's place, by the bytes that there are for code.
 
-``python -m tests.own_code.code_budget`` writes the page.
+``python -m tests.campaigns.own_code.code_budget`` writes the page.
 
 No model is asked: a prompt is made as ``fix`` makes it, from the case's checkout, its advisory, and what
 its proof prints as it fails at the base commit. ``--outputs`` keeps that, one file per case: a proof whose
@@ -25,12 +25,12 @@ from fallback_tier.repo import ProofFailure, RepoContext, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, open_services
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.proof_end import END, is_bare, saying_its_end
-from tests.own_code import report
-from tests.own_code.cases import Case, Record, load_cases, read_records
-from tests.own_code.checkout import Checkout, check_out, proof_files, write_advisory
-from tests.own_code.figures import BYTES_PER_TOKEN
-from tests.own_code.shown import Shown, shown, site
-from tests.own_code.upstream import fix_of
+from tests.campaigns.own_code import report
+from tests.campaigns.own_code.cases import Case, Record, load_cases, read_records
+from tests.campaigns.own_code.checkout import Checkout, check_out, proof_files, write_advisory
+from tests.campaigns.own_code.figures import BYTES_PER_TOKEN
+from tests.campaigns.own_code.shown import Shown, shown, site
+from tests.campaigns.own_code.upstream import fix_of
 
 #: Budgets that are compared, in kilobytes.
 BUDGETS = (12, 24, 48, 96, 192)
@@ -148,8 +148,8 @@ def _share(held: Iterable[bool]) -> str:
 HEAD = """\
 # How much of a package's own code a prompt shows
 
-Made by `python -m tests.own_code.code_budget`: the first prompt of each case of `make eval-own`, as
-`fix` makes it, with more and more room for code (`--code-room`). Counted are the lines that upstream's
+Made by `python -m tests.campaigns.own_code.code_budget`: the first prompt of each case of `make eval-own`,
+as `fix` makes it, with more and more room for code (`--code-room`). Counted are the lines that upstream's
 fix removes, or stands between. No model is asked. The default is 192 KB; for a model on the same
 machine, whose window is small, it is 12 KB. The proof of a case has run at the base commit: what it points
 at comes first, and code is added until its rank falls off (ADR-0120), so that more room is not always used.
@@ -160,7 +160,7 @@ at comes first, and code is added until its rank falls off (ADR-0120), so that m
 def main() -> int:
     """0: every case was measured."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.own_code.code_budget", description=__doc__
+        prog="python -m tests.campaigns.own_code.code_budget", description=__doc__
     )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the data sets")
     parser.add_argument("--clones", type=Path, metavar="DIR", help="bare clones, OWNER+NAME.git")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.own_code.checkout import Checkout
+from tests.campaigns.own_code.upstream import Fix, Unsayable, applied, fix_of
 from tests.fakes.repository import commit_all, git, write
-from tests.own_code.checkout import Checkout
-from tests.own_code.upstream import Fix, Unsayable, applied, fix_of
 
 REPEATED = "".join(f"def f{n}():\n    x = 1\n    return x\n\n\n" for n in range(8))
 LONG = "".join(f"line{n} = {n}\n" for n in range(60))

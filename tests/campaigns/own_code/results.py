@@ -6,9 +6,9 @@ from pydantic import Field
 
 from fallback_audit.frozen import Frozen
 from tests.campaigns.measuring.halves import Half
-from tests.own_code.ends import End, Gate, Stop, Stopped
-from tests.own_code.shown import Shown
-from tests.own_code.wrong import Kind
+from tests.campaigns.own_code.ends import End, Gate, Stop, Stopped
+from tests.campaigns.own_code.shown import Shown
+from tests.campaigns.own_code.wrong import Kind
 
 #: What a skipped tests gate says where the suite ran. That "the tests fail at the base commit too" may
 #: be said of a runner that did not start, so it is not counted.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.campaigns.measuring.rows import Share
-from tests.own_code.results import Result
-from tests.own_code.shown import Shown
+from tests.campaigns.own_code.results import Result
+from tests.campaigns.own_code.shown import Shown
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ half set aside.
 
 ``draw.jsonl`` has a line for every record that the walk came to, ``cases.toml`` what it found.
 
-    python -m tests.own_code.draw DATA           # check the record of the walk
-    python -m tests.own_code.draw DATA --order   # print the order
+    python -m tests.campaigns.own_code.draw DATA           # check the record of the walk
+    python -m tests.campaigns.own_code.draw DATA --order   # print the order
 """
 
 import argparse
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.campaigns.measuring.halves import Half
-from tests.own_code.cases import HERE, Case, Record, load_cases, read_records
+from tests.campaigns.own_code.cases import HERE, Case, Record, load_cases, read_records
 
 SEED = "own-code-1"
 DRAW = HERE / "draw.jsonl"

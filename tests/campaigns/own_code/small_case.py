@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from tests.campaigns.measuring.halves import Half
+from tests.campaigns.own_code.cases import Case, Record
 from tests.fakes.repository import commit_all, git, write
-from tests.own_code.cases import Case, Record
 
 FLAW = "def pad(text):\n    width = 1\n    return eval(text)\n\n\ndef one():\n    return 1\n"
 FIXED = FLAW.replace("return eval(text)", "return int(text)")

@@ -11,7 +11,7 @@ from typing import Any
 from fallback_tier.advisory import compare_versions
 from tests.campaigns.measuring.clones import clone, copy, git
 from tests.campaigns.measuring.proof_end import END, is_bare, saying_its_end
-from tests.own_code.cases import PROOFS, Case, Record
+from tests.campaigns.own_code.cases import PROOFS, Case, Record
 
 #: A bound as npm's data writes it.
 _FIXED = re.compile(r"(?:>=\s*|v)?(?P<version>\d+(?:\.\d+)*(?:[-.+][0-9A-Za-z.+-]+)?)")

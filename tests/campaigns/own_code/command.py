@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.campaigns.measuring.process import Done, run_to_end
-from tests.own_code.author import Author, serving
-from tests.own_code.ends import End, fix_of_answer, judged_on_record, read_end
+from tests.campaigns.own_code.author import Author, serving
+from tests.campaigns.own_code.ends import End, fix_of_answer, judged_on_record, read_end
 
 #: A fix that runs suites of ten minutes on both sides, and again where they differ, on a busy machine.
 RUN_TIMEOUT_S = 3_600

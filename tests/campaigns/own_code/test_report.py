@@ -7,11 +7,11 @@ import pytest
 
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import read_page
-from tests.own_code import report
-from tests.own_code.ends import End, Stop, Stopped
-from tests.own_code.results import DidRun, Plan, Result, WrongEnd
-from tests.own_code.shown import Shown
-from tests.own_code.wrong import Kind
+from tests.campaigns.own_code import report
+from tests.campaigns.own_code.ends import End, Stop, Stopped
+from tests.campaigns.own_code.results import DidRun, Plan, Result, WrongEnd
+from tests.campaigns.own_code.shown import Shown
+from tests.campaigns.own_code.wrong import Kind
 
 PLAN = Plan(edits=2, bytes=90, files=("lib/a.js",), left_out=("package.json",), exact=True)
 SEEN = Shown(lines=4, lines_shown=2, hunks=2, hunks_touched=1, hunks_whole=1)

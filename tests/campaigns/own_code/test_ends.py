@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.own_code.ends import (
+from tests.campaigns.own_code.ends import (
     SAID_CHARS,
     End,
     Failed,
@@ -15,7 +15,7 @@ from tests.own_code.ends import (
     read_end,
     stopped,
 )
-from tests.own_code.results import proof_ran, suite_ran
+from tests.campaigns.own_code.results import proof_ran, suite_ran
 
 
 def end(code: int | None, answer: dict[str, Any] | None = None, err: str = "") -> End:

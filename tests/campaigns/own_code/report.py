@@ -14,10 +14,10 @@ from tests.campaigns.measuring.rows import (
     table,
     write_rows,
 )
-from tests.own_code.cases import HERE
-from tests.own_code.ends import Stop
-from tests.own_code.figures import FIGURES, TOKENS, false_fixed, tokens
-from tests.own_code.results import Result
+from tests.campaigns.own_code.cases import HERE
+from tests.campaigns.own_code.ends import Stop
+from tests.campaigns.own_code.figures import FIGURES, TOKENS, false_fixed, tokens
+from tests.campaigns.own_code.results import Result
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "own-code"
@@ -221,7 +221,7 @@ def _made(rows: Sequence[Result]) -> str:
             f"at hand: {message}.\nPlans of more than {_LONG_PLAN_BYTES:,} bytes, which no answer of 2,048 "
             f"tokens can hold: {', '.join(long) or 'none'}.\nMeasured without files that the clone lacks: "
             f"{', '.join(absent) or 'none'}.\n`results.jsonl` has a row a case and label; "
-            "`python -m tests.own_code --check` says whether page, rows and cases\nstill fit.\n"
+            "`python -m tests.campaigns.own_code --check` says whether page, rows and cases\nstill fit.\n"
         )
     )
 
