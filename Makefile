@@ -143,7 +143,7 @@ eval-own: setup
 
 # Real fixes and evasions before the capability gate: ARGS="--clones DIR --projects".
 eval-capability: setup
-	$(BIN)/python -m tests.capability --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.capability --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Whole runs of fix with gates, judged, beside peers; goes on where it stopped: ARGS="--only NAME --clones DIR".
 eval-repos: setup

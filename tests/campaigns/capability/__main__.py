@@ -1,8 +1,8 @@
-"""``python -m tests.capability``: how often the capability gate asks for nothing, and what gets past it.
+"""``python -m tests.campaigns.capability``: false alarms of the capability gate, and what gets past it.
 
-python -m tests.capability --data DIR --clones DIR            # the half that the gate was made on
-python -m tests.capability … --half 'set aside' --look-at-what-was-set-aside
-python -m tests.capability --remake                            # evasions again, and the page
+python -m tests.campaigns.capability --data DIR --clones DIR            # the half that the gate was made on
+python -m tests.campaigns.capability … --half 'set aside' --look-at-what-was-set-aside
+python -m tests.campaigns.capability --remake                            # evasions again, and the page
 """
 
 import argparse
@@ -16,13 +16,13 @@ from pathlib import Path
 from fallback_audit.vocabulary import FailureKind
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.gates.capability.project import Texts
+from tests.campaigns.capability.evasions import LISTS, evasions
+from tests.campaigns.capability.halves import halves, name_of
+from tests.campaigns.capability.report import Caught, Fix, Row, page
+from tests.campaigns.capability.repository import Repository
 from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.rows import ROOT, read_rows, write_rows
 from tests.campaigns.own_code.cases import Record, read_records
-from tests.capability.evasions import LISTS, evasions
-from tests.capability.halves import halves, name_of
-from tests.capability.report import Caught, Fix, Row, page
-from tests.capability.repository import Repository
 
 FOLDER = ROOT / "docs" / "evaluation" / "capability"
 
@@ -133,7 +133,7 @@ def _given(texts: list[tuple[str, str]]) -> Texts:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.capability")
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.capability")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--clones", type=Path, help="bare clones, OWNER+NAME.git")
     parser.add_argument("--half", choices=[half.value for half in Half], default=Half.SEEN.value)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
+from tests.campaigns.capability.evasions import LISTS
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import Share, table
-from tests.capability.evasions import LISTS
 
 _HEAD = """# The capability gate: false alarms and evasions
 
