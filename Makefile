@@ -147,7 +147,7 @@ eval-capability: setup
 
 # Whole runs of fix with gates, judged, beside peers; goes on where it stopped: ARGS="--only NAME --clones DIR".
 eval-repos: setup
-	$(BIN)/python -m tests.eval_repos --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.eval_repos --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Small repositories, their ends expected beforehand; resumes where it stopped: ARGS="--only ID --half seen --no-peers".
 no-false-fixed: setup

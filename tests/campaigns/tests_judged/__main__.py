@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.drawing import records
 from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.loop import check_disk, tell_of, tool_options
 from tests.campaigns.measuring.process import end_with_all
@@ -14,8 +16,6 @@ from tests.campaigns.tests_judged.cases import Case, halves, load_cases
 from tests.campaigns.tests_judged.drawing import Covering, record_of
 from tests.campaigns.tests_judged.results import Row
 from tests.campaigns.tests_judged.running import Options, bench
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.drawing import records
 
 #: Clients that are fetched, kept from run to run, never committed.
 WORK = ROOT / "bench-results" / "tests-judged"

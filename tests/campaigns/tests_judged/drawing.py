@@ -26,6 +26,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tests.campaigns.eval_repos.advisories import Record
+from tests.campaigns.eval_repos.cases import Case as Installed
+from tests.campaigns.eval_repos.cases import load_cases as earlier_cases
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.drawing import FRAME, records
+from tests.campaigns.eval_repos.looking import look
 from tests.campaigns.measuring.clones import clone, git
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.loop import check_disk
@@ -33,12 +39,6 @@ from tests.campaigns.measuring.process import run_to_end
 from tests.campaigns.measuring.words import cleaned
 from tests.campaigns.tests_judged.bare import projects
 from tests.campaigns.tests_judged.cases import CASES, SEED, Case
-from tests.eval_repos.advisories import Record
-from tests.eval_repos.cases import Case as Installed
-from tests.eval_repos.cases import load_cases as earlier_cases
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.drawing import FRAME, records
-from tests.eval_repos.looking import look
 from tests.recipes_bench.inventory import held
 from tests.recipes_bench.versions import affecting, canonical
 

@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.campaigns.eval_repos.advisories import Record
+from tests.campaigns.eval_repos.clients import Clients, installed_version
+from tests.campaigns.eval_repos.reported import answer, read_reported
 from tests.campaigns.measuring.clones import clone, copy
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.process import Done, run_to_end
@@ -23,9 +26,6 @@ from tests.campaigns.tests_judged import breaking, results
 from tests.campaigns.tests_judged.bare import Bare
 from tests.campaigns.tests_judged.cases import Case
 from tests.campaigns.tests_judged.results import Breaking, Row
-from tests.eval_repos.advisories import Record
-from tests.eval_repos.clients import Clients, installed_version
-from tests.eval_repos.reported import answer, read_reported
 
 #: One ``fix``, and once more with breaks: 25 minutes each.
 CASE_TIMEOUT_S = 1_500

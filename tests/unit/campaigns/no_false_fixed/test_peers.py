@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.eval_repos.loopback import tree_audit
 from tests.campaigns.no_false_fixed.case import Ended, load_cases, make_repository, serving
 from tests.campaigns.no_false_fixed.peers import PEERS, programs, run_peer
-from tests.eval_repos.loopback import tree_audit
 
 
 def ends(case_id: str, folder: Path) -> dict[str, Ended]:

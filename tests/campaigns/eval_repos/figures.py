@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tests.campaigns.eval_repos.peers import PEERS, PeerEnd
+from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.measuring.rows import Share
-from tests.eval_repos.peers import PEERS, PeerEnd
-from tests.eval_repos.results import Result
 
 Rows = Sequence[Result]
 

@@ -1,21 +1,21 @@
-"""``python -m tests.eval_repos``: whole runs of ``fix`` over repositories, judged, beside peers."""
+"""``python -m tests.campaigns.eval_repos``: whole runs of ``fix`` over repositories, beside peers."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.campaigns.eval_repos import report
+from tests.campaigns.eval_repos.advisories import read_published
+from tests.campaigns.eval_repos.cases import Case, load_cases
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.history import faults, read_history, state
+from tests.campaigns.eval_repos.results import Result
+from tests.campaigns.eval_repos.running import Options, look_at_base, run_case
 from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.loop import measure, tell_of, tool_options
 from tests.campaigns.measuring.process import end_with_all
 from tests.campaigns.measuring.rows import ROOT, read_page
-from tests.eval_repos import report
-from tests.eval_repos.advisories import read_published
-from tests.eval_repos.cases import Case, load_cases
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.history import faults, read_history, state
-from tests.eval_repos.results import Result
-from tests.eval_repos.running import Options, look_at_base, run_case
 from tests.registry.upstream import Upstream
 
 #: Clients that are fetched, and caches: kept from run to run, never committed.
@@ -135,7 +135,7 @@ def _tell(result: Result, which: str, *, as_json: bool) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = tool_options("python -m tests.eval_repos", __doc__, report.FOLDER)
+    parser = tool_options("python -m tests.campaigns.eval_repos", __doc__, report.FOLDER)
     parser.add_argument("--work", type=Path, default=WORK, help="where fetched clients are kept")
     parser.add_argument("--skip-peers", action="store_true", help="the tool alone")
     parser.add_argument(

@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.campaigns.eval_repos.cases import DRAWS
+from tests.campaigns.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
+from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import (
     ROOT,
@@ -13,9 +16,6 @@ from tests.campaigns.measuring.rows import (
     table,
     write_rows,
 )
-from tests.eval_repos.cases import DRAWS
-from tests.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
-from tests.eval_repos.results import Result
 
 #: Where results and report lie.
 FOLDER = ROOT / "docs" / "evaluation" / "repos"
@@ -33,8 +33,8 @@ them, with all gates and without a model. A judge that shares no code with the t
 there with the
 project's own client, reads which versions that gives, asks the application (a script that passes at the \
 base), counts the
-diff's lines, and holds all of it against the end that was [committed](../../../tests/eval_repos/cases) \
-before the case first
+diff's lines, and holds all of it against the end that was \
+[committed](../../../tests/campaigns/eval_repos/cases) before the case first
 ran. Peers get the same base, and the same judge.
 """
 
@@ -71,8 +71,8 @@ def _drawn(seed: str, rows: Sequence[Result]) -> str:
     title = "a seed" if seed == DRAWS[0] else f"the seed `{seed}`"
     return (
         f"## The repositories that {title} drew\n\n"
-        f"`tests/eval_repos/drawing.py` drew them, and an advisory for each, with the seed `{seed}`. "
-        f"At their first run {right(first)} ended rightly,\nand in {agreeing(first)} `fix` first applied "
+        f"`tests/campaigns/eval_repos/drawing.py` drew them, and an advisory for each, with the seed "
+        f"`{seed}`. At their first run {right(first)} ended rightly,\nand in {agreeing(first)} `fix` first applied "
         f"what `plan` said; that is *{FIRST_LOOK}*, before anything was mended.\n"
     )
 
@@ -224,9 +224,9 @@ def _made(rows: Sequence[Result]) -> str:
     return (
         f"{made_of(rows)}\n{_again(rows)}{_builds(rows)}"
         "\nThe expected ends of every case were committed before its first run; "
-        "`tests/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
+        "`tests/campaigns/eval_repos/expected.jsonl` has the digest of\nevery form that they had. Changed "
         f"after a run, each time with a reason: {message}.\n`results.jsonl` has a row a case and label; "
-        "`python -m tests.eval_repos --check` says whether page, rows and cases still fit.\n"
+        "`python -m tests.campaigns.eval_repos --check` says whether page, rows and cases still fit.\n"
     )
 
 

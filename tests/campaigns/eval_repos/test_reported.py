@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from tests.campaigns.eval_repos.agreeing import differences
+from tests.campaigns.eval_repos.reported import read_reported
 from tests.campaigns.measuring.process import Done
-from tests.eval_repos.agreeing import differences
-from tests.eval_repos.reported import read_reported
 
 MOVE = {
     "manifest": "uv.lock",

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
+from tests.campaigns.eval_repos.cases import Case, End, Outcome
+from tests.campaigns.eval_repos.looking import Copy, Looked, is_installed_package
+from tests.campaigns.eval_repos.reported import Reported
 from tests.campaigns.measuring.frozen import Frozen
-from tests.eval_repos.cases import Case, End, Outcome
-from tests.eval_repos.looking import Copy, Looked, is_installed_package
-from tests.eval_repos.reported import Reported
 from tests.recipes_bench.safeguards import breaches
 from tests.recipes_bench.versions import affecting, canonical, order
 

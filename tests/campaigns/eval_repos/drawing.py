@@ -7,8 +7,8 @@ record of the data sets or of frame.toml concerns a package that it installs. A 
 installed version is preferred: of each draw at most ``UNAFFECTED`` repositories stay without one. The
 project is the one that holds the path nearest to the root.
 
-``python -m tests.eval_repos.drawing`` prints the names of each draw in their order; with ``--only CASE``
-it installs a case of cases/drawn.toml and draws its advisory.
+``python -m tests.campaigns.eval_repos.drawing`` prints the names of each draw in their order; with
+``--only CASE`` it installs a case of cases/drawn.toml and draws its advisory.
 """
 
 import json
@@ -22,13 +22,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.campaigns.eval_repos.advisories import Record
+from tests.campaigns.eval_repos.cases import DRAWS, HERE, Facts, load_cases
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.looking import Copy, look
+from tests.campaigns.eval_repos.making import make
 from tests.campaigns.measuring.loop import tool_options
 from tests.campaigns.own_code.cases import DATA_FILE
-from tests.eval_repos.advisories import Record
-from tests.eval_repos.cases import DRAWS, HERE, Facts, load_cases
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.looking import Copy, look
-from tests.eval_repos.making import make
 from tests.recipes_bench.cases import ARCHIVE
 from tests.recipes_bench.versions import affecting, canonical
 
@@ -119,7 +119,7 @@ def _frame() -> dict[str, Any]:
 
 def main() -> int:
     """Return 0 if every case named with ``--only`` installs and has an advisory."""
-    arguments = tool_options("python -m tests.eval_repos.drawing", __doc__, HERE)
+    arguments = tool_options("python -m tests.campaigns.eval_repos.drawing", __doc__, HERE)
     arguments.add_argument(
         "--work", type=Path, default=Path("clients"), help="where fetched clients are kept"
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.eval_repos.cases import DRAWS, Facts, load_cases
-from tests.eval_repos.drawing import WANTED, advisory, matching, names
+from tests.campaigns.eval_repos.cases import DRAWS, Facts, load_cases
+from tests.campaigns.eval_repos.drawing import WANTED, advisory, matching, names
 
 
 def test_the_seed_decides_the_order_of_each_list_of_the_frame() -> None:

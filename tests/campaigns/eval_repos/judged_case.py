@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tests.campaigns.eval_repos.cases import Case, End
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.judge import Change, Seen, Verdict, judge
+from tests.campaigns.eval_repos.looking import Looked, look
+from tests.campaigns.eval_repos.making import changed_lines, make
+from tests.campaigns.eval_repos.reported import Reported
+from tests.campaigns.eval_repos.running import text_at, universe
 from tests.campaigns.measuring.clones import copy
-from tests.eval_repos.cases import Case, End
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.judge import Change, Seen, Verdict, judge
-from tests.eval_repos.looking import Looked, look
-from tests.eval_repos.making import changed_lines, make
-from tests.eval_repos.reported import Reported
-from tests.eval_repos.running import text_at, universe
 from tests.registry import serve
 
 WORKS = "def pad(text):\n    return text\n"

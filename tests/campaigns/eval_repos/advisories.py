@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.eval_repos.cases import Case
+from tests.campaigns.eval_repos.cases import Case
 from tests.recipes_bench.cases import ARCHIVE
 
 Record = Mapping[str, Any]

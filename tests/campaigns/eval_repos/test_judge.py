@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.eval_repos.cases import End
+from tests.campaigns.eval_repos.judge import Kind, Verdict, admits
+from tests.campaigns.eval_repos.judged_case import FIXED, JudgedCase, judged_case, npm_case, uv_case
+from tests.campaigns.eval_repos.reported import Reported
 from tests.campaigns.measuring.clones import commit, git
-from tests.eval_repos.cases import End
-from tests.eval_repos.judge import Kind, Verdict, admits
-from tests.eval_repos.reported import Reported
-from tests.unit.eval_repos.judged_case import FIXED, JudgedCase, judged_case, npm_case, uv_case
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_bounds(spec: str, version: str, *, is_in: bool) -> None:
 def test_the_judge_shares_no_code_with_what_it_judges() -> None:
     """In a fresh interpreter, so that what this one has imported says nothing."""
     code = (
-        "import sys, tests.eval_repos.judge, tests.eval_repos.peers, tests.eval_repos.report\n"
+        "import sys\nfrom tests.campaigns.eval_repos import judge, peers, report\n"
         "print([name for name in sys.modules if name.startswith('fallback_')])"
     )
     root = Path(__file__).parents[3]

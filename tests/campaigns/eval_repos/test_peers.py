@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.eval_repos.loopback import bulk, osv
-from tests.eval_repos.peers import PeerEnd, run_peers
-from tests.unit.eval_repos.judged_case import JudgedCase, judged_case, npm_case, uv_case
+from tests.campaigns.eval_repos.judged_case import JudgedCase, judged_case, npm_case, uv_case
+from tests.campaigns.eval_repos.loopback import bulk, osv
+from tests.campaigns.eval_repos.peers import PeerEnd, run_peers
 
 
 def ends(made: JudgedCase, npm: str) -> dict[str, PeerEnd]:

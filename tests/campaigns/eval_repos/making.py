@@ -14,9 +14,9 @@ from typing import Any
 
 import tomlkit
 
+from tests.campaigns.eval_repos.cases import Case, Project
+from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.measuring.clones import clone, commit, git
-from tests.eval_repos.cases import Case, Project
-from tests.eval_repos.clients import Clients
 
 #: What stands for a registry in a text of ours.
 _INDEX, _NPM_REGISTRY = "{index}", "{npm}"

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 
 from packaging.utils import canonicalize_name
 
+from tests.campaigns.eval_repos.cases import Case, Project
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.making import environment
 from tests.campaigns.measuring.clones import git
 from tests.campaigns.measuring.process import Done
 from tests.campaigns.measuring.words import SAID_CHARS, cleaned
-from tests.eval_repos.cases import Case, Project
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.making import environment
 from tests.recipes_bench.inventory import held, is_lock
 
 #: (package, version): one copy that is installed.

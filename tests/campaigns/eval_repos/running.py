@@ -11,19 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.campaigns.eval_repos import agreeing
+from tests.campaigns.eval_repos.advisories import Record, records_of, write_advisories
+from tests.campaigns.eval_repos.cases import Case, Outcome
+from tests.campaigns.eval_repos.clients import Clients, installed_version
+from tests.campaigns.eval_repos.judge import Change, Seen, affected, judge
+from tests.campaigns.eval_repos.looking import Looked, look
+from tests.campaigns.eval_repos.making import changed_lines, make
+from tests.campaigns.eval_repos.peers import run_peers
+from tests.campaigns.eval_repos.reported import answer, has_traceback, read_reported
+from tests.campaigns.eval_repos.results import Base, Result
 from tests.campaigns.measuring.clones import copy
 from tests.campaigns.measuring.process import Done, run_to_end
 from tests.campaigns.measuring.tool import SCRIPT, version_of
-from tests.eval_repos import agreeing
-from tests.eval_repos.advisories import Record, records_of, write_advisories
-from tests.eval_repos.cases import Case, Outcome
-from tests.eval_repos.clients import Clients, installed_version
-from tests.eval_repos.judge import Change, Seen, affected, judge
-from tests.eval_repos.looking import Looked, look
-from tests.eval_repos.making import changed_lines, make
-from tests.eval_repos.peers import run_peers
-from tests.eval_repos.reported import answer, has_traceback, read_reported
-from tests.eval_repos.results import Base, Result
 from tests.registry import Universe, serve
 
 #: One run: installs at two commits, their suites, some tries of the ladder.

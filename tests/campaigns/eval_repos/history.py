@@ -7,9 +7,9 @@ The first line of a case is committed before its first run. A later one goes wit
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.campaigns.eval_repos.cases import ECOSYSTEMS, HERE, SEED, Case
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.halves import alternately
-from tests.eval_repos.cases import ECOSYSTEMS, HERE, SEED, Case
 
 HISTORY = HERE / "expected.jsonl"
 

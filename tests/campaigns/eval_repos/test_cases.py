@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.eval_repos import report
+from tests.campaigns.eval_repos.cases import CASES, DRAWS, SOURCES, Case, Outcome, load_cases
+from tests.campaigns.eval_repos.history import Stated, faults, read_history, state
+from tests.campaigns.eval_repos.judge import admits
+from tests.campaigns.eval_repos.judged_case import npm_case, uv_case
+from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.measuring.halves import Half, alternately, may_look
 from tests.campaigns.measuring.rows import read_page
-from tests.eval_repos import report
-from tests.eval_repos.cases import CASES, DRAWS, SOURCES, Case, Outcome, load_cases
-from tests.eval_repos.history import Stated, faults, read_history, state
-from tests.eval_repos.judge import admits
-from tests.eval_repos.results import Result
-from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 CASES_NOW = load_cases()
 

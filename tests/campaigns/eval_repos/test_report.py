@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.eval_repos import report
+from tests.campaigns.eval_repos.figures import FIGURES, Compared, compared
+from tests.campaigns.eval_repos.judge import Kind, Problem, Verdict
+from tests.campaigns.eval_repos.peers import PeerEnd
+from tests.campaigns.eval_repos.reported import Reported
+from tests.campaigns.eval_repos.results import Base, Result
 from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import read_page
-from tests.eval_repos import report
-from tests.eval_repos.figures import FIGURES, Compared, compared
-from tests.eval_repos.judge import Kind, Problem, Verdict
-from tests.eval_repos.peers import PeerEnd
-from tests.eval_repos.reported import Reported
-from tests.eval_repos.results import Base, Result
 
 BROKE = Verdict(problems=(Problem(kind=Kind.BROKE, detail="no pad"),))
 LARGE = Verdict(problems=(Problem(kind=Kind.TOO_LARGE, detail="more than is honest"),))

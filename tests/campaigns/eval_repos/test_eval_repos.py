@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.campaigns.eval_repos import running
+from tests.campaigns.eval_repos.cases import Case
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.judge import Kind
+from tests.campaigns.eval_repos.judged_case import npm_case, uv_case
+from tests.campaigns.eval_repos.results import Result
+from tests.campaigns.eval_repos.running import Options, run_case
 from tests.campaigns.measuring.forks import run_to_end
 from tests.choice import a_choice
-from tests.eval_repos import running
-from tests.eval_repos.cases import Case
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.judge import Kind
-from tests.eval_repos.results import Result
-from tests.eval_repos.running import Options, run_case
-from tests.unit.eval_repos.judged_case import npm_case, uv_case
 
 pytestmark = pytest.mark.sandbox
 
@@ -36,7 +36,7 @@ def run(case: Case, place: Path, **more: Any) -> Result:
     return run_case(case, {}, Options(Clients(place), **more))
 
 
-# What is npm's own of a run is tested by the judge and by the peers (tests/unit/eval_repos).
+# What is npm's own of a run is tested by the judge and by the peers (tests/campaigns/eval_repos).
 @pytest.mark.parametrize(
     "case", a_choice([uv_case(), npm_case()], step=2), ids=lambda case: case.name
 )

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.campaigns.eval_repos.cases import Case, Project
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.judge import affected, works_as_before
+from tests.campaigns.eval_repos.looking import Looked, look
+from tests.campaigns.eval_repos.loopback import serve_advisories
+from tests.campaigns.eval_repos.making import changed_lines
 from tests.campaigns.measuring.clones import copy
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.words import cleaned
-from tests.eval_repos.cases import Case, Project
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.judge import affected, works_as_before
-from tests.eval_repos.looking import Looked, look
-from tests.eval_repos.loopback import serve_advisories
-from tests.eval_repos.making import changed_lines
 from tests.recipes_bench.versions import canonical, order
 
 PIP_AUDIT = "pip-audit@2.10.0"
