@@ -119,7 +119,7 @@ bench-smoke: bench-setup
 
 # Every recipe case with the real clients, judged: ONLY=text for some, ARGS=--resume to go on.
 bench-recipes: setup
-	$(BIN)/python -m tests.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
+	$(BIN)/python -m tests.campaigns.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 # Every variant of the retrieval over the golden set: ARGS=--reserved for the final table.
 eval-retrieval: setup

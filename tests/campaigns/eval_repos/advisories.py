@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaigns.eval_repos.cases import Case
-from tests.recipes_bench.cases import ARCHIVE
+from tests.campaigns.recipes_bench.cases import ARCHIVE
 
 Record = Mapping[str, Any]
 

@@ -29,8 +29,8 @@ from tests.campaigns.eval_repos.looking import Copy, look
 from tests.campaigns.eval_repos.making import make
 from tests.campaigns.measuring.loop import tool_options
 from tests.campaigns.own_code.cases import DATA_FILE
-from tests.recipes_bench.cases import ARCHIVE
-from tests.recipes_bench.versions import affecting, canonical
+from tests.campaigns.recipes_bench.cases import ARCHIVE
+from tests.campaigns.recipes_bench.versions import affecting, canonical
 
 FRAME = HERE / "frame.toml"
 

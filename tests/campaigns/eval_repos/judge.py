@@ -16,8 +16,8 @@ from tests.campaigns.eval_repos.cases import Case, End, Outcome
 from tests.campaigns.eval_repos.looking import Copy, Looked, is_installed_package
 from tests.campaigns.eval_repos.reported import Reported
 from tests.campaigns.measuring.frozen import Frozen
-from tests.recipes_bench.safeguards import breaches
-from tests.recipes_bench.versions import affecting, canonical, order
+from tests.campaigns.recipes_bench.safeguards import breaches
+from tests.campaigns.recipes_bench.versions import affecting, canonical, order
 
 #: What a fix of a dependency may touch.
 _MANIFESTS = (

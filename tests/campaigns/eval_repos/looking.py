@@ -20,7 +20,7 @@ from tests.campaigns.eval_repos.making import environment
 from tests.campaigns.measuring.clones import git
 from tests.campaigns.measuring.process import Done
 from tests.campaigns.measuring.words import SAID_CHARS, cleaned
-from tests.recipes_bench.inventory import held, is_lock
+from tests.campaigns.recipes_bench.inventory import held, is_lock
 
 #: (package, version): one copy that is installed.
 Copy = tuple[str, str]

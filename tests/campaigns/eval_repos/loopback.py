@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.campaigns.recipes_bench.versions import affecting
 from tests.fakes.serving import serving
-from tests.recipes_bench.versions import affecting
 
 _BULK = "/-/npm/v1/security/advisories/bulk"
 _TREE = "/-/npm/v1/security/audits"

@@ -21,7 +21,7 @@ from tests.campaigns.eval_repos.making import changed_lines
 from tests.campaigns.measuring.clones import copy
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.words import cleaned
-from tests.recipes_bench.versions import canonical, order
+from tests.campaigns.recipes_bench.versions import canonical, order
 
 PIP_AUDIT = "pip-audit@2.10.0"
 

@@ -37,10 +37,10 @@ from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.loop import check_disk
 from tests.campaigns.measuring.process import run_to_end
 from tests.campaigns.measuring.words import cleaned
+from tests.campaigns.recipes_bench.inventory import held
+from tests.campaigns.recipes_bench.versions import affecting, canonical
 from tests.campaigns.tests_judged.bare import projects
 from tests.campaigns.tests_judged.cases import CASES, SEED, Case
-from tests.recipes_bench.inventory import held
-from tests.recipes_bench.versions import affecting, canonical
 
 HERE = Path(__file__).parent
 DRAW = HERE / "draw.jsonl"

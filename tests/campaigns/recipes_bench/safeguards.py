@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tests.recipes_bench.edges import edges
-from tests.recipes_bench.inventory import Held, held, is_lock
-from tests.recipes_bench.versions import affecting, order
+from tests.campaigns.recipes_bench.edges import edges
+from tests.campaigns.recipes_bench.inventory import Held, held, is_lock
+from tests.campaigns.recipes_bench.versions import affecting, order
 
 _URL = re.compile(r"""https?://[^/\s"'#]+""")
 #: What a lock of npm's copies from a package about itself: nothing is fetched from there.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tests.recipes_bench.cases import Case, Group
-from tests.recipes_bench.inventory import held
-from tests.recipes_bench.raw import Raw
-from tests.recipes_bench.reviews import Reviews
-from tests.recipes_bench.safeguards import (
+from tests.campaigns.recipes_bench.cases import Case, Group
+from tests.campaigns.recipes_bench.inventory import held
+from tests.campaigns.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.reviews import Reviews
+from tests.campaigns.recipes_bench.safeguards import (
     Breach,
     breaches,
     changed_lines,
@@ -18,7 +18,7 @@ from tests.recipes_bench.safeguards import (
     is_covered,
     still_affected,
 )
-from tests.recipes_bench.versions import affecting, canonical
+from tests.campaigns.recipes_bench.versions import affecting, canonical
 
 _PROOF_LEVELS = {"resolved_tree", "pins"}
 

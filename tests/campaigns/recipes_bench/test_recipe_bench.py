@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import LadderStep
+from tests.campaigns.recipes_bench.cases import ARCHIVE, Case, Group, unpack
+from tests.campaigns.recipes_bench.fixture import moved
+from tests.campaigns.recipes_bench.judge import Ending, Verdict, judge
+from tests.campaigns.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.reviews import Reviews
+from tests.campaigns.recipes_bench.run import run_case
+from tests.campaigns.recipes_bench.versions import affecting
 from tests.choice import a_choice
-from tests.recipes_bench.cases import ARCHIVE, Case, Group, unpack
-from tests.recipes_bench.fixture import moved
-from tests.recipes_bench.judge import Ending, Verdict, judge
-from tests.recipes_bench.raw import Raw
-from tests.recipes_bench.reviews import Reviews
-from tests.recipes_bench.run import run_case
-from tests.recipes_bench.versions import affecting
 
 FIXTURES = (
     "e2e-npm-basic",

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tests.recipes_bench.judge import Ending, Verdict
-from tests.recipes_bench.reviews import Reviews
-from tests.recipes_bench.summary import Goal, Row, by_group, by_kind, goals, misses
+from tests.campaigns.recipes_bench.judge import Ending, Verdict
+from tests.campaigns.recipes_bench.reviews import Reviews
+from tests.campaigns.recipes_bench.summary import Goal, Row, by_group, by_kind, goals, misses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,8 +21,8 @@ _NAMED = 6
 _TERMS = (
     "*Fixed*: no version that the case's advisories cover is left in any manifest or lock, at a named "
     "level of proof, and no safeguard was broken. *Rightly refused*: the refusal is in the reviewed "
-    "table (`tests/recipes_bench/reviewed.toml`), for that reason and naming that cause. Everything "
-    "else is a miss."
+    "table (`tests/campaigns/recipes_bench/reviewed.toml`), for that reason and naming that cause. "
+    "Everything else is a miss."
 )
 
 _COUNTS = ("cases", "fixed", "rightly refused", "missed", "exact version", "exact bytes")

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.recipes_bench.cases import Case
+from tests.campaigns.recipes_bench.cases import Case
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from fallback_tier.outcome import NotApplicable, RecipeResult
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.recipes_bench.cases import Case
-from tests.recipes_bench.fixture import Moved, moved
-from tests.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.cases import Case
+from tests.campaigns.recipes_bench.fixture import Moved, moved
+from tests.campaigns.recipes_bench.raw import Raw
 
 #: A case is a handful of client calls, a second each; a parent bump tries some more.
 CASE_TIMEOUT_S = 600

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from fallback_audit.vocabulary import RefusalReason
-from tests.recipes_bench.cases import Case
-from tests.recipes_bench.edges import Edges, edges
-from tests.recipes_bench.inventory import Held, held
-from tests.recipes_bench.judge import Ending, Verdict, judge
-from tests.recipes_bench.raw import Raw
-from tests.recipes_bench.report import document, markdown
-from tests.recipes_bench.reviews import Refusal, Reviews
-from tests.recipes_bench.safeguards import breaches
-from tests.recipes_bench.summary import goals
-from tests.recipes_bench.versions import affecting
+from tests.campaigns.recipes_bench.cases import Case
+from tests.campaigns.recipes_bench.edges import Edges, edges
+from tests.campaigns.recipes_bench.inventory import Held, held
+from tests.campaigns.recipes_bench.judge import Ending, Verdict, judge
+from tests.campaigns.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.report import document, markdown
+from tests.campaigns.recipes_bench.reviews import Refusal, Reviews
+from tests.campaigns.recipes_bench.safeguards import breaches
+from tests.campaigns.recipes_bench.summary import goals
+from tests.campaigns.recipes_bench.versions import affecting
 
 _REQUIREMENTS = "# ours\nflask==1.0  # keep\nother==3.0\n"
 _FIXED = _REQUIREMENTS.replace("1.0", "1.2")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tests.recipes_bench.cases import Group
-from tests.recipes_bench.judge import Ending, Verdict
+from tests.campaigns.recipes_bench.cases import Group
+from tests.campaigns.recipes_bench.judge import Ending, Verdict
 
 #: What one run has to reach (a rate, a count or a ratio).
 EXACT_VERSION_RATE = 0.95

@@ -12,7 +12,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests.recipes_bench.versions import canonical
+from tests.campaigns.recipes_bench.versions import canonical
 
 _REQUIREMENT = re.compile(r"\s*(?P<text>[A-Za-z0-9][^#;\\]*?)\s*(?:;.*|#.*|\\.*|--hash.*)?$")
 _YARN_HEAD = re.compile(r'^"?(?P<name>@?[^@"\s]+)@', re.MULTILINE)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fallback_tier.sandbox.clients import SubprocessClients
-from tests.recipes_bench.cases import Case
-from tests.recipes_bench.inventory import held, is_lock
+from tests.campaigns.recipes_bench.cases import Case
+from tests.campaigns.recipes_bench.inventory import held, is_lock
 from tests.registry import Registry, Universe, serve
 
 _RESOLVED = re.compile(r'("resolved": ")(https://[^/"]+/)')

@@ -1,4 +1,4 @@
-"""``python -m tests.recipes_bench DATA``: run the cases, judge them, write the report.
+"""``python -m tests.campaigns.recipes_bench DATA``: run the cases, judge them, write the report.
 
 ``make bench-recipes`` calls it. Exit code 0: the run is complete, whatever it found; with ``--check``,
 1 where a goal is missed.
@@ -16,16 +16,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.recipes_bench import report
-from tests.recipes_bench.cases import Case, unpack
-from tests.recipes_bench.gates import proved
-from tests.recipes_bench.judge import Verdict, judge
-from tests.recipes_bench.raw import Raw
-from tests.recipes_bench.reviews import Reviews
-from tests.recipes_bench.run import run_case
-from tests.recipes_bench.summary import goals
+from tests.campaigns.recipes_bench import report
+from tests.campaigns.recipes_bench.cases import Case, unpack
+from tests.campaigns.recipes_bench.gates import proved
+from tests.campaigns.recipes_bench.judge import Verdict, judge
+from tests.campaigns.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.reviews import Reviews
+from tests.campaigns.recipes_bench.run import run_case
+from tests.campaigns.recipes_bench.summary import goals
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 #: Columns of the tables where they do not go to a terminal.
 WIDTH = 140
@@ -112,7 +112,9 @@ def _clients() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.recipes_bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns.recipes_bench", description=__doc__
+    )
     parser.add_argument("data", type=Path, help="folder that has recipe-cases.tar.xz")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has TEXT")
     parser.add_argument("--resume", action="store_true", help="run only what has no result yet")

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.recipes_bench.cases import Case, Group
-from tests.recipes_bench.judge import Ending, Verdict
-from tests.recipes_bench.run import repository
+from tests.campaigns.recipes_bench.cases import Case, Group
+from tests.campaigns.recipes_bench.judge import Ending, Verdict
+from tests.campaigns.recipes_bench.run import repository
 
 #: Installing a project and resolving it twice, on a slow registry.
 _TIMEOUT_S = 1_800
