@@ -96,7 +96,7 @@ hostile-http: setup
 
 # Load on the service from a second process: ARGS="--minutes 10", ARGS=--report to keep the figures.
 load-http: setup
-	$(BIN)/python -m tests.load $(ARGS)
+	$(BIN)/python -m tests.campaigns.load $(ARGS)
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup

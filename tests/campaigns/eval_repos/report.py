@@ -73,7 +73,8 @@ def _drawn(seed: str, rows: Sequence[Result]) -> str:
         f"## The repositories that {title} drew\n\n"
         f"`tests/campaigns/eval_repos/drawing.py` drew them, and an advisory for each, with the seed "
         f"`{seed}`. At their first run {right(first)} ended rightly,\nand in "
-        f"{agreeing(first)} `fix` first applied what `plan` said; that is *{FIRST_LOOK}*, before anything was mended.\n"
+        f"{agreeing(first)} `fix` first applied what `plan` said; that is *{FIRST_LOOK}*, "
+        "before anything was mended.\n"
     )
 
 

@@ -13,7 +13,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.service.http.examples import ADVISORY
 from fallback_tier.wiring import audit_db
-from tests.load.client import Answers, Connection, follow, now
+from tests.campaigns.load.client import Answers, Connection, follow, now
 from tests.service.running import Running
 from tests.unit.audit import trails
 

@@ -14,9 +14,9 @@ from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.service.http.examples import ADVISORY
 from fallback_tier.wiring import audit_db
+from tests.campaigns.load.client import Answers
+from tests.campaigns.load.phases import Memory, followed, idle, saturated, steady
 from tests.e2e.command import repository
-from tests.load.client import Answers
-from tests.load.phases import Memory, followed, idle, saturated, steady
 from tests.service.running import Running, served
 from tests.unit.audit import trails
 

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from tests.load.campaign import Sizes, campaign
-from tests.load.page import page
-from tests.load.phases import Memory
+from tests.campaigns.load.campaign import Sizes, campaign
+from tests.campaigns.load.page import page
+from tests.campaigns.load.phases import Memory
 
 
 def test_a_small_load(tmp_path: Path) -> None:

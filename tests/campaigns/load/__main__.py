@@ -1,4 +1,4 @@
-"""The load campaign: ``python -m tests.load --minutes 30 --report`` writes docs/evaluation/service.md."""
+"""The load campaign: ``python -m tests.campaigns.load --report`` writes docs/evaluation/service.md."""
 
 import argparse
 import asyncio
@@ -6,8 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.load.campaign import Sizes, campaign
-from tests.load.page import page
+from tests.campaigns.load.campaign import Sizes, campaign
+from tests.campaigns.load.page import page
 
 #: Where the figures and their page are kept.
 FIGURES = Path("docs/evaluation/service/load.json")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.load.campaign import GOAL
-from tests.load.phases import CLOSED, MIX, OPEN, slope_kb_a_minute
+from tests.campaigns.load.campaign import GOAL
+from tests.campaigns.load.phases import CLOSED, MIX, OPEN, slope_kb_a_minute
 
 
 def page(figures: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
