@@ -183,11 +183,11 @@ $(BENCH)/.peers $(BENCH)/.aider: $(BENCH)/.%:
 	$(BIN)/uv pip sync --quiet --python $(BENCH)/$*/bin/python --require-hashes --compile-bytecode $<
 	touch $@
 
-# Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/local_model/serve.py), or a key.
+# Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/campaigns/local_model/serve.py), or a key.
 record: setup
-	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
-	$(BIN)/python tests/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
-	$(BIN)/python tests/local_model/record.py judged --base-url http://127.0.0.1
+	$(BIN)/python tests/campaigns/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/campaigns/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/campaigns/local_model/record.py judged --base-url http://127.0.0.1
 
 # The same for the registries' answers: asks the real ones for whatever the tests ask for now.
 record-registry: setup

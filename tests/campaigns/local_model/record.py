@@ -1,7 +1,7 @@
 """Record the cassettes again, against a real model (`make record`).
 
-    python tests/local_model/record.py retry --base-url http://127.0.0.1:8311
-    python tests/local_model/record.py demo  --base-url http://127.0.0.1:8311
+    python tests/campaigns/local_model/record.py retry --base-url http://127.0.0.1:8311
+    python tests/campaigns/local_model/record.py demo  --base-url http://127.0.0.1:8311
 
 Without ``--base-url`` it records against the provider's own API, and needs ANTHROPIC_API_KEY and
 ``--model``. What was recorded, when, and from which server and model stands in each cassette.
@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 from fallback_plugins.messages_api.model import ClaudeModel  # noqa: E402
 from fallback_tier.demo.cassette import use_cassette  # noqa: E402
 from fallback_tier.outcome import Applied  # noqa: E402
 from fallback_tier.ports import LanguageModel  # noqa: E402
-from tests.local_model.serve import CPU_LIBRARY, MODEL, MODEL_SHA256, SERVER  # noqa: E402
+from tests.campaigns.local_model.serve import CPU_LIBRARY, MODEL, MODEL_SHA256, SERVER  # noqa: E402
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
