@@ -166,10 +166,10 @@ bench-fleet: setup
 
 FLEET := bench-results/fleet
 fleet-simulation: setup
-	$(BIN)/python -m tests.fleet_simulation measure --folder $(FLEET)
-	$(BIN)/python -m tests.fleet_simulation predict --folder $(FLEET)
-	for workers in 1 2 4; do $(BIN)/python -m tests.fleet_simulation run --workers $$workers --folder $(FLEET) || exit; done
-	$(BIN)/python -m tests.fleet_simulation.scale $(FLEET)
+	$(BIN)/python -m tests.campaigns.fleet_simulation measure --folder $(FLEET)
+	$(BIN)/python -m tests.campaigns.fleet_simulation predict --folder $(FLEET)
+	for workers in 1 2 4; do $(BIN)/python -m tests.campaigns.fleet_simulation run --workers $$workers --folder $(FLEET) || exit; done
+	$(BIN)/python -m tests.campaigns.fleet_simulation.scale $(FLEET)
 
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null

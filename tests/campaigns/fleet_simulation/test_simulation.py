@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.fleet_simulation.scale import TIERS, cost_a_fix, kinds
-from tests.fleet_simulation.simulation import Machine, Phase, simulate
+from tests.campaigns.fleet_simulation.scale import TIERS, cost_a_fix, kinds
+from tests.campaigns.fleet_simulation.simulation import Machine, Phase, simulate
 
 
 def test_one_worker_takes_the_sum_of_all_phases() -> None:

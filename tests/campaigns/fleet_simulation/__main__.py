@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.fleet_simulation import small_fixes
-from tests.fleet_simulation.simulation import Fix, Machine, Phase, simulate
+from tests.campaigns.fleet_simulation import small_fixes
+from tests.campaigns.fleet_simulation.simulation import Fix, Machine, Phase, simulate
 
 #: At most so many fixes feed the simulation.
 MEASURED = 80

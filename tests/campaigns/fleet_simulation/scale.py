@@ -1,6 +1,6 @@
 """From one worker to a thousand, and a million fixes: where does a fleet saturate?
 
-``python -m tests.fleet_simulation.scale FOLDER`` writes scale.json and scale.svg. What is assumed stands
+``python -m tests.campaigns.fleet_simulation.scale FOLDER`` writes scale.json and scale.svg. What is assumed stands
 below as constants; docs/evaluation/fleet.md says where each comes from.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fleet_simulation.simulation import Fix, Phase, simulate
+from tests.campaigns.fleet_simulation.simulation import Fix, Phase, simulate
 
 #: A worker's seconds for the gates of one attempt: it installs, and runs the tests twice.
 GATES_S = 60.0
