@@ -111,11 +111,11 @@ hostile-portal: setup
 
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench $(ARGS)
 
 # Does every row still work? Two rounds each: no figures to believe.
 bench-smoke: bench-setup
-	$(BIN)/python -m tests.bench --smoke --json bench-results/smoke.json $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench --smoke --json bench-results/smoke.json $(ARGS)
 
 # Every recipe case with the real clients, judged: ONLY=text for some, ARGS=--resume to go on.
 bench-recipes: setup
@@ -159,10 +159,10 @@ tests-judged: setup
 
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup
-	$(BIN)/python -m tests.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
 
 bench-fleet: setup
-	$(BIN)/python -m tests.bench.fleet $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench.fleet $(ARGS)
 
 FLEET := bench-results/fleet
 fleet-simulation: setup
@@ -176,8 +176,8 @@ bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
 	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings,postgres]"
 
-$(BENCH)/.peers: tests/bench/requirements.lock
-$(BENCH)/.aider: tests/bench/requirements-aider.lock
+$(BENCH)/.peers: tests/campaigns/bench/requirements.lock
+$(BENCH)/.aider: tests/campaigns/bench/requirements-aider.lock
 $(BENCH)/.peers $(BENCH)/.aider: $(BENCH)/.%:
 	test -x $(BENCH)/$*/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/$*
 	$(BIN)/uv pip sync --quiet --python $(BENCH)/$*/bin/python --require-hashes --compile-bytecode $<
@@ -195,8 +195,8 @@ record-registry: setup
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra demo --extra embeddings --extra eval --extra langgraph --extra postgres --extra serve --extra temporal --extra temporal-dev --group dev pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements.in -o tests/bench/requirements.lock
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements-aider.in -o tests/bench/requirements-aider.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements.in -o tests/campaigns/bench/requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements-aider.in -o tests/campaigns/bench/requirements-aider.lock
 
 clean:
 	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results .registry

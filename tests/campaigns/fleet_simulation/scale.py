@@ -1,7 +1,7 @@
 """From one worker to a thousand, and a million fixes: where does a fleet saturate?
 
-``python -m tests.campaigns.fleet_simulation.scale FOLDER`` writes scale.json and scale.svg. What is assumed stands
-below as constants; docs/evaluation/fleet.md says where each comes from.
+``python -m tests.campaigns.fleet_simulation.scale FOLDER`` writes scale.json and scale.svg. What is
+assumed stands below as constants; docs/evaluation/fleet.md says where each comes from.
 """
 
 import json

