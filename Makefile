@@ -82,17 +82,17 @@ lint: setup
 
 # What the tests do by the dozen, by the thousand: STARTS=1000 for fewer sandboxes.
 hostile: setup
-	$(BIN)/python -m tests.hostile.test_answers
-	$(BIN)/python -m tests.hostile.test_patches
-	$(BIN)/python -m tests.hostile.test_fence_inputs
-	$(BIN)/python -m tests.hostile.test_logs
-	$(BIN)/python -m tests.hostile.resume
-	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
-	$(BIN)/python -m tests.hostile.payloads
+	$(BIN)/python -m tests.campaigns.hostile.test_answers
+	$(BIN)/python -m tests.campaigns.hostile.test_patches
+	$(BIN)/python -m tests.campaigns.hostile.test_fence_inputs
+	$(BIN)/python -m tests.campaigns.hostile.test_logs
+	$(BIN)/python -m tests.campaigns.hostile.resume
+	$(BIN)/python -m tests.campaigns.hostile.test_sandbox_starts $(STARTS)
+	$(BIN)/python -m tests.campaigns.hostile.payloads
 
 # Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then, ARGS=--report.
 hostile-http: setup
-	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES) $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES) $(ARGS)
 
 # Load on the service from a second process: ARGS="--minutes 10", ARGS=--report to keep the figures.
 load-http: setup
@@ -100,14 +100,14 @@ load-http: setup
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
-	$(BIN)/python -m tests.hostile.audit $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.audit $(ARGS)
 
 hostile-fleet: setup
-	$(BIN)/python -m tests.hostile.fleet --report $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.fleet --report $(ARGS)
 
 # The portal in a real Chromium: LINES=200 for fewer.
 hostile-portal: setup
-	$(BIN)/python -m tests.hostile.portal $(LINES)
+	$(BIN)/python -m tests.campaigns.hostile.portal $(LINES)
 
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
