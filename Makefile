@@ -10,8 +10,8 @@ BENCH := .venv-bench
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
 	@echo "make test   run the test suite (sockets blocked except loopback)"
-	@echo "make test-all   the same, with every one of many alike"
-	@echo "make test-campaign   of many alike, those that make test leaves out"
+	@echo "make test-campaign   what make test leaves out: small campaigns, and the rest of many alike"
+	@echo "make test-all   both"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
 	@echo "make bench-fleet   what engines add to a fix, memory over a thousand, where one chain saturates"
@@ -55,13 +55,13 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 # env -u: no test may depend on a key that happens to be set.
 test: setup .registry/.stamp
-	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore=tests/campaigns $(ARGS)
 
-# The same, without leaving out any of many alike.
+# The same, with campaigns and all of many alike.
 test-all: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "campaign or not campaign" $(ARGS)
 
-# Of many alike, those that `make test` leaves out: CI runs them behind it.
+# What `make test` leaves out, and CI runs after it: the small versions of campaigns (tests/campaigns), and the rest of many alike.
 test-campaign: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m campaign $(ARGS)
 

@@ -17,7 +17,7 @@ PACKAGES = {
 }
 
 #: Where the sources of a folder of tests are: below one of these.
-_MIRRORED = ("fallback_tier/", "plugins/fallback_plugins/", "tests/")
+_MIRRORED = ("fallback_tier/", "plugins/fallback_plugins/")
 
 #: Folders of tests that are called otherwise than their sources.
 _CALLED_OTHERWISE = {

@@ -17,7 +17,6 @@ from tests.campaigns.eval_repos.judged_case import npm_case, uv_case
 from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.eval_repos.running import Options, run_case
 from tests.campaigns.measuring.forks import run_to_end
-from tests.choice import a_choice
 
 pytestmark = pytest.mark.sandbox
 
@@ -37,9 +36,7 @@ def run(case: Case, place: Path, **more: Any) -> Result:
 
 
 # What is npm's own of a run is tested by the judge and by the peers (tests/campaigns/eval_repos).
-@pytest.mark.parametrize(
-    "case", a_choice([uv_case(), npm_case()], step=2), ids=lambda case: case.name
-)
+@pytest.mark.parametrize("case", [uv_case(), npm_case()], ids=lambda case: case.name)
 def test_a_whole_run_is_judged(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "run_to_end", run_to_end)
     row = run(case, tmp_path)
