@@ -1,9 +1,9 @@
 """The report of the real proof, made from the results and from nothing else."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from tests.campaigns.measuring.rows import ROOT, read_rows, table, write_rows
+from fallback_eval.campaign import Rows
+from tests.campaigns.measuring.rows import ROOT, table
 from tests.campaigns.proofs.running import Result
 
 #: Where results and report lie.
@@ -70,12 +70,10 @@ def render(results: Sequence[Result]) -> str:
     return "\n".join(parts)
 
 
-def check(results: Sequence[Result], page: str, digests: dict[str, str]) -> list[str]:
-    """What does not fit: page and results, results and cases, results and what was promised."""
-    found = [] if page == render(results) else ["the report is not the one of the results"]
-    names = [result.name for result in results]
-    found += [f"two results of {name}" for name in sorted({n for n in names if names.count(n) > 1})]
-    found += [f"no result of {name}" for name in sorted(digests.keys() - set(names))]
+def check(results: Sequence[Result], digests: dict[str, str]) -> list[str]:
+    """What does not fit: results and cases, results and what was promised."""
+    names = {result.name for result in results}
+    found = [f"no result of {name}" for name in sorted(digests.keys() - names)]
     for result in results:
         if digests.get(result.name) != result.case_sha256:
             found.append(f"{result.name} is of another form of the case, or of none")
@@ -90,17 +88,6 @@ def check(results: Sequence[Result], page: str, digests: dict[str, str]) -> list
         f"{have} {what}, {want} wanted" for what, (have, want) in counts.items() if have < want
     ]
     return found
-
-
-def read(folder: Path = FOLDER) -> tuple[Result, ...]:
-    """The results that are there; none without a file."""
-    return read_rows(folder, Result)
-
-
-def write(results: Iterable[Result], folder: Path = FOLDER) -> None:
-    """Results and page, together."""
-    rows = sorted(results, key=lambda result: result.name)
-    write_rows(folder, rows, render(rows))
 
 
 def _bumps(rows: Iterable[Result]) -> str:
@@ -172,3 +159,6 @@ def _changed(row: Result) -> str:
 
 def _time(row: Result) -> str:
     return f"{row.seconds:.0f} s"
+
+
+ROWS = Rows(Result, key=lambda row: row.name, page=render, order=lambda row: row.name)

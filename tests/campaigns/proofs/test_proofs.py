@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns.measuring.rows import read_page
 from tests.campaigns.proofs import report
+from tests.campaigns.proofs.__main__ import CAMPAIGN
 from tests.campaigns.proofs.cases import CASES, Case, load_cases
 from tests.campaigns.proofs.running import Result, run_case
 
@@ -53,24 +53,24 @@ def test_a_patch_that_leaves_the_flaw_is_not_accepted(tmp_path: Path) -> None:
 
 
 def test_the_committed_report_fits_results_and_cases() -> None:
-    page = read_page(report.FOLDER)
-    assert report.check(report.read(), page, digests()) == []
+    assert CAMPAIGN.check(report.FOLDER) == []
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of"),
-        (lambda rows: [*rows, rows[0]], "two results of"),
+        (lambda rows: [*rows, rows[0]], "2 rows of"),
         (lambda rows: [rows[0].model_copy(update={"case_sha256": "0"}), *rows[1:]], "another form"),
-        (lambda rows: [failed(rows[0]), *rows[1:]], "not the one of the results"),
+        (lambda rows: [failed(rows[0]), *rows[1:]], "is not made from"),
         (lambda rows: [failed(row) if row.edits else row for row in rows], "with edits, 5 wanted"),
         (lambda rows: [failed(row) for row in rows if row.ecosystem == "npm"], "0 npm, 10 wanted"),
     ],
 )
 def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
-    page = read_page(report.FOLDER)
-    found = report.check(change(list(report.read())), page, digests())
+    shown = report.ROWS.shown(report.FOLDER)
+    rows = change(list(report.ROWS.read(report.FOLDER)))
+    found = [*report.ROWS.faults(rows, shown), *report.check(rows, digests())]
     assert any(message in line for line in found), found
 
 
