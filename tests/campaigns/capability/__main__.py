@@ -14,13 +14,13 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind
+from fallback_eval.campaign import Half, may_look
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.gates.capability.project import Texts
 from tests.campaigns.capability.evasions import LISTS, evasions
 from tests.campaigns.capability.halves import halves, name_of
 from tests.campaigns.capability.report import Caught, Fix, Row, page
 from tests.campaigns.capability.repository import Repository
-from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.rows import ROOT, read_rows, write_rows
 from tests.campaigns.own_code.cases import Record, read_records
 

@@ -6,7 +6,7 @@ records of the data set have one commit: it is one fix, and in one half.
 
 from collections.abc import Iterable
 
-from tests.campaigns.measuring.halves import Half, alternately
+from fallback_eval.campaign import Half, alternately
 from tests.campaigns.own_code.cases import Record
 
 SEED = "capability-1"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from fallback_eval.campaign import Half
 from tests.campaigns.capability.evasions import LISTS
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import Share, table
 
 _HEAD = """# The capability gate: false alarms and evasions

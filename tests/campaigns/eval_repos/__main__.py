@@ -2,9 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from fallback_eval.campaign import Campaign, measure
 from tests.campaigns.eval_repos import report
 from tests.campaigns.eval_repos.advisories import read_published
 from tests.campaigns.eval_repos.cases import Case, load_cases
@@ -12,10 +13,9 @@ from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.eval_repos.history import faults, read_history, state
 from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.eval_repos.running import Options, look_at_base, run_case
-from tests.campaigns.measuring.halves import Half, may_look
-from tests.campaigns.measuring.loop import measure, tell_of, tool_options
 from tests.campaigns.measuring.process import end_with_all
-from tests.campaigns.measuring.rows import ROOT, read_page
+from tests.campaigns.measuring.rows import ROOT
+from tests.campaigns.measuring.tool import tool_options
 from tests.registry.upstream import Upstream
 
 #: Clients that are fetched, and caches: kept from run to run, never committed.
@@ -23,33 +23,21 @@ WORK = ROOT / "bench-results" / "repos"
 
 
 def main() -> int:
-    """0: every case asked for was measured, and none has a false "fixed"; 1: not so."""
-    arguments = _arguments()
-    if arguments.check:
-        return _check(arguments.folder)
+    """0: every case asked for was measured, and none has a false "fixed"; 1: not so; 2: set aside."""
+    arguments = _parser().parse_args()
     if arguments.state:
         print(f"{len(state(load_cases()))} forms stated")
         return 0
-    if arguments.remake:
-        names = {case.name for case in load_cases()}
-        report.write(
-            (row for row in report.read(arguments.folder) if row.name in names), arguments.folder
-        )
-        return 0
-    half = Half(arguments.half)
-    named = load_cases(arguments.only)
-    halves = {case.half for case in named} if arguments.only else {half}
-    meant = arguments.look_at_what_was_set_aside or arguments.bases
-    if not may_look(halves, "eval_repos", meant=meant):
-        return 2
-    end_with_all()
     if arguments.bases:
-        return _bases([case for case in named if case.half in halves], arguments)
-    return _measure([case for case in named if case.half in halves], arguments)
+        # The tool does not run: that is no look at what it makes of the half set aside.
+        arguments.look_at_what_was_set_aside = True
+        return _bases(CAMPAIGN.chosen(arguments) or (), arguments)
+    return CAMPAIGN.run(arguments)
 
 
 def _bases(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
     """Make each base and look at it: the tool isn't run. 0: all are as their cases say."""
+    end_with_all()
     published = read_published(arguments.data, {name for it in cases for name in it.advisories})
     chosen, good = _options(arguments), []
 
@@ -61,42 +49,19 @@ def _bases(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
     return 0 if len(good) == len(cases) else 1
 
 
-def _measure(cases: Sequence[Case], arguments: argparse.Namespace) -> int:
-    known = {(row.label, row.name): row for row in report.read(arguments.folder)}
+def _prepare(arguments: argparse.Namespace, due: Sequence[Case]) -> Callable[[Case], Result]:
+    end_with_all()
     stated = {(one.name, one.expected_sha256) for one in read_history()}
-    again = arguments.again or bool(arguments.only)
-    wanted = []
-    for case in cases:
-        if (case.name, case.expected_sha256) not in stated:
-            print(
-                f"{case.name}: state what is expected first (--state), and commit it",
-                file=sys.stderr,
-            )
-        elif again or not _is_done(known.get((arguments.label, case.name)), case):
-            wanted.append(case)
-    published = read_published(
-        arguments.data, {name for case in wanted for name in case.advisories}
-    )
-    chosen = _options(arguments) if wanted else None
+    published = read_published(arguments.data, {name for case in due for name in case.advisories})
+    options = _options(arguments) if due else None
 
     def run(case: Case) -> Result:
-        assert chosen is not None
-        return run_case(case, published, chosen)
+        if (case.name, case.expected_sha256) not in stated:
+            raise RuntimeError("state what is expected first (--state), and commit it")
+        assert options is not None
+        return run_case(case, published, options)
 
-    def keep(result: Result, which: str) -> None:
-        # What another run (of another label) wrote meanwhile is kept.
-        known.update({(row.label, row.name): row for row in report.read(arguments.folder)})
-        known[(result.label, result.name)] = result
-        report.write(known.values(), arguments.folder)
-        _tell(result, which, as_json=arguments.json)
-
-    measure(wanted, run, keep, jobs=arguments.jobs)
-    found = [known.get((arguments.label, case.name)) for case in cases]
-    return 0 if all(row is not None and not row.is_false_fixed for row in found) else 1
-
-
-def _is_done(row: Result | None, case: Case) -> bool:
-    return row is not None and row.case_sha256 == case.sha256
+    return run
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -111,30 +76,28 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _check(folder: Path) -> int:
+def _faults(rows: Sequence[Result]) -> Iterable[str]:
     cases, history = load_cases(), read_history()
     digests = {case.name: (case.sha256, case.part) for case in cases}
     stated = [(one.name, one.expected_sha256) for one in history]
-    rows = report.read(folder)
-    found = [*faults(cases, history), *report.check(rows, read_page(folder), digests, stated)]
-    return tell_of([*found, *report.missed(rows)])
+    return [
+        *faults(cases, history),
+        *report.check(rows, digests, stated),
+        *report.missed(rows),
+    ]
 
 
-def _tell(result: Result, which: str, *, as_json: bool) -> None:
-    if as_json:
-        print(result.model_dump_json(), flush=True)
-        return
+def _sentence(result: Result) -> str:
     problems = "; ".join(f"{one.kind}: {one.detail[:160]}" for one in result.verdict.problems)
     peers = ", ".join(f"{one.peer} {'serves' if one.serves else 'not'}" for one in result.peers)
-    print(
-        f"{which} {result.name}: {result.told.outcome} {' '.join(result.told.reasons)}; "
+    return (
+        f"{result.told.outcome} {' '.join(result.told.reasons)}; "
         f"{problems or 'right'}; plan {'differs' if result.unlike else 'agrees'}; "
-        f"{result.lines} lines; {peers or 'no peers'} ({result.seconds:.0f} s)",
-        flush=True,
+        f"{result.lines} lines; {peers or 'no peers'}"
     )
 
 
-def _arguments() -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = tool_options("python -m tests.campaigns.eval_repos", __doc__, report.FOLDER)
     parser.add_argument("--work", type=Path, default=WORK, help="where fetched clients are kept")
     parser.add_argument("--skip-peers", action="store_true", help="the tool alone")
@@ -144,9 +107,22 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--bases", action="store_true", help="make the bases and look at them, without the tool"
     )
-    parser.add_argument("--remake", action="store_true", help="run nothing: the page anew")
-    return parser.parse_args()
+    return parser
 
+
+CAMPAIGN = Campaign(
+    name="eval_repos",
+    parser=_parser,
+    rows=report.ROWS,
+    cases=load_cases,
+    key=lambda case, arguments: (arguments.label, case.name),
+    prepare=_prepare,
+    is_done=lambda row, case, _: row is not None and row.case_sha256 == case.sha256,
+    sentence=_sentence,
+    holds=lambda row: not row.is_false_fixed,
+    faults=_faults,
+    half_of=lambda case: case.half,
+)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import Field
 
+from fallback_eval.campaign import Half
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

@@ -27,7 +27,7 @@ from tests.campaigns.eval_repos.cases import DRAWS, HERE, Facts, load_cases
 from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.eval_repos.looking import Copy, look
 from tests.campaigns.eval_repos.making import make
-from tests.campaigns.measuring.loop import tool_options
+from tests.campaigns.measuring.tool import tool_options
 from tests.campaigns.own_code.cases import DATA_FILE
 from tests.campaigns.recipes_bench.cases import ARCHIVE
 from tests.campaigns.recipes_bench.versions import affecting, canonical

@@ -7,9 +7,9 @@ The first line of a case is committed before its first run. A later one goes wit
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fallback_eval.campaign import alternately
 from tests.campaigns.eval_repos.cases import ECOSYSTEMS, HERE, SEED, Case
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import alternately
 
 HISTORY = HERE / "expected.jsonl"
 

@@ -1,20 +1,16 @@
 """The report of the whole runs, made from the rows and from nothing else."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
+from fallback_eval.campaign import Half, Rows
 from tests.campaigns.eval_repos.cases import DRAWS
 from tests.campaigns.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.campaigns.eval_repos.results import Result
-from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.rows import (
     ROOT,
     in_label_order,
     made_of,
-    read_rows,
     table,
-    write_rows,
 )
 
 #: Where results and report lie.
@@ -260,18 +256,12 @@ def _builds(rows: Sequence[Result]) -> str:
 
 def check(
     results: Sequence[Result],
-    page: str,
     digests: Mapping[str, tuple[str, str]],
     stated: Iterable[tuple[str, str]],
 ) -> list[str]:
-    """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half or draw;
+    """What does not fit: rows and cases. ``digests``: name → digest, half or draw;
     ``stated``: every (name, digest) of expected ends that was ever committed."""
-    found = [] if page == render(results) else ["the report is not the one of the results"]
-    keys = Counter((row.label, row.name) for row in results)
-    found += [
-        f"{count} rows of {name} ({label})" for (label, name), count in keys.items() if count > 1
-    ]
-    known = set(stated)
+    found, known = [], set(stated)
     for row in results:
         if row.name not in digests or digests[row.name][0] != row.case_sha256:
             found.append(f"{row.name} ({row.label}) is of another form of the case, or of none")
@@ -292,16 +282,12 @@ def missed(results: Sequence[Result]) -> list[str]:
     return [*found, *(f"{row.name}: a traceback" for row in now if row.told.traceback)]
 
 
-def read(folder: Path = FOLDER) -> tuple[Result, ...]:
-    """The rows that are there; none without a file."""
-    return read_rows(folder, Result)
-
-
-def write(results: Iterable[Result], folder: Path = FOLDER) -> None:
-    """Rows and page, together."""
-    rows = sorted(results, key=lambda row: (row.label, row.name))
-    write_rows(folder, rows, render(rows))
-
-
 def _of(rows: Iterable[Result], label: str) -> list[Result]:
     return [row for row in rows if row.label == label]
+
+
+def _key(row: Result) -> tuple[str, str]:
+    return row.label, row.name
+
+
+ROWS = Rows(Result, _key, page=render, order=_key)

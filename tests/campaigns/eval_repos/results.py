@@ -2,12 +2,12 @@
 
 from pydantic import Field
 
+from fallback_eval.campaign import Half
 from tests.campaigns.eval_repos.cases import DRAWS
 from tests.campaigns.eval_repos.judge import Verdict
 from tests.campaigns.eval_repos.peers import PeerEnd
 from tests.campaigns.eval_repos.reported import Reported
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
 
 
 class Base(Frozen):

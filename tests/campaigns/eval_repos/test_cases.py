@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fallback_eval.campaign import Half, alternately, may_look
 from tests.campaigns.eval_repos import report
 from tests.campaigns.eval_repos.cases import CASES, DRAWS, SOURCES, Case, Outcome, load_cases
 from tests.campaigns.eval_repos.history import Stated, faults, read_history, state
 from tests.campaigns.eval_repos.judge import admits
 from tests.campaigns.eval_repos.judged_case import npm_case, uv_case
 from tests.campaigns.eval_repos.results import Result
-from tests.campaigns.measuring.halves import Half, alternately, may_look
-from tests.campaigns.measuring.rows import read_page
 
 CASES_NOW = load_cases()
 
@@ -59,10 +58,11 @@ def test_no_case_names_a_registry_or_a_place_of_a_machine() -> None:
 
 def test_rows_page_and_cases_fit() -> None:
     """What is there: rows that are still to come are no fault here."""
-    rows = report.read()
+    rows = report.ROWS.read(report.FOLDER)
     digests = {case.name: (case.sha256, case.part) for case in CASES_NOW}
     stated = [(one.name, one.expected_sha256) for one in read_history()]
-    found = report.check(rows, read_page(report.FOLDER) or report.render(rows), digests, stated)
+    shown = report.ROWS.shown(report.FOLDER) or report.render(rows)
+    found = [*report.ROWS.faults(rows, shown), *report.check(rows, digests, stated)]
     assert [line for line in found if not line.startswith("no result of")] == []
     assert all(isinstance(row, Result) for row in rows)
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fallback_eval.campaign import Half
 from tests.campaigns.eval_repos import report
 from tests.campaigns.eval_repos.figures import FIGURES, Compared, compared
 from tests.campaigns.eval_repos.judge import Kind, Problem, Verdict
 from tests.campaigns.eval_repos.peers import PeerEnd
 from tests.campaigns.eval_repos.reported import Reported
 from tests.campaigns.eval_repos.results import Base, Result
-from tests.campaigns.measuring.halves import Half
-from tests.campaigns.measuring.rows import read_page
 
 BROKE = Verdict(problems=(Problem(kind=Kind.BROKE, detail="no pad"),))
 LARGE = Verdict(problems=(Problem(kind=Kind.TOO_LARGE, detail="more than is honest"),))
@@ -107,9 +106,9 @@ def test_wins_and_losses(ours: Result, theirs: PeerEnd, wins: int, losses: int) 
 
 def test_labels_stand_side_by_side_and_halves_apart(tmp_path: Path) -> None:
     rows = [row("a"), row("a", "baseline", verdict=BROKE), row("b", half=Half.SET_ASIDE)]
-    report.write(rows, tmp_path)
-    assert list(report.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
-    page = read_page(tmp_path)
+    report.ROWS.write(rows, tmp_path)
+    assert list(report.ROWS.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
+    page = report.ROWS.shown(tmp_path)
     assert page == report.render(rows)
     assert "| figure | goal | baseline | now |" in page
     assert page.index("## The half seen") < page.index("## The half set aside")
@@ -162,20 +161,20 @@ def test_drawn_repositories_stand_apart_with_their_first_figure() -> None:
 
 def test_rows_of_the_first_draw_lack_the_seed_and_belong_to_it(tmp_path: Path) -> None:
     drawn = [row("d", half=None), row("e", half=None, draw="ten-public-1")]
-    report.write(drawn, tmp_path)
+    report.ROWS.write(drawn, tmp_path)
     first, second = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert "draw" not in json.loads(first)
     assert json.loads(second)["draw"] == "ten-public-1"
-    assert [one.part for one in report.read(tmp_path)] == ["ten-public-1"] * 2
+    assert [one.part for one in report.ROWS.read(tmp_path)] == ["ten-public-1"] * 2
 
 
 def test_a_draw_that_was_run_under_no_other_label_is_not_missing_there() -> None:
     rows = [row("d", half=None), row("e", report.FIRST_LOOK, half=None, draw="ten-public-2")]
     digests = {"d": ("1" * 64, "ten-public-1"), "e": ("1" * 64, "ten-public-2")}
     stated = [(name, "2" * 64) for name in digests]
-    assert report.check(rows, report.render(rows), digests, stated) == []
+    assert report.check(rows, digests, stated) == []
     digests["f"] = ("1" * 64, "ten-public-2")
-    found = report.check(rows, report.render(rows), digests, stated)
+    found = report.check(rows, digests, stated)
     assert found == ["no result of f (first look)"]
 
 
@@ -187,20 +186,24 @@ STATED = [(name, "2" * 64) for name in ("a", "b")]
     ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of a (now)"),
-        (lambda rows: [*rows, rows[0]], "2 rows of a (now)"),
+        (lambda rows: [*rows, rows[0]], "2 rows of now a"),
         (lambda rows: [rows[0].model_copy(update={"case_sha256": "0"}), rows[1]], "another form"),
         (
             lambda rows: [rows[0].model_copy(update={"expected_sha256": "0"}), rows[1]],
             "never stated",
         ),
-        (lambda rows: [row("a", lines=7), rows[1]], "not the one of the results"),
+        (lambda rows: [row("a", lines=7), rows[1]], "is not made from"),
         (lambda rows: [*rows, row("gone")], "gone (now) is of another form"),
     ],
 )
 def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
     rows = [row("a"), row("b")]
-    assert report.check(rows, report.render(rows), DIGESTS, STATED) == []
-    found = report.check(change(rows), report.render(rows), DIGESTS, STATED)
+    assert report.check(rows, DIGESTS, STATED) == []
+    changed = change(rows)
+    found = [
+        *report.ROWS.faults(changed, report.render(rows)),
+        *report.check(changed, DIGESTS, STATED),
+    ]
     assert any(message in line for line in found), found
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 from tests.campaigns.measuring.tool import SCRIPT
 
 #: Free disk without which no case begins: on a full disk it would fail for the machine, not for the tool.

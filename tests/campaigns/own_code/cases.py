@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.toml"

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fallback_audit.vocabulary import AffectedCode, DecidedBy
+from fallback_eval.campaign import Half
 from fallback_tier.advisory import Advisory, parse_advisory
 from fallback_tier.affected import Affected
 from fallback_tier.gates.builtin.proof import Proof, ProofError, ProofGate, check_proof
@@ -23,7 +24,6 @@ from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import ProofFailure, RepoContext, Settings
 from fallback_tier.wiring import Configuration, RecordSettings, open_services
-from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.proof_end import END, is_bare, saying_its_end
 from tests.campaigns.own_code import report
 from tests.campaigns.own_code.cases import Case, Record, load_cases, read_records

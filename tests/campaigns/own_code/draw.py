@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 from tests.campaigns.own_code.cases import HERE, Case, Record, load_cases, read_records
 
 SEED = "own-code-1"

@@ -5,14 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half, Rows
 from tests.campaigns.measuring.rows import (
     ROOT,
     in_label_order,
     made_of,
-    read_rows,
     table,
-    write_rows,
 )
 from tests.campaigns.own_code.cases import HERE
 from tests.campaigns.own_code.ends import Stop
@@ -242,18 +240,9 @@ def _apart(rows: Sequence[Result]) -> str:
     return "".join(f"\n\n{message}" for message in messages)
 
 
-def check(
-    results: Sequence[Result],
-    page: str,
-    digests: Mapping[str, tuple[str, Half]],
-    drawn: Sequence[Mapping[str, object]] = (),
-) -> list[str]:
-    """What does not fit: page and rows, rows and cases. ``digests``: name → digest, half."""
-    found = [] if page == render(results, drawn) else ["the report is not the one of the results"]
-    keys = Counter((row.label, row.name) for row in results)
-    found += [
-        f"{count} rows of {name} ({label})" for (label, name), count in keys.items() if count > 1
-    ]
+def check(results: Sequence[Result], digests: Mapping[str, tuple[str, Half]]) -> list[str]:
+    """What does not fit: rows and cases. ``digests``: name → digest, half."""
+    found = []
     for row in results:
         if row.name not in digests or digests[row.name][0] != row.case_sha256:
             found.append(f"{row.name} ({row.label}) is of another form of the case, or of none")
@@ -267,26 +256,18 @@ def check(
     return found
 
 
-def read(folder: Path = FOLDER) -> tuple[Result, ...]:
-    """The rows that are there; none without a file."""
-    return read_rows(folder, Result)
-
-
 def read_drawn(place: Path = DRAW) -> tuple[Mapping[str, object], ...]:
     """How the cases were drawn, a record each; none without the file."""
     lines = place.read_text(encoding="utf-8").splitlines() if place.exists() else []
     return tuple(json.loads(line) for line in lines)
 
 
-def write(
-    results: Iterable[Result],
-    folder: Path = FOLDER,
-    drawn: Sequence[Mapping[str, object]] = (),
-) -> None:
-    """Rows and page, together."""
-    rows = sorted(results, key=lambda row: (row.label, row.name))
-    write_rows(folder, rows, render(rows, drawn))
-
-
 def _of(rows: Iterable[Result], label: str) -> list[Result]:
     return [row for row in rows if row.label == label]
+
+
+def _key(row: Result) -> tuple[str, str]:
+    return row.label, row.name
+
+
+ROWS = Rows(Result, _key, page=lambda rows: render(rows, read_drawn()), order=_key)

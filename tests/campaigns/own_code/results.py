@@ -5,7 +5,7 @@ import re
 from pydantic import Field
 
 from fallback_audit.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 from tests.campaigns.own_code.ends import End, Gate, Stop, Stopped
 from tests.campaigns.own_code.shown import Shown
 from tests.campaigns.own_code.wrong import Kind

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 from tests.campaigns.own_code.cases import Case, Record
 from tests.fakes.repository import commit_all, git, write
 

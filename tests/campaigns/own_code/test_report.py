@@ -1,12 +1,12 @@
 """The report of rows, and what its check must notice."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.campaigns.measuring.halves import Half
-from tests.campaigns.measuring.rows import read_page
+from fallback_eval.campaign import Half
 from tests.campaigns.own_code import report
 from tests.campaigns.own_code.ends import End, Stop, Stopped
 from tests.campaigns.own_code.results import DidRun, Plan, Result, WrongEnd
@@ -135,11 +135,13 @@ def test_a_second_look_at_what_was_set_aside_is_told(half: Half) -> None:
 def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
     rows = (row("a"), row("b", half=Half.SET_ASIDE), row("a", "baseline"))
     drawn = [{"record": "CVE-1", "outcome": "case"}, {"record": "CVE-2", "outcome": "no test"}]
-    report.write(rows, tmp_path, drawn)
-    assert list(report.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
-    page = read_page(tmp_path)
+    kept = replace(report.ROWS, page=lambda rows: report.render(rows, drawn))
+    kept.write(rows, tmp_path)
+    assert list(kept.read(tmp_path)) == sorted(rows, key=lambda one: (one.label, one.name))
+    page = kept.shown(tmp_path)
     digests = {"a": ("1" * 64, Half.SEEN), "b": ("1" * 64, Half.SET_ASIDE)}
-    assert report.check(report.read(tmp_path), page, digests, drawn) == []
+    assert kept.faults(kept.read(tmp_path), page) == []
+    assert report.check(kept.read(tmp_path), digests) == []
     assert "| no test | 1 |" in page
     assert "## The half set aside" in page
 
@@ -148,9 +150,9 @@ def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda rows: rows[1:], "no result of a (now)"),
-        (lambda rows: [*rows, rows[0]], "2 rows of a (now)"),
+        (lambda rows: [*rows, rows[0]], "2 rows of now a"),
         (lambda rows: [rows[0].model_copy(update={"case_sha256": "0"}), rows[1]], "another form"),
-        (lambda rows: [row("a", stopped=STOPPED), rows[1]], "not the one of the results"),
+        (lambda rows: [row("a", stopped=STOPPED), rows[1]], "is not made from"),
         (
             lambda rows: [*rows, row("gone")],
             "gone (now) is of another form of the case, or of none",
@@ -161,5 +163,6 @@ def test_rows_are_kept_and_the_page_is_theirs(tmp_path: Path) -> None:
 def test_the_check_notices(change: Callable[[list[Result]], list[Result]], message: str) -> None:
     rows = [row("a"), row("b")]
     digests = dict.fromkeys(("a", "b"), ("1" * 64, Half.SEEN))
-    found = report.check(change(rows), report.render(rows), digests)
+    changed, shown = change(rows), report.render(rows, report.read_drawn())
+    found = [*report.ROWS.faults(changed, shown), *report.check(changed, digests)]
     assert any(message in line for line in found), found

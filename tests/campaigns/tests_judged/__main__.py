@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fallback_eval.campaign import Half, may_look
 from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.eval_repos.drawing import records
-from tests.campaigns.measuring.halves import Half, may_look
 from tests.campaigns.measuring.loop import check_disk, tell_of, tool_options
 from tests.campaigns.measuring.process import end_with_all
 from tests.campaigns.measuring.rows import ROOT, read_page, read_rows, write_rows

@@ -5,8 +5,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from fallback_eval.campaign import Half, alternately
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import Half, alternately
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.toml"

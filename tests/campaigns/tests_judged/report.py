@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tests.campaigns.measuring.halves import Half
+from fallback_eval.campaign import Half
 from tests.campaigns.measuring.rows import ROOT, Share, in_label_order, made_of, table
 from tests.campaigns.tests_judged.results import COMPARED, NOT_JUDGED, RAN, Row
 

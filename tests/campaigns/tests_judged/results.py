@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fallback_eval.campaign import Half
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.halves import Half
 
 COMPARED, RAN, NOT_JUDGED = "compared", "ran", "not_judged"
 

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fallback_eval.campaign import Half
 from tests.campaigns.eval_repos.advisories import Record
 from tests.campaigns.eval_repos.clients import Clients, installed_version
 from tests.campaigns.eval_repos.reported import answer, read_reported
 from tests.campaigns.measuring.clones import clone, copy
-from tests.campaigns.measuring.halves import Half
 from tests.campaigns.measuring.process import Done, run_to_end
 from tests.campaigns.measuring.tool import version_of
 from tests.campaigns.measuring.words import cleaned
