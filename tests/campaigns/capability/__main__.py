@@ -14,14 +14,14 @@ from multiprocessing import Pool
 from pathlib import Path
 
 from fallback_audit.vocabulary import FailureKind
-from fallback_eval.campaign import Half, may_look
+from fallback_eval.campaign import Half, add_halves, may_look, print_faults
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.gates.capability.project import Texts
 from tests.campaigns.capability.evasions import LISTS, evasions
 from tests.campaigns.capability.halves import halves, name_of
-from tests.campaigns.capability.report import Caught, Fix, Row, page
+from tests.campaigns.capability.report import ROWS, Caught, Fix, Row
 from tests.campaigns.capability.repository import Repository
-from tests.campaigns.measuring.rows import ROOT, read_rows, write_rows
+from tests.campaigns.measuring.rows import ROOT
 from tests.campaigns.own_code.cases import Record, read_records
 
 FOLDER = ROOT / "docs" / "evaluation" / "capability"
@@ -34,12 +34,14 @@ _ENOUGH_FILES = 40
 
 
 def main() -> int:
-    """0: measured and written; 2: that half may not be looked at yet."""
+    """0: measured and written; 1: a check found something; 2: that half may not be looked at yet."""
     arguments = _arguments()
+    if arguments.check:
+        return print_faults(ROWS.faults(ROWS.read(FOLDER), ROWS.shown(FOLDER)))
     half = Half(arguments.half)
     if not may_look([half], "capability", meant=arguments.look_at_what_was_set_aside):
         return 2
-    kept = read_rows(FOLDER, Row)
+    kept = ROWS.read(FOLDER)
     fixes = [row.fix for row in kept if row.fix is not None]
     caught = [row.caught for row in kept if row.caught is not None]
     if not arguments.remake:
@@ -53,7 +55,7 @@ def main() -> int:
                     print(fix.name, *fix.uses, sep="\n  ", flush=True)
     if arguments.projects:
         caught = _evaded(_records(arguments.data, Half.SEEN), arguments.clones)
-    write_rows(FOLDER, _rows(fixes, caught), page(fixes, caught))
+    ROWS.write(_rows(fixes, caught), FOLDER)
     return 0
 
 
@@ -136,10 +138,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.capability")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--clones", type=Path, help="bare clones, OWNER+NAME.git")
-    parser.add_argument("--half", choices=[half.value for half in Half], default=Half.SEEN.value)
-    parser.add_argument("--look-at-what-was-set-aside", action="store_true")
+    add_halves(parser)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--projects", action="store_true", help="measure the evasions as well")
+    parser.add_argument(
+        "--check", action="store_true", help="run nothing: is the page of the rows?"
+    )
     parser.add_argument("--remake", action="store_true", help="make the page again from its rows")
     return parser.parse_args()
 

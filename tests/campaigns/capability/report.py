@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from fallback_eval.campaign import Half
+from fallback_eval.campaign import Half, Rows
 from tests.campaigns.capability.evasions import LISTS
 from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.measuring.rows import Share, table
@@ -58,9 +58,22 @@ class Row(Frozen):
     fix: Fix | None = None
     caught: Caught | None = None
 
+    @property
+    def key(self) -> str:
+        """What the row is of."""
+        one = self.fix or self.caught
+        assert one is not None
+        return (
+            f"{one.half}: {one.name}"
+            if isinstance(one, Fix)
+            else f"{one.of}: {one.language} {one.name}"
+        )
 
-def page(fixes: Sequence[Fix], caught: Sequence[Caught]) -> str:
+
+def page(rows: Sequence[Row]) -> str:
     """The page."""
+    fixes = [row.fix for row in rows if row.fix is not None]
+    caught = [row.caught for row in rows if row.caught is not None]
     return f"{_HEAD}{_rates(fixes)}{_EVASIONS}{_detection(caught)}{_missed(caught)}{_asked(fixes)}"
 
 
@@ -126,3 +139,6 @@ def _asked(fixes: Iterable[Fix]) -> str:
     rows = [[fix.half.value, fix.name, "; ".join(fix.uses)] for fix in fixes if fix.is_asked]
     head = ["half", "fix", "what"]
     return f"\nFixes that would have to declare something:\n\n{table(head, sorted(rows))}"
+
+
+ROWS = Rows(Row, key=lambda row: row.key, page=page)
