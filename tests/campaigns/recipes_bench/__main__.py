@@ -9,18 +9,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from fallback_eval.campaign import RESULTS, measure
 from tests.campaigns.recipes_bench import report
 from tests.campaigns.recipes_bench.cases import Case, unpack
 from tests.campaigns.recipes_bench.gates import proved
 from tests.campaigns.recipes_bench.judge import Verdict, judge
-from tests.campaigns.recipes_bench.raw import Raw
+from tests.campaigns.recipes_bench.raw import ROWS, Raw
 from tests.campaigns.recipes_bench.reviews import Reviews
 from tests.campaigns.recipes_bench.run import run_case
 from tests.campaigns.recipes_bench.summary import goals
@@ -37,13 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.results.mkdir(parents=True, exist_ok=True)
     every = unpack(options.data, options.results / "cases")
     cases = [case for case in every if options.only in case.name]
-    raws = options.results / "raw"
-    raws.mkdir(exist_ok=True)
-    if wanted := [case for case in cases if _is_wanted(case, raws, options)]:
-        _run(wanted, raws, options.workers)
-    reviews = Reviews.load()
-    verdicts = [judge(case, Raw.load(raws / f"{case.name}.json"), reviews) for case in cases]
-    whole = len(cases) == len(every)
+    file, whole = options.results / RESULTS, len(cases) == len(every)
+    if whole and not (options.resume or options.judge_only):
+        file.unlink(missing_ok=True)
+    known = ROWS.read(file)
+    if options.judge_only and (lacking := [case.name for case in cases if case.name not in known]):
+        raise SystemExit(f"{lacking[0]} was not run: leave --judge-only out, or add --resume.")
+    if wanted := [case for case in cases if _is_due(case, known, options)]:
+        _run(wanted, file, options.workers)
+    reviews, raws = Reviews.load(), ROWS.read(file)
+    verdicts = [judge(case, raws[case.name], reviews) for case in cases]
     _print(verdicts, whole=whole)
     gates = list(proved(verdicts, cases, options.gates)) if options.gates else []
     for line in gates:
@@ -53,30 +58,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(options.check and not all(goal.met for goal in goals(verdicts)))
 
 
-def _is_wanted(case: Case, raws: Path, options: argparse.Namespace) -> bool:
-    kept = (raws / f"{case.name}.json").is_file()
-    if options.judge_only and not kept:
-        raise SystemExit(f"{case.name} was not run: leave --judge-only out, or add --resume.")
-    return not options.judge_only and not (options.resume and kept)
+def _is_due(case: Case, known: Mapping[str, Raw], options: argparse.Namespace) -> bool:
+    return not options.judge_only and not (options.resume and case.name in known)
 
 
-def _run(cases: Sequence[Case], raws: Path, workers: int) -> None:
-    from rich.console import Console
-    from rich.progress import track
+def _run(cases: Sequence[Case], file: Path, workers: int) -> None:
+    def keep(raw: Raw, which: str) -> None:
+        ROWS.add(raw, file)
+        sys.stderr.write(f"{which} {raw.case}: {raw.outcome} {raw.reason} ({raw.seconds} s)\n")
 
-    console = Console(stderr=True)
-    done = track(_results(cases, workers), "recipes", len(cases), console=console)
-    for raw in done:
-        raw.save(raws)
-        console.print(f"{raw.case}: {raw.outcome} {raw.reason} ({raw.seconds} s)", highlight=False)
-
-
-def _results(cases: Sequence[Case], workers: int) -> Iterator[Raw]:
     # Spawned, a process each: a case's alarm needs a main thread of its own.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(run_case, case) for case in cases]
-        for future in as_completed(waiting):
-            yield future.result()
+    pool = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
+    measure(cases, run_case, keep, jobs=workers, pool=pool)
 
 
 def _print(verdicts: Sequence[Verdict], *, whole: bool) -> None:

@@ -1,10 +1,9 @@
 """What one case ended in, as it is kept: everything that the judge needs, and nothing judged."""
 
-import json
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fallback_eval.campaign import AppendedRows
 from tests.campaigns.recipes_bench.cases import Case
 
 
@@ -34,18 +33,6 @@ class Raw:
         texts = {**case.before, **self.changes}
         return {path: text for path, text in texts.items() if text is not None}
 
-    def save(self, folder: Path) -> None:
-        """One file a case, whole or not at all."""
-        place = folder / f"{self.case}.json"
-        part = place.with_suffix(".part")
-        part.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
-        part.rename(place)
 
-    @classmethod
-    def load(cls, file: Path) -> "Raw":
-        """As ``save`` wrote it."""
-        document = json.loads(file.read_text())
-        for name in ("installed_before", "installed_after"):
-            if document[name] is not None:
-                document[name] = [(package, version) for package, version in document[name]]
-        return cls(**document)
+#: Changed texts can be whole locks: a row is added, and the others are not written again.
+ROWS = AppendedRows(Raw, key=lambda raw: raw.case)
