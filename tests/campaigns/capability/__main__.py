@@ -21,7 +21,7 @@ from tests.campaigns.capability.evasions import LISTS, evasions
 from tests.campaigns.capability.halves import halves, name_of
 from tests.campaigns.capability.report import ROWS, Caught, Fix, Row
 from tests.campaigns.capability.repository import Repository
-from tests.campaigns.measuring.rows import ROOT
+from tests.campaigns.measuring.pages import ROOT
 from tests.campaigns.own_code.cases import Record, read_records
 
 FOLDER = ROOT / "docs" / "evaluation" / "capability"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from fallback_eval.campaign import Half, Rows
 from tests.campaigns.capability.evasions import LISTS
 from tests.campaigns.measuring.frozen import Frozen
-from tests.campaigns.measuring.rows import Share, table
+from tests.campaigns.measuring.pages import Share, table
 
 _HEAD = """# The capability gate: false alarms and evasions
 

@@ -13,8 +13,8 @@ from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.eval_repos.history import faults, read_history, state
 from tests.campaigns.eval_repos.results import Result
 from tests.campaigns.eval_repos.running import Options, look_at_base, run_case
+from tests.campaigns.measuring.pages import ROOT
 from tests.campaigns.measuring.process import end_with_all
-from tests.campaigns.measuring.rows import ROOT
 from tests.campaigns.measuring.tool import tool_options
 from tests.registry.upstream import Upstream
 

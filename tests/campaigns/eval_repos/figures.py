@@ -6,7 +6,7 @@ from statistics import median
 
 from tests.campaigns.eval_repos.peers import PEERS, PeerEnd
 from tests.campaigns.eval_repos.results import Result
-from tests.campaigns.measuring.rows import Share
+from tests.campaigns.measuring.pages import Share
 
 Rows = Sequence[Result]
 

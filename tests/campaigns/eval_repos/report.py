@@ -6,7 +6,7 @@ from fallback_eval.campaign import Half, Rows
 from tests.campaigns.eval_repos.cases import DRAWS
 from tests.campaigns.eval_repos.figures import FIGURES, agreeing, compared, outcome, right
 from tests.campaigns.eval_repos.results import Result
-from tests.campaigns.measuring.rows import (
+from tests.campaigns.measuring.pages import (
     ROOT,
     in_label_order,
     made_of,

@@ -1,1 +1,1 @@
-"""What the measures share: rows and their page, halves, clones, commands and their ends."""
+"""What measures of the whole tool share: clones, commands and their ends, pages (fallback_eval runs them)."""

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from fallback_eval.campaign import Rows, measure, write_files
 from tests.campaigns.measuring.clones import copy
 from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.pages import ROOT, Share, table
 from tests.campaigns.measuring.process import end_with_all, run_to_end
-from tests.campaigns.measuring.rows import ROOT, Share, table
 from tests.campaigns.measuring.tool import SCRIPT, version_of
 from tests.campaigns.measuring.words import cleaned
 from tests.campaigns.no_false_fixed.case import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tests.campaigns.measuring.rows import Share
+from tests.campaigns.measuring.pages import Share
 from tests.campaigns.own_code.results import Result
 from tests.campaigns.own_code.shown import Shown
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fallback_eval.campaign import Half, Rows
-from tests.campaigns.measuring.rows import (
+from tests.campaigns.measuring.pages import (
     ROOT,
     in_label_order,
     made_of,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fallback_eval.campaign import Rows
-from tests.campaigns.measuring.rows import ROOT, table
+from tests.campaigns.measuring.pages import ROOT, table
 from tests.campaigns.proofs.running import Result
 
 #: Where results and report lie.

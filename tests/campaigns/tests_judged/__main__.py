@@ -9,8 +9,8 @@ from pathlib import Path
 from fallback_eval.campaign import Campaign
 from tests.campaigns.eval_repos.clients import Clients
 from tests.campaigns.eval_repos.drawing import records
+from tests.campaigns.measuring.pages import ROOT
 from tests.campaigns.measuring.process import end_with_all
-from tests.campaigns.measuring.rows import ROOT
 from tests.campaigns.measuring.tool import tool_options
 from tests.campaigns.tests_judged import report
 from tests.campaigns.tests_judged.cases import Case, halves, load_cases

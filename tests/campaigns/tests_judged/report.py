@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fallback_eval.campaign import Half, Rows
-from tests.campaigns.measuring.rows import ROOT, Share, in_label_order, made_of, table
+from tests.campaigns.measuring.pages import ROOT, Share, in_label_order, made_of, table
 from tests.campaigns.tests_judged.results import COMPARED, NOT_JUDGED, RAN, Row
 
 FOLDER = ROOT / "docs" / "evaluation" / "tests-judged"
