@@ -10,8 +10,8 @@ BENCH := .venv-bench
 help:
 	@echo "make demo   fix real vulnerabilities, proved in a sandbox (no account, no key, no server)"
 	@echo "make test   run the test suite (sockets blocked except loopback)"
-	@echo "make test-all   the same, with every one of many alike"
-	@echo "make test-campaign   of many alike, those that make test leaves out"
+	@echo "make test-campaign   what make test leaves out: small campaigns, and the rest of many alike"
+	@echo "make test-all   both"
 	@echo "make lint   format, lint, types, layers"
 	@echo "make bench  measure against peers in the same run"
 	@echo "make bench-fleet   what engines add to a fix, memory over a thousand, where one chain saturates"
@@ -55,13 +55,13 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 # env -u: no test may depend on a key that happens to be set.
 test: setup .registry/.stamp
-	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --ignore=tests/campaigns $(ARGS)
 
-# The same, without leaving out any of many alike.
+# The same, with campaigns and all of many alike.
 test-all: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "campaign or not campaign" $(ARGS)
 
-# Of many alike, those that `make test` leaves out: CI runs them behind it.
+# What `make test` leaves out, and CI runs after it: the small versions of campaigns (tests/campaigns), and the rest of many alike.
 test-campaign: setup .registry/.stamp
 	env -u ANTHROPIC_API_KEY -u ANTHROPIC_AUTH_TOKEN -u ANTHROPIC_BASE_URL $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m campaign $(ARGS)
 
@@ -82,44 +82,44 @@ lint: setup
 
 # What the tests do by the dozen, by the thousand: STARTS=1000 for fewer sandboxes.
 hostile: setup
-	$(BIN)/python -m tests.hostile.test_answers
-	$(BIN)/python -m tests.hostile.test_patches
-	$(BIN)/python -m tests.hostile.test_fence_inputs
-	$(BIN)/python -m tests.hostile.test_logs
-	$(BIN)/python -m tests.hostile.resume
-	$(BIN)/python -m tests.hostile.test_sandbox_starts $(STARTS)
-	$(BIN)/python -m tests.hostile.payloads
+	$(BIN)/python -m tests.campaigns.hostile.test_answers
+	$(BIN)/python -m tests.campaigns.hostile.test_patches
+	$(BIN)/python -m tests.campaigns.hostile.test_fence_inputs
+	$(BIN)/python -m tests.campaigns.hostile.test_logs
+	$(BIN)/python -m tests.campaigns.hostile.resume
+	$(BIN)/python -m tests.campaigns.hostile.test_sandbox_starts $(STARTS)
+	$(BIN)/python -m tests.campaigns.hostile.payloads
 
 # Requests of every kind against the service: REQUESTS=1000 for fewer, MINUTES=30 to end it then, ARGS=--report.
 hostile-http: setup
-	$(BIN)/python -m tests.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES) $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.test_http $(or $(REQUESTS),100000) $(MINUTES) $(ARGS)
 
 # Load on the service from a second process: ARGS="--minutes 10", ARGS=--report to keep the figures.
 load-http: setup
-	$(BIN)/python -m tests.load $(ARGS)
+	$(BIN)/python -m tests.campaigns.load $(ARGS)
 
 # The audit trail: ARGS="--only NAME", ARGS="--minutes 5", ARGS=--report to keep the figures.
 hostile-audit: setup
-	$(BIN)/python -m tests.hostile.audit $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.audit $(ARGS)
 
 hostile-fleet: setup
-	$(BIN)/python -m tests.hostile.fleet --report $(ARGS)
+	$(BIN)/python -m tests.campaigns.hostile.fleet --report $(ARGS)
 
 # The portal in a real Chromium: LINES=200 for fewer.
 hostile-portal: setup
-	$(BIN)/python -m tests.hostile.portal $(LINES)
+	$(BIN)/python -m tests.campaigns.hostile.portal $(LINES)
 
 # Measured as installed: our wheel with its dependencies and the embedding model, peers apart.
 bench: bench-setup
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench $(ARGS)
 
 # Does every row still work? Two rounds each: no figures to believe.
 bench-smoke: bench-setup
-	$(BIN)/python -m tests.bench --smoke --json bench-results/smoke.json $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench --smoke --json bench-results/smoke.json $(ARGS)
 
 # Every recipe case with the real clients, judged: ONLY=text for some, ARGS=--resume to go on.
 bench-recipes: setup
-	$(BIN)/python -m tests.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
+	$(BIN)/python -m tests.campaigns.recipes_bench $(or $(DATA),../shared/data) --report docs/recipe-coverage.md $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 # Every variant of the retrieval over the golden set: ARGS=--reserved for the final table.
 eval-retrieval: setup
@@ -135,19 +135,19 @@ eval-fixes: setup
 
 # Real packages with real flaws, fetched now; it goes on where it stopped: ARGS="--only NAME", ARGS=--again.
 proofs: setup
-	$(BIN)/python -m tests.proofs $(ARGS)
+	$(BIN)/python -m tests.campaigns.proofs $(ARGS)
 
 # Real packages in their own repositories, no model; goes on where it stopped: ARGS="--clones DIR --label baseline".
 eval-own: setup
-	$(BIN)/python -m tests.own_code --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.own_code --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Real fixes and evasions before the capability gate: ARGS="--clones DIR --projects".
 eval-capability: setup
-	$(BIN)/python -m tests.capability --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.capability --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Whole runs of fix with gates, judged, beside peers; goes on where it stopped: ARGS="--only NAME --clones DIR".
 eval-repos: setup
-	$(BIN)/python -m tests.eval_repos --data $(or $(DATA),../shared/data) $(ARGS)
+	$(BIN)/python -m tests.campaigns.eval_repos --data $(or $(DATA),../shared/data) $(ARGS)
 
 # Small repositories, their ends expected beforehand; resumes where it stopped: ARGS="--only ID --half seen --no-peers".
 no-false-fixed: setup
@@ -159,35 +159,35 @@ tests-judged: setup
 
 # Ten million events, 8 GB: made and verified once; half an hour. ARGS="--events 1000000 --place DIR".
 bench-audit-memory: bench-setup
-	$(BIN)/python -m tests.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench.audit_memory --python $(BENCH)/ours/bin/python $(ARGS)
 
 bench-fleet: setup
-	$(BIN)/python -m tests.bench.fleet $(ARGS)
+	$(BIN)/python -m tests.campaigns.bench.fleet $(ARGS)
 
 FLEET := bench-results/fleet
 fleet-simulation: setup
-	$(BIN)/python -m tests.fleet_simulation measure --folder $(FLEET)
-	$(BIN)/python -m tests.fleet_simulation predict --folder $(FLEET)
-	for workers in 1 2 4; do $(BIN)/python -m tests.fleet_simulation run --workers $$workers --folder $(FLEET) || exit; done
-	$(BIN)/python -m tests.fleet_simulation.scale $(FLEET)
+	$(BIN)/python -m tests.campaigns.fleet_simulation measure --folder $(FLEET)
+	$(BIN)/python -m tests.campaigns.fleet_simulation predict --folder $(FLEET)
+	for workers in 1 2 4; do $(BIN)/python -m tests.campaigns.fleet_simulation run --workers $$workers --folder $(FLEET) || exit; done
+	$(BIN)/python -m tests.campaigns.fleet_simulation.scale $(FLEET)
 
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
 	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings,postgres]"
 
-$(BENCH)/.peers: tests/bench/requirements.lock
-$(BENCH)/.aider: tests/bench/requirements-aider.lock
+$(BENCH)/.peers: tests/campaigns/bench/requirements.lock
+$(BENCH)/.aider: tests/campaigns/bench/requirements-aider.lock
 $(BENCH)/.peers $(BENCH)/.aider: $(BENCH)/.%:
 	test -x $(BENCH)/$*/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/$*
 	$(BIN)/uv pip sync --quiet --python $(BENCH)/$*/bin/python --require-hashes --compile-bytecode $<
 	touch $@
 
-# Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/local_model/serve.py), or a key.
+# Record every cassette again: MODEL_URL=http://127.0.0.1:8311 (tests/campaigns/local_model/serve.py), or a key.
 record: setup
-	$(BIN)/python tests/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
-	$(BIN)/python tests/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
-	$(BIN)/python tests/local_model/record.py judged --base-url http://127.0.0.1
+	$(BIN)/python tests/campaigns/local_model/record.py retry $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/campaigns/local_model/record.py demo $(if $(MODEL_URL),--base-url $(MODEL_URL),--model $(MODEL))
+	$(BIN)/python tests/campaigns/local_model/record.py judged --base-url http://127.0.0.1
 
 # The same for the registries' answers: asks the real ones for whatever the tests ask for now.
 record-registry: setup
@@ -195,8 +195,8 @@ record-registry: setup
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --extra demo --extra embeddings --extra eval --extra langgraph --extra postgres --extra serve --extra temporal --extra temporal-dev --group dev pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements.in -o tests/bench/requirements.lock
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/bench/requirements-aider.in -o tests/bench/requirements-aider.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements.in -o tests/campaigns/bench/requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-annotate --no-header tests/campaigns/bench/requirements-aider.in -o tests/campaigns/bench/requirements-aider.lock
 
 clean:
 	rm -rf $(VENV) .venv-demo $(BENCH) dist build bench-results .registry

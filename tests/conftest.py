@@ -124,7 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_npm] = Path(tempfile.mkdtemp(prefix="fallback-tier-npm-"))
     os.environ["PATH"] = warm_npm(config.stash[_npm], os.environ["PATH"])
     if config.getoption("numprocesses", None) and config.args_source is _WHOLE:
-        for folder in ("hostile", "integration", "unit"):
+        for folder in ("integration", "unit"):
             rewrite_once(config, ROOT / "tests" / folder)
 
 

@@ -1,7 +1,7 @@
 """Does a text talk to the model? Findings are named in the fence's header; nothing is dropped.
 
 Advice to a model, not a safeguard: paraphrase defeats any list of patterns, which is why the gates
-don't trust the model. Linear time: one google-re2 set in one pass, measured in tests/bench.
+don't trust the model. Linear time: one google-re2 set in one pass, measured in tests/campaigns/bench.
 """
 
 from functools import cache

@@ -11,9 +11,9 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.sandbox.runners import BubblewrapSandbox
 from fallback_tier.wiring.trail import RecordSettings, open_evidence
+from tests.campaigns.own_code.author import InTurn, serving
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.integration.gate_setup import needs_sandbox
-from tests.own_code.author import InTurn, serving
 
 pytestmark = pytest.mark.sandbox
 

@@ -1,7 +1,7 @@
 """kill -9 at events of a fix: whoever resumes comes to the same end, and pays for nothing twice.
 
 In the suite at some, with ``make test-all`` at every other. All boundaries, pairs of kills and a longer
-story: ``python -m tests.hostile.resume``.
+story: ``python -m tests.campaigns.hostile.resume``.
 """
 
 import shutil

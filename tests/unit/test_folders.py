@@ -1,7 +1,6 @@
-"""Folders and imports: no cycle, not even for types; no folder too full; tests where their sources are."""
+"""Folders and imports: no cycle, not even for types; tests where their sources are."""
 
 import ast
-from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -17,11 +16,8 @@ PACKAGES = {
     "fallback_audit": "audit/",
 }
 
-#: More than that, and nobody finds the right one by its name.
-MAX_MODULES = 25
-
 #: Where the sources of a folder of tests are: below one of these.
-_MIRRORED = ("fallback_tier/", "plugins/fallback_plugins/", "tests/")
+_MIRRORED = ("fallback_tier/", "plugins/fallback_plugins/")
 
 #: Folders of tests that are called otherwise than their sources.
 _CALLED_OTHERWISE = {
@@ -90,15 +86,6 @@ def test_a_circle_would_be_found(back: str) -> None:
     known = {"a", "a.b", "a.c"}
     graph = {"a.b": imported("from a.c import D", known), "a.c": imported(back, known)}
     assert set(cycle(graph)) == {"a.b", "a.c"}
-
-
-def test_no_folder_is_too_full() -> None:
-    tests = {path for path in committed() if path.startswith("tests/unit/")}
-    looked_at = {path for path in {*modules().values(), *tests} if path.endswith(".py")}
-    count = Counter(
-        str(PurePosixPath(path).parent) for path in looked_at if not path.endswith("/__init__.py")
-    )
-    assert {folder: many for folder, many in count.items() if many > MAX_MODULES} == {}
 
 
 def test_unit_tests_stand_where_their_sources_do() -> None:

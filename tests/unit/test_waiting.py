@@ -19,14 +19,14 @@ ENDLESS = re.compile(r"\.(?:wait|join|communicate)\(\)|os\.waitpid\(")
 
 #: Where one may be: a program for a sandbox, which ends it; a program of its own, which is no test.
 ALLOWED = {
-    "bench",
+    "campaigns/bench",
+    "campaigns/eval_repos/sources",
+    "campaigns/hostile/escapes",
+    "campaigns/local_model/serve.py",
+    "campaigns/measuring/process.py",
     "e2e/forked.py",
-    "eval_repos/sources",
-    "hostile/escapes",
     "integration/test_sandbox.py",
     "integration/test_sandbox_layers.py",
-    "local_model/serve.py",
-    "measuring/process.py",
     "unit/shared/gates/test_reports.py",
     "unit/test_waiting.py",
     "waiting.py",

@@ -8,7 +8,6 @@
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import Field, ValidationError
 from fallback_audit.events import Digest
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import Provenance
+from fallback_eval.campaign import AppendedRows, RowError
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import first_fault
 from fallback_tier.ports import ModelAnswer
@@ -66,6 +66,9 @@ class Overlap(Frozen):
     shares: tuple[float, ...]
 
 
+_ANSWERS = AppendedRows(KeptAnswer, key=lambda answer: answer.asked)
+
+
 @dataclass(frozen=True)
 class RawResults:
     """All of a folder: the lexical judge's shares, each model's run with its answers."""
@@ -99,10 +102,7 @@ class AnswerFile:
 
     def add(self, answer: KeptAnswer) -> None:
         """Durable when it returns: minutes of a slow model are not lost to a stop."""
-        with (self._folder / ANSWERS).open("a", encoding="utf-8") as stream:
-            stream.write(answer.model_dump_json() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        _ANSWERS.add(answer, self._folder / ANSWERS)
 
 
 def load_raw(folder: Path) -> RawResults:
@@ -126,13 +126,10 @@ def save_overlaps(folder: Path, overlaps: Sequence[Overlap]) -> None:
 
 def read_answers(path: Path) -> dict[Asked, KeptAnswer]:
     """The last answer to each prompt. A line that a stop cut short is left out, at the end only."""
-    if not path.exists():
-        return {}
-    text = path.read_text(encoding="utf-8", errors="replace")
-    whole, _, rest = text.rpartition("\n")
-    if rest:  # the writer was stopped inside this line: it was never answered
-        path.write_text(whole + "\n" if whole else "", encoding="utf-8")
-    return {one.asked: one for one in _parsed(whole, path, KeptAnswer)}
+    try:
+        return _ANSWERS.read(path)
+    except RowError as error:
+        raise _unreadable(path, error.fault) from error
 
 
 def _read_run(path: Path) -> JudgeRun:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from fallback_audit.events import AuditEvent, Digest, event_adapter
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import Provenance
+from fallback_eval.campaign import RowError, Rows
 from fallback_eval.fixes.facts import FixFacts, facts_of
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import first_fault
@@ -57,6 +58,14 @@ class FixRun(Frozen):
         return self.project, self.seed
 
 
+def _line(run: FixRun) -> str:
+    return json.dumps(run.model_dump(mode="json", exclude_defaults=True))
+
+
+#: In the order in which they were made. The page is ``FixFolder.publish``'s: it is written more often.
+_ROWS = Rows(FixRun, key=lambda run: run.key, dump=_line, name=RUNS)
+
+
 @dataclass(frozen=True)
 class FixFolder:
     """Where the runs are kept."""
@@ -65,22 +74,20 @@ class FixFolder:
 
     def runs(self) -> tuple[FixRun, ...]:
         """All runs, none where there is no file yet. Raises EvaluationError: not of the format."""
-        place = self.path / RUNS
-        if not place.exists():
-            return ()
-        lines = place.read_text(encoding="utf-8").splitlines()
-        return tuple(_parsed(line, f"{place}, line {at}") for at, line in enumerate(lines, 1))
+        try:
+            return _ROWS.read(self.path)
+        except RowError as error:
+            raise EvaluationError(
+                f"{error.place} is not a run: {first_fault(error.fault, 'the line')}.",
+                next_step="Take the line out, and run that project again.",
+            ) from error
 
     def add(self, run: FixRun, transcript: bytes) -> None:
         """Keep a run, in place of one of the same project and seed: the transcript first."""
         place = self._transcript(run.key)
         place.parent.mkdir(parents=True, exist_ok=True)
         _replace(place, transcript)
-        rows = [row for row in self.runs() if row.key != run.key]
-        lines = (
-            json.dumps(row.model_dump(mode="json", exclude_defaults=True)) for row in [*rows, run]
-        )
-        _replace(self.path / RUNS, "".join(f"{line}\n" for line in lines).encode())
+        _ROWS.keep(run, self.path)
 
     def publish(self, page: str) -> None:
         """Write the report."""
@@ -144,16 +151,6 @@ def events_of(transcript: Mapping[str, object]) -> Sequence[AuditEvent]:
         return [event_adapter.validate_python(one) for one in events]
     except ValidationError as error:
         raise _unreadable(first_fault(error, "an event")) from error
-
-
-def _parsed(line: str, place: str) -> FixRun:
-    try:
-        return FixRun.model_validate_json(line)
-    except ValidationError as error:
-        raise EvaluationError(
-            f"{place} is not a run: {first_fault(error, 'the line')}.",
-            next_step="Take the line out, and run that project again.",
-        ) from error
 
 
 def _replace(path: Path, content: bytes) -> None:

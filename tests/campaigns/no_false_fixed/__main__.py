@@ -13,6 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fallback_eval.campaign import Rows, measure, write_files
+from tests.campaigns.measuring.clones import copy
+from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.pages import ROOT, Share, table
+from tests.campaigns.measuring.process import end_with_all, run_to_end
+from tests.campaigns.measuring.tool import SCRIPT, version_of
+from tests.campaigns.measuring.words import cleaned
 from tests.campaigns.no_false_fixed.case import (
     CLIENTS,
     Case,
@@ -27,13 +34,6 @@ from tests.campaigns.no_false_fixed.case import (
 )
 from tests.campaigns.no_false_fixed.judge import judge
 from tests.campaigns.no_false_fixed.peers import PEERS, lend_clients, programs, run_peer
-from tests.measuring.clones import copy
-from tests.measuring.frozen import Frozen
-from tests.measuring.loop import measure
-from tests.measuring.process import end_with_all, run_to_end
-from tests.measuring.rows import ROOT, Share, table, write_files
-from tests.measuring.tool import SCRIPT, version_of
-from tests.measuring.words import cleaned
 
 OURS = "fallback-tier"
 
@@ -178,17 +178,9 @@ def run_tool(case: Case, root: Path, folder: Path, environ: Mapping[str, str], t
 # --- rows and the page ----------------------------------------------------------------------------
 
 
-def read_rows(label: str) -> dict[str, Row]:
-    """Return the rows of a label by case."""
-    path = WORK / f"{label}.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {row.id: row for row in map(Row.model_validate_json, lines)}
-
-
-def write_rows(label: str, rows: Iterable[Row]) -> None:
-    """Write the rows of a label, whole or not at all."""
-    lines = (f"{row.model_dump_json()}\n" for row in sorted(rows, key=lambda row: row.id))
-    write_files(WORK, {f"{label}.jsonl": "".join(lines)})
+def rows_of(label: str) -> Rows[Row, str]:
+    """Return the rows of a label, by case: a file in ``WORK``."""
+    return Rows(Row, key=lambda row: row.id, order=lambda row: row.id, name=f"{label}.jsonl")
 
 
 @dataclass(frozen=True)
@@ -331,7 +323,8 @@ def main(words: Sequence[str] | None = None) -> int:
     clients, missing = programs(WORK.resolve() / "clients")
 
     def run_all(label: str, version: str, run: Callable[[Case], Row]) -> dict[str, Row]:
-        known = read_rows(label)
+        kept = rows_of(label)
+        known = kept.by_key(WORK)
         again = arguments.again or bool(arguments.only)
         due = {
             case.id
@@ -341,18 +334,17 @@ def main(words: Sequence[str] | None = None) -> int:
         }
 
         def keep(row: Row, which: str) -> None:
-            known[row.id] = row
-            write_rows(label, known.values())
+            kept.keep(row, WORK)
             half = next(case.half for case in cases if case.id == row.id)
             _print_row(row, which, in_full=bool(arguments.only) or half == Half.SEEN)
 
         wanted = [case for case in cases if again or case.id in due]
         print(f"{label}: {len(wanted)} of {len(cases)} cases to run", flush=True)
         measure(wanted, run, keep, jobs=arguments.jobs)
-        return known
+        return kept.by_key(WORK)
 
     rows = run_all(arguments.label, version, lambda case: run_ours(case, clients, tool))
-    peers = read_rows(PEERS_LABEL)
+    peers = rows_of(PEERS_LABEL).by_key(WORK)
     if not arguments.no_peers:
         peers = run_all(PEERS_LABEL, PEERS_LABEL, lambda case: run_peers(case, clients, missing))
     ours = runs_of(every, rows)

@@ -19,8 +19,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from tests.measuring.clones import commit, git
-from tests.measuring.frozen import Frozen
+from tests.campaigns.measuring.clones import commit, git
+from tests.campaigns.measuring.frozen import Frozen
 from tests.registry import Registry, Universe, serve
 
 CASES = Path(__file__).parent / "cases"

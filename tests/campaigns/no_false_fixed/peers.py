@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.loopback import serve_advisories
+from tests.campaigns.measuring.clones import copy, git
 from tests.campaigns.no_false_fixed.case import Case, End, Ended, run_command
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.loopback import serve_advisories
-from tests.measuring.clones import copy, git
 
 #: Each client that a case, the judge or a peer needs, at the version that is fetched from its registry.
 FETCHED = (

@@ -1,7 +1,4 @@
-"""A choice of the seen half, run by this checkout's tool and judged, without the peers.
-
-``make test`` runs a choice, ``make test-campaign`` the others whose clients need no fetching.
-"""
+"""The seen half, run by this checkout's tool and judged: cases whose clients need no fetching, no peers."""
 
 from pathlib import Path
 
@@ -10,7 +7,6 @@ import pytest
 from tests.campaigns.no_false_fixed.__main__ import run_ours
 from tests.campaigns.no_false_fixed.case import Case, Half, Outcome, load_cases
 from tests.campaigns.no_false_fixed.peers import programs
-from tests.choice import a_choice
 
 #: Clients that are on every machine that runs the tests.
 _HERE = {"npm", "pip", "uv"}
@@ -22,7 +18,7 @@ CASES = [case for case in load_cases(half=Half.SEEN) if case.client in _HERE]
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("case", a_choice(CASES, step=9), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_case_ends_as_an_engineer_expects(
     case: Case, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tests.campaigns.eval_repos.cases import Project
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.looking import install
+from tests.campaigns.measuring.clones import copy
+from tests.campaigns.measuring.process import run_to_end
 from tests.campaigns.tests_judged.breaking import Break
 from tests.campaigns.tests_judged.cases import Case
-from tests.eval_repos.cases import Project
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.looking import install
-from tests.measuring.clones import copy
-from tests.measuring.process import run_to_end
 
 #: One bare run.
 TIMEOUT_S = 600

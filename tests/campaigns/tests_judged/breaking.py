@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 
 from fallback_tier.files.source_paths import is_beside
 from fallback_tier.syntax import grammar_of, parse
+from tests.campaigns.measuring.clones import git
+from tests.campaigns.measuring.frozen import Frozen
 from tests.campaigns.tests_judged import broken_gate
 from tests.campaigns.tests_judged.cases import SEED
-from tests.measuring.clones import git
-from tests.measuring.frozen import Frozen
 
 #: Functions that the gate is asked about, one after the other, until it fails one.
 TRIES = 5

@@ -5,8 +5,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.measuring.frozen import Frozen
-from tests.measuring.halves import Half, alternately
+from fallback_eval.campaign import Half, alternately
+from tests.campaigns.measuring.frozen import Frozen
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.toml"

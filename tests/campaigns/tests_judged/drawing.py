@@ -26,21 +26,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from fallback_eval.campaign import DiskFullError, check_disk
+from tests.campaigns.eval_repos.advisories import Record
+from tests.campaigns.eval_repos.cases import Case as Installed
+from tests.campaigns.eval_repos.cases import load_cases as earlier_cases
+from tests.campaigns.eval_repos.clients import Clients
+from tests.campaigns.eval_repos.drawing import FRAME, records
+from tests.campaigns.eval_repos.looking import look
+from tests.campaigns.measuring.clones import clone, git
+from tests.campaigns.measuring.frozen import Frozen
+from tests.campaigns.measuring.process import run_to_end
+from tests.campaigns.measuring.words import cleaned
+from tests.campaigns.recipes_bench.inventory import held
+from tests.campaigns.recipes_bench.versions import affecting, canonical
 from tests.campaigns.tests_judged.bare import projects
 from tests.campaigns.tests_judged.cases import CASES, SEED, Case
-from tests.eval_repos.advisories import Record
-from tests.eval_repos.cases import Case as Installed
-from tests.eval_repos.cases import load_cases as earlier_cases
-from tests.eval_repos.clients import Clients
-from tests.eval_repos.drawing import FRAME, records
-from tests.eval_repos.looking import look
-from tests.measuring.clones import clone, git
-from tests.measuring.frozen import Frozen
-from tests.measuring.loop import check_disk
-from tests.measuring.process import run_to_end
-from tests.measuring.words import cleaned
-from tests.recipes_bench.inventory import held
-from tests.recipes_bench.versions import affecting, canonical
 
 HERE = Path(__file__).parent
 DRAW = HERE / "draw.jsonl"
@@ -366,7 +366,10 @@ def main() -> int:
         return 0
     covering = Covering(records(options.data))
     while left := [it for it in due(read_draw()) if not options.client or it[0] in options.client]:
-        check_disk()
+        try:
+            check_disk()
+        except DiskFullError as error:
+            sys.exit(str(error))
         line = try_one(*left[0], covering, options)
         with DRAW.open("a", encoding="utf-8") as file:
             file.write(f"{line.model_dump_json(exclude_none=True)}\n")

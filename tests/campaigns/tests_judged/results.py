@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tests.measuring.frozen import Frozen
-from tests.measuring.halves import Half
+from fallback_eval.campaign import Half
+from tests.campaigns.measuring.frozen import Frozen
 
 COMPARED, RAN, NOT_JUDGED = "compared", "ran", "not_judged"
 

@@ -14,18 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fallback_eval.campaign import Half
+from tests.campaigns.eval_repos.advisories import Record
+from tests.campaigns.eval_repos.clients import Clients, installed_version
+from tests.campaigns.eval_repos.reported import answer, read_reported
+from tests.campaigns.measuring.clones import clone, copy
+from tests.campaigns.measuring.process import Done, run_to_end
+from tests.campaigns.measuring.tool import version_of
+from tests.campaigns.measuring.words import cleaned
 from tests.campaigns.tests_judged import breaking, results
 from tests.campaigns.tests_judged.bare import Bare
 from tests.campaigns.tests_judged.cases import Case
 from tests.campaigns.tests_judged.results import Breaking, Row
-from tests.eval_repos.advisories import Record
-from tests.eval_repos.clients import Clients, installed_version
-from tests.eval_repos.reported import answer, read_reported
-from tests.measuring.clones import clone, copy
-from tests.measuring.halves import Half
-from tests.measuring.process import Done, run_to_end
-from tests.measuring.tool import version_of
-from tests.measuring.words import cleaned
 
 #: One ``fix``, and once more with breaks: 25 minutes each.
 CASE_TIMEOUT_S = 1_500

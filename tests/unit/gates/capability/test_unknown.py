@@ -10,7 +10,7 @@ from fallback_tier.gate_ports import GateVerdict
 from fallback_tier.gates.builtin.capability import CapabilityGate
 from fallback_tier.gates.capability import Project, compare
 from fallback_tier.outcome import FileChange, SourceEdit
-from tests.capability.evasions import Evasion, evasions
+from tests.campaigns.capability.evasions import Evasion, evasions
 from tests.integration.gate_setup import advisory, patched
 
 EVASIONS = list(evasions("seen"))

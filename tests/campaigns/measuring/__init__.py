@@ -1,0 +1,1 @@
+"""What measures of the whole tool share: clones, commands and their ends, pages."""

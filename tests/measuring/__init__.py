@@ -1,1 +1,0 @@
-"""What the measures share: rows and their page, halves, clones, commands and their ends."""
