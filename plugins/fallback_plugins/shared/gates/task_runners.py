@@ -719,7 +719,8 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
     is_own = not verb and (
         call.script in shell.CLIENT_VERBS or (client, call.script) == ("bun", "test")
     )
-    call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
+    rest = command.rest(at) if at < len(words) else ""  # without "|| true" behind a bare call
+    call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', rest)}".strip()
     call.is_binary = verb == "exec" or client != "npm"
     return call if call.script and not is_own else None
 
