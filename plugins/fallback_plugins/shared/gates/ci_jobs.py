@@ -468,7 +468,7 @@ def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
 
 def _tables(value: Any) -> list[dict[str, Any]]:
     """Return variables as tables: of a table, a list of tables, or Azure's list of names and values."""
-    tables = [mapping(it) for it in items(value) or [value]]
+    tables = [mapping(it) for it in items(value) or [value] if "group" not in mapping(it)]
     return [{text_of(it["name"]): it.get("value")} if "name" in it else it for it in tables]
 
 

@@ -156,11 +156,11 @@ _PROGRAMS: Mapping[Use, str] = {
         django-admin:test flask:test manage.py:test,jenkins setup.py:test,pytest,nosetests""",
     LINT: """
         api-extractor attw autoflake autopep8 bandit biome black blacken-docs bundlesize check-manifest
-        codespell cspell depcheck deptry doc8 dprint editorconfig-checker es-check flake8 interrogate
-        isort jscs knip lint-staged madge manypkg oxfmt pip-audit pre-commit prek prettier prettierx
-        pycodestyle pydocstyle pyroma pyupgrade remark reuse ruff safety semgrep semistandard shellcheck
-        size-limit slotscheck snazzy sort-package-json standard syncpack template-oss-check towncrier
-        ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
+        codespell cost-of-modules cspell depcheck deptry doc8 dprint editorconfig-checker es-check flake8
+        interrogate isort jscs knip lint-staged madge manypkg oxfmt pip-audit pre-commit prek prettier
+        prettierx pycodestyle pydocstyle pyroma pyupgrade remark reuse ruff safety semgrep semistandard
+        shellcheck size-limit slotscheck snazzy sort-package-json standard syncpack template-oss-check
+        towncrier ts-standard typos vale vulture xo yapf zizmor next:lint hatch:fmt twine:check""",
     TYPES: """
         basedpyright check-dts dmypy dtslint flow glint mypy pyre pyrefly pyright pytype svelte-check tsc
         tsd tsd-lite tsgo tstyche ty type-coverage typecheck vue-tsc nuxt:typecheck nuxi:typecheck

@@ -362,13 +362,23 @@ class Tasks:
             return None
         at = shell.after_options(words, 2 if words[1:2] == ("run",) else 1, _VALUED)
         table, name = self._table(place.folder, *_TABLES[tool]), "".join(words[at : at + 1])
-        run = tool if tool == "poe" else f"{tool} run"
         if name not in table:
             return [] if tool == "poe" else None
+        run = "poe " if tool == "poe" else f"{tool} run "
+        inside = place.inside(f"{_TABLES[tool][0]}, {tool} task {name}", task_kind(name))
+        return self._tabled(table, words[at:], run, inside)
+
+    def _tabled(
+        self, table: Mapping[str, Any], words: Sequence[str], run: str, inside: Place
+    ) -> list[Piece]:
+        """Return what a task of a table comes down to. ``run``: what starts another one of the table."""
+        name, arguments = words[0], quoted(words[1:])
 
         def lines(part: Any, is_reference: bool) -> Iterator[str]:
             if isinstance(part, str) and part.strip():
-                yield f"{run} {part}" if is_reference and part.split()[0] in table else part
+                part = re.sub(r"^[-!]\s+", "", part)
+                is_task = is_reference and part.split()[0] in table.keys() - {name}
+                yield _filled(f"{run}{part}" if is_task else part, arguments, inside.env)
             for it in items(part):
                 yield from lines(it, True)
             for key in ("cmd", "shell", "ref", "sequence", "composite", "parallel"):
@@ -378,12 +388,11 @@ class Tasks:
                         quoted(items(it)) if is_text and items(it) else it, not is_text
                     )
 
-        task, arguments = mapping(table[name]), quoted(words[at + 1 :])
-        found = [_with_arguments(line, arguments) for line in lines(table[name], False)]
+        found = [*lines(table[name], run.startswith("hatch"))]
         if len(found) == 1 and arguments not in found[0]:
             found = [f"{found[0]} {arguments}"]
+        task = mapping(table[name])
         folder = str(task.get("cwd") or task.get("working_dir") or ".")
-        inside = place.inside(f"{_TABLES[tool][0]}, {tool} task {name}", task_kind(name))
         return self._task(Task(name, tuple(found), folder, texts(task.get("env"))), inside)
 
     def _python_runner(self, command: ShellCommand, place: Place) -> list[Piece] | None:
@@ -474,21 +483,11 @@ class Tasks:
         if env == "hatch-test":
             usual = items(mapping(table.get(env)).get("default-args")) or ["tests"]
             scripts.setdefault("run", f"pytest {{args:{quoted(usual)}}}")
-        name, arguments = words[0], quoted(words[1:])
-        if name not in scripts:
+        if words[0] not in scripts:
             return self.pieces(quoted(words), place.inside("", place.hint, env=variables))
-        lines: list[str] = []
-        for line in items(scripts[name]) or [scripts[name]]:
-            text = _with_arguments(re.sub(r"^[-!]\s+", "", str(line)), arguments)
-            known = re.compile(r"\{env:(\w+)(?::([^{}]*))?\}")
-            text = known.sub(lambda it: variables.get(it[1], it[2] or ""), text)
-            text = re.sub(r"\{(?:matrix|verbosity|home)[^{}]*\}", "", text)
-            text = re.sub(r"\{root[^{}]*\}", ".", text)
-            first = "".join(text.split()[:1])
-            lines.append(f"hatch run {env}:{text}" if first in scripts and first != name else text)
-        source = f"{in_folder(place.folder, file)} [envs.{env}], script {name}"
-        inside = place.inside(source, task_kind(name) or task_kind(env))
-        return self._task(Task(name, tuple(lines), env=variables), inside)
+        source = f"{in_folder(place.folder, file)} [envs.{env}], script {words[0]}"
+        inside = place.inside(source, task_kind(words[0]) or task_kind(env), env=variables)
+        return self._tabled(scripts, words, f"hatch run {env}:", inside)
 
     # -- make and just ---------------------------------------------------------------------------------
 
@@ -732,7 +731,8 @@ def _npm_call(command: ShellCommand) -> _NpmCall | None:
     is_own = not verb and (
         call.script in shell.CLIENT_VERBS or (client, call.script) == ("bun", "test")
     )
-    call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', command.rest(at))}".strip()
+    rest = command.rest(at) if at < len(words) else ""  # without "|| true" behind a bare call
+    call.arguments = f"{quoted(extra)} {re.sub(r'^-- ', '', rest)}".strip()
     call.is_binary = verb == "exec" or client != "npm"
     return call if call.script and not is_own else None
 
@@ -765,9 +765,12 @@ def _values(words: Sequence[str], names: Sequence[str], *, is_list: bool = False
     return found
 
 
-def _with_arguments(text: str, arguments: str) -> str:
-    """Return a line of hatch or pdm with ``{args}`` and ``{args:usual ones}`` replaced."""
-    return re.sub(r"\{args(?::([^{}]*))?\}", lambda match: arguments or match[1] or "", text)
+def _filled(text: str, arguments: str, env: Mapping[str, str]) -> str:
+    """Return a line of hatch or pdm with ``{args:usual}``, ``{env:NAME:usual}`` and the like replaced."""
+    text = re.sub(r"\{args(?::([^{}]*))?\}", lambda match: arguments or match[1] or "", text)
+    known = re.compile(r"\{env:(\w+)(?::([^{}]*))?\}")
+    text = known.sub(lambda match: env.get(match[1], match[2] or ""), text)
+    return re.sub(r"\{(?:matrix|verbosity|home)[^{}]*\}", "", re.sub(r"\{root[^{}]*\}", ".", text))
 
 
 def _lineage(table: Mapping[str, Any], env: str) -> list[dict[str, Any]]:

@@ -433,7 +433,7 @@ def test_circleci(tmp_path: Path) -> None:
 def test_azure(tmp_path: Path) -> None:
     text = """
         trigger: [main]
-        variables: {suite: unit}
+        variables: [{group: secrets}, {name: suite, value: unit}]
         jobs:
           - job: Windows
             pool: {vmImage: windows-latest}
@@ -453,6 +453,7 @@ def test_azure(tmp_path: Path) -> None:
         """
     command = first(tmp_path, {"azure-pipelines.yml": text})
     assert command.line == "pytest tests/unit --py=3.12"
+    assert command.env == {"CI": "true", "suite": "unit"}
     assert command.source == 'azure-pipelines.yml, job Linux, step "Test"'
 
 
@@ -808,6 +809,7 @@ def test_one_script_is_told_apart_by_what_it_runs(tmp_path: Path) -> None:
         ("npm run piped", [("tape test/*.js | tap-spec", TESTS)]),
         ("npm run hooked", [("node hook.js mocha x", TESTS)]),
         ("npm run lenient", [("jest || true", TESTS)]),
+        ("npm run unit || true", [("mocha", TESTS)]),
     ],
 )
 def test_scripts_and_what_they_chain(
