@@ -16,6 +16,7 @@ from fallback_plugins.pypi.gates import testing as python_testing
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
 from fallback_tier.gate_ports import Gate, GateVerdict
+from tests.choice import a_choice
 from tests.integration import gate_setup
 from tests.integration.gate_setup import (
     advisory,
@@ -94,7 +95,7 @@ def by_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
 Way = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.parametrize("by", [by_pytest, by_its_own_command])
+@pytest.mark.parametrize("by", a_choice([by_pytest, by_its_own_command], step=2))
 def test_python_suite_that_is_late_fails_for_a_test_that_reaches_the_patch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: Way
 ) -> None:
@@ -105,7 +106,7 @@ def test_python_suite_that_is_late_fails_for_a_test_that_reaches_the_patch(
     assert "test_total" in verdict.broken[0]
 
 
-@pytest.mark.parametrize("by", [by_pytest, by_its_own_command])
+@pytest.mark.parametrize("by", a_choice([by_its_own_command, by_pytest], step=2))
 def test_python_suite_that_is_late_passes_with_the_count_of_what_was_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: Way
 ) -> None:
@@ -133,6 +134,7 @@ def test_without_the_selection_the_broken_test_is_not_seen(
     assert any("the test leaves it out" in note for note in verdict.notes)
 
 
+@pytest.mark.campaign
 def test_part_that_is_late_too_says_so_and_the_suite_is_judged_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +232,7 @@ def judge_node(
 
 
 @pytest.mark.registry("npm")
-@pytest.mark.parametrize("runner", ["node", "jest"])
+@pytest.mark.parametrize("runner", a_choice(["node", "jest"], step=2))
 def test_npm_suite_that_is_late_fails_for_a_test_that_reaches_the_patch(
     tmp_path: Path, runner: str
 ) -> None:
@@ -253,6 +255,7 @@ def test_npm_suite_that_is_late_passes_with_the_count_of_what_was_compared(
 
 
 @pytest.mark.registry("npm")
+@pytest.mark.campaign
 def test_without_the_selection_the_broken_test_of_npm_is_not_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
