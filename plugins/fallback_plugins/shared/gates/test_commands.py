@@ -171,6 +171,7 @@ def _commands(
             )
         if piece.kind in (None, CommandKind.BUILD):
             before.append(piece)
+            del before[: -10 * MAX_BEFORE]  # many are the same line
 
 
 def _line_of(piece: Piece, other: Piece) -> str:
