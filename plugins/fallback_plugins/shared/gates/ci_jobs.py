@@ -36,6 +36,7 @@ MAX_PLACES = 60  # folders that a matrix names: large monorepos have about 40 me
 MAX_COMBINATIONS = 256  # of a matrix, looked at to find one that isn't excluded
 MAX_VARIABLES = 200  # of one table: a project sets some tens
 _MAX_READ = 5_000  # jobs, steps and lines of a file and what it calls: large ones have about 500
+MAX_READ_OF_ALL = 30_000  # of all files: those of a large monorepo have about 15,000
 _MAX_CALLS = 4  # workflows, actions and templates within each other: real chains have up to three
 
 Reader = Callable[[str], Any]
@@ -75,10 +76,13 @@ def ci_jobs(paths: Sequence[str], read: Reader) -> list[Job]:
     members = {posixpath.basename(it) for it in members}
     places = frozenset({*map(posixpath.dirname, paths), *members} - {""})
     jobs: list[Job] = []
-    for path in sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]:
-        jobs += itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)
-    for path in (it for it in _OTHER_SYSTEMS if it in paths):
-        found = [*itertools.islice(_File(path, places, read).jobs(), MAX_JOBS)]
+    left = MAX_READ_OF_ALL
+    files = sorted(path for path in paths if _WORKFLOW.fullmatch(path))[:MAX_CI_FILES]
+    for path in (*files, *(it for it in _OTHER_SYSTEMS if it in paths)):
+        file = _File(path, places, read, min(left, _MAX_READ))
+        left -= file.left
+        found = [*itertools.islice(file.jobs(), MAX_JOBS)]
+        left += max(0, file.left)
         if path == ".travis.yml" and jobs:  # a left-over of many projects
             found = [replace(it, rank=(it.rank[0], 1, *it.rank[2:])) for it in found]
         jobs += found
@@ -157,15 +161,16 @@ def _cost(name: str, value: Any) -> tuple[Any, ...]:
 def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     """Return one combination of a matrix, as the module says."""
     axes = {str(it): matrix[it] for it in [*matrix][:MAX_AXES] if it not in _ROWS}
-    lists = {it: sorted(axes[it], key=partial(_cost, it))[:20] for it in axes if items(axes[it])}
+    values = {name: items(axes[name])[:MAX_JOBS] for name in axes if items(axes[name])}
+    lists = {name: sorted(values[name], key=partial(_cost, name))[:20] for name in values}
     chosen = {name: UNKNOWN for name in axes if name not in lists}
-    included = rows(matrix.get("include"))
+    included = rows(matrix.get("include"))[:MAX_COMBINATIONS]
     if not axes and included:
         return dict(min(included, key=partial(_cost, "")))
     if lists:
         product = itertools.islice(itertools.product(*lists.values()), MAX_COMBINATIONS)
         combinations = [dict(zip(lists, values, strict=True)) for values in product]
-        excluded = rows(matrix.get("exclude"))
+        excluded = rows(matrix.get("exclude"))[:MAX_COMBINATIONS]
         kept = (it for it in combinations if not any(no.items() <= it.items() for no in excluded))
         chosen |= next(kept, combinations[0])
     for row in included:
@@ -239,10 +244,10 @@ class _At:
 
 
 class _File:
-    """The jobs of one file. ``_left``: how many more things may be looked at."""
+    """The jobs of one file. ``left``: how many more things may be looked at."""
 
-    def __init__(self, path: str, places: frozenset[str], read: Reader) -> None:
-        self._path, self._places, self._read, self._left = path, places, read, _MAX_READ
+    def __init__(self, path: str, places: frozenset[str], read: Reader, left: int) -> None:
+        self._path, self._places, self._read, self.left = path, places, read, left
         self._document = mapping(read(path))
         self._is_github = bool(_WORKFLOW.fullmatch(path))
 
@@ -279,7 +284,8 @@ class _File:
         """Return a job of GitLab with what it extends."""
         found: dict[str, Any] = {"variables": {}}
         bases = mapping(job).get("extends")
-        for name in (items(bases) or [bases])[:5] if depth < _MAX_CALLS else ():
+        self.left -= 1
+        for name in (items(bases) or [bases])[:5] if depth < _MAX_CALLS and self.left > 0 else ():
             found |= self._extended(self._document.get(text_of(name)), depth + 1)
         variables = {**found["variables"], **mapping(dig(job, "variables"))}
         return {**found, **mapping(job), "variables": variables}
@@ -339,10 +345,10 @@ class _File:
         for name, described_job, when in itertools.islice(described, MAX_JOBS):
             job = mapping(described_job)
             for suffix, matrix in _matrices(job, self._places):
-                self._left -= 1
+                self.left -= 1
                 inner = at.within({}, matrix=matrix)
                 inner = replace(inner, label=f"{at.label}, job {name}{suffix}")
-                if self._left < 0 or not _holds(dig(job, "if"), inner.scope):
+                if self.left < 0 or not _holds(dig(job, "if"), inner.scope):
                     continue
                 if isinstance(job.get("uses"), str):
                     yield from self._called(job, name, inner, when)
@@ -376,10 +382,10 @@ class _File:
 
     def _lines(self, value: Any, depth: int) -> Iterator[str]:
         """Yield the lines of a script: a text, a list, or a ``!reference`` of GitLab to another job's."""
-        self._left -= 1
+        self.left -= 1
         if isinstance(value, str):
             yield value
-        parts = items(value)[:MAX_STEPS] if depth < _MAX_CALLS and self._left > 0 else []
+        parts = items(value)[:MAX_STEPS] if depth < _MAX_CALLS and self.left > 0 else []
         is_reference = depth and len(parts) == 2 and all(isinstance(it, str) for it in parts)
         other = dig(self._document, *parts) if is_reference else None
         for part in [other] if other else parts:
@@ -389,7 +395,7 @@ class _File:
         """Yield the scripts of steps, and of this repository's own actions and commands; add the services
         that they start."""
         for name, settings in map(_entry, items(described)[:MAX_STEPS]):
-            self._left -= 1
+            self.left -= 1
             given = mapping(settings.get("with"))
             step = {**mapping(settings.get("inputs")), **settings}
             step = {**{it: given[it] for it in ("run", "command") if it in given}, **step}
@@ -401,7 +407,7 @@ class _File:
             services += [*_known(action.partition("@")[0]), *_started(text)]
             is_lenient = "true" in (step.get("continue-on-error"), step.get("background"))
             holds = _holds(step.get("if") or step.get("condition"), at.scope)
-            if self._left < 0 or is_lenient or not holds or step.get("when") == "on_fail":
+            if self.left < 0 or is_lenient or not holds or step.get("when") == "on_fail":
                 continue
             inner = at.within(step)
             command = self._callee(name, action)

@@ -39,7 +39,7 @@ MAX_YAML_ALIASES = 1_000  # uses of anchors in a file: large CircleCI files have
 MAX_LINE_CHARS = 2_000  # of a Makefile or justfile: longer lines are lists of files
 MAX_TARGETS = 50  # that one rule makes, and that one target needs
 MAX_TASKS = 500  # of one file: a large manifest has about 150 scripts
-MAX_NOX_STATEMENTS = 200  # of a session, with its helpers: long ones have about 60
+MAX_NOX_STATEMENTS = 2_000  # of all sessions, with their helpers: large noxfiles have about 500
 MAX_TOX_ENVS = 500  # that one line names by braces, such as ``py{310,311}-{a,b}``
 
 
@@ -329,7 +329,8 @@ def by_preference(names: Iterable[str]) -> list[str]:
 # -- nox ---------------------------------------------------------------------------------------------------
 
 
-def nox_sessions(text: str, posargs: Sequence[str]) -> dict[str, tuple[Task, ...]]:
+@lru_cache(maxsize=20)
+def nox_sessions(text: str, posargs: tuple[str, ...]) -> dict[str, tuple[Task, ...]]:
     """Return what each session of a noxfile runs, those that plain ``nox`` runs also under ""; none if the
     file can't be read. It is read as a syntax tree."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
@@ -345,12 +346,14 @@ def _sessions(tree: ast.Module, posargs: Sequence[str]) -> dict[str, tuple[Task,
             values[ast.unparse(node.targets[0])] = Scope(values).value(node.value)
     defaults = values.get("nox.options.sessions")
     found: dict[str, tuple[Task, ...]] = {"": ()}
+    left = MAX_NOX_STATEMENTS
     for function in islice(functions.values(), MAX_TASKS):
         for decorator in map(ast.unparse, function.decorator_list):
             if match := re.match(r"(?:\w+\.)*session\b(?:.*\bname='([^']+)')?", decorator):
                 name = match[1] or function.name
-                reader = _SessionReader(name, functions, dict(values), posargs)
+                reader = _SessionReader(name, functions, dict(values), posargs, left)
                 reader.read(function, 0)
+                left = reader.left
                 is_default = not isinstance(defaults, list) or name in defaults
                 found |= {function.name: tuple(reader.runs), name: tuple(reader.runs)}
                 found[""] += found[name] if is_default else ()
@@ -361,12 +364,12 @@ class _SessionReader(ast.NodeVisitor):
     """Follows a session's statements in order, with those of functions that get the session."""
 
     def __init__(
-        self, name: str, functions: Any, values: dict[str, Any], posargs: Sequence[str]
+        self, name: str, functions: Any, values: dict[str, Any], posargs: Sequence[str], left: int
     ) -> None:
-        self.runs: list[Task] = []
+        self.runs, self.left = list[Task](), left
         self._name, self._functions, self._values = name, functions, values
         self._session: dict[str, Any] = {"posargs": list(posargs), "env": {}}
-        self._folder, self._depth, self._left = ".", 0, MAX_NOX_STATEMENTS
+        self._folder, self._depth = ".", 0
 
     def _value(self, node: ast.AST | None) -> Any:
         return Scope(self._values).value(node)
@@ -383,8 +386,8 @@ class _SessionReader(ast.NodeVisitor):
 
     def visit(self, node: ast.AST) -> None:
         """Visit a node, of a limited number of statements."""
-        self._left -= isinstance(node, ast.stmt)
-        if self._left >= 0:
+        self.left -= isinstance(node, ast.stmt)
+        if self.left >= 0:
             super().visit(node)
 
     def visit_If(self, node: ast.If) -> None:
@@ -502,7 +505,7 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
         seen.add(name)
         return [line for other in needs[name] for line in whole(other, seen)] + lines[name]
 
-    return {name: whole(name, set()) for name in needs if not name.startswith(".PHONY")}
+    return {name: whole(name, set())[:MAX_TASKS] for name in needs if name != ".PHONY"}
 
 
 # -- words and paths ---------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ _RECIPES = {
     "make": (task_files.make_targets, "GNUmakefile", "makefile", "Makefile"),
     "just": (task_files.just_recipes, "justfile", "Justfile", ".justfile"),
 }
+_WRITES_NOTHING = re.compile(r'"noEmit"\s*:\s*true')
 _SHELL = re.compile(r"(?s)(?:\S*/)?(?:ba)?sh\0(?:-\w+\0)*?-\w*c\0([^\0]*).*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _ASIDE = re.compile(r"(?:^|/)(?:node_modules|fixtures|__fixtures__|testdata|templates?)/")
@@ -229,7 +230,7 @@ class Tasks:
         path = joined(place.folder, words[0]) if is_path else None
         text = self.files.text(path) if path and not self._is_spent(place) else ""
         is_script = re.match(r"#!.*\b(?:ba|da|z)?sh\b", text) or (text and words[0].endswith(".sh"))
-        if path is None or not is_script:
+        if path is None or not is_script or len(text) > shell.MAX_SCRIPT_CHARS:
             return None
         if shell.needs_outside(text):
             return []
@@ -249,8 +250,8 @@ class Tasks:
         named = _value(words, ("-p", "--project"), "tsconfig.json")
         named = named if named.endswith(".json") else f"{named}/tsconfig.json"
         path = in_folder(place.folder, named)
-        writes_not = re.search(r'"noEmit"\s*:\s*true', self.files.text(path))
-        return TYPES if writes_not or "--noEmit" in words else BUILD
+        is_check = "--noEmit" in words or self.files.parsed(_WRITES_NOTHING.search, path)
+        return TYPES if is_check else BUILD
 
     def _wrapped(self, command: ShellCommand, place: Place) -> list[Piece] | None:
         """Return what a wrapper runs comes down to; None: it isn't one."""
@@ -442,6 +443,7 @@ class Tasks:
         words, posargs = _split_at_dashes(words)
         path = in_folder(place.folder, _value(words, ("-f", "--noxfile"), "noxfile.py"))
         sessions = task_files.nox_sessions(self.files.text(path), posargs)
+        self._looked_at += sum(map(len, sessions.values()))
         wanted = _values(words, ("-s", "--session", "--sessions", "-e"), is_list=True)
         found: list[Piece] = []
         for name in (re.sub(r"\(.*\)$", "", name) for name in wanted or [""]):

@@ -75,11 +75,12 @@ def suites_of(
     """Return the commands that test a folder's project with a runtime, or an unknown one, by the job or
     script that runs them: the commands of one are parts of one suite. One of a folder above tests another
     project, unless it names this folder. ``root``: the folder that those above it concern too."""
+    named = re.compile(rf"(?:^|[\s='\"(]|\./){re.escape(folder)}(?:[/\s'\")]|$)")
     groups: dict[object, list[TestCommand]] = {}
     for number, one in enumerate(commands):
         is_here = folder == root or PurePosixPath(one.folder).is_relative_to(folder)
         is_test = one.kind is CommandKind.TESTS and one.runtime in ("", runtime)
-        if is_test and (is_here or folder in one.line):
+        if is_test and (is_here or named.search(one.line)):
             groups.setdefault(one.group or number, []).append(one)
     return [tuple(group) for group in groups.values()]
 
@@ -171,6 +172,7 @@ def _commands(
             )
         if piece.kind in (None, CommandKind.BUILD):
             before.append(piece)
+            del before[: -10 * MAX_BEFORE]  # many are the same line
 
 
 def _line_of(piece: Piece, other: Piece) -> str:

@@ -76,6 +76,7 @@ def test_commands_of_one_job_are_one_suite_and_anothers_are_left_out() -> None:
         Command("make test", "Makefile"),
         Command("pytest", "tox.ini", folder="lib"),
         Command("pytest lib/tests", "tox.ini", group="tox"),
+        Command("pytest library my/lib", "tox.ini", group="others"),
     ]
     found = [[it.line for it in group] for group in suites_of(commands, ".", "python")]
     assert found[:2] == [["pytest unit", "pytest integration"], ["make test"]]

@@ -1268,6 +1268,21 @@ NOX_LISTS = (
         "@nox.session\ndef more(session):\n    session.run(f'{x}')\n"
     )
 )
+#: Each job extends five, and these five each other.
+EXTENDS = {f"j{n}": {"extends": [f"b{m}" for m in range(5)]} for n in range(3_000)} | {
+    f"b{n}": {"extends": [f"b{(n + m) % 5}" for m in range(5)]} for n in range(5)
+}
+#: Commands that build, each with all of those before it; sessions that are read anew for each command.
+BUILDS = workflow("tsc\n" * 3_000)
+MANY_NOX = {
+    WORKFLOW: workflow("\n".join(f"nox -- {n}" for n in range(1_000))),
+    "noxfile.py": "import nox\n"
+    + "".join(
+        f"@nox.session\ndef s{n}(session):\n" + "    session.run('pytest')\n" * 20
+        for n in range(300)
+    ),
+}
+WIDE = {"a": [f"v{n}" for n in range(9_000)], "exclude": [{"a": f"v{n}"} for n in range(9_000)]}
 ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
 
 
@@ -1290,6 +1305,10 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
         {"noxfile.py": "x = " + "-" * 50_000 + "1"},
         {"noxfile.py": NOX_LOOP},
         {"noxfile.py": NOX_LISTS},
+        {".gitlab-ci.yml": json.dumps(EXTENDS)},
+        {WORKFLOW: BUILDS, "tsconfig.json": "x" * 400_000},
+        MANY_NOX,
+        {WORKFLOW: workflow("pytest", strategy={"matrix": WIDE})},
         {"tox.ini": "[tox]\nenvlist = a" + "\t" * 300_000 + "b\n"},
         {WORKFLOW: workflow("${{" * 6_000)},
         {
@@ -1323,7 +1342,7 @@ ITSELF = {"steps": [{"uses": "./.github/actions/a"}] * 200}
             WORKFLOW: json.dumps({"on": "push", "jobs": {"t": ITSELF}}),
         },
     ],
-    ids=[str(number) for number in range(35)],
+    ids=[str(number) for number in range(39)],
 )
 def test_hostile_files_are_bounded(files: dict[str, str]) -> None:
     assert is_bounded(own_commands(in_memory(files), "."))
