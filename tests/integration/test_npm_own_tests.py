@@ -355,6 +355,8 @@ def test_members_that_the_patch_reaches_are_tested(
         **{
             f"packages/d{number}/package.json": json.dumps(
                 {"name": f"d{number}", "version": "1.0.0", "dependencies": {"left": "^1.0.0"}}
+                # A script finds none.
+                | ({"scripts": {"test": "node --test"}} if number == 0 else {})
             )
             for number in range(MAX_MEMBERS + 1)
         },

@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 #: Caught where they are raised; what they have to be for that.
 ELSEWHERE = {
+    "DiskFullError": "Exception",
     "LenientJsonError": "ValueError",
+    "RowError": "ValueError",
     "UnreadableError": "ValueError",
     "DuplicateKeyError": "ValueError",
     "AnswerTooLargeError": "OSError",

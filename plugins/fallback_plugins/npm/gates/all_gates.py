@@ -457,6 +457,7 @@ class TestsGate(NpmGate):
             member
             for member in (() if is_whole else reached_members(project))
             if (of_root is None or not _tests_in(of_root[1], member))
+            and _may_have_tests(context.repo, member)
             and any(suites(context, project, member))
         ]
         is_tested = of_root is not None
@@ -504,3 +505,13 @@ def _tests_in(choice: Choice, folder: str) -> bool:
     """Did the root's suite run tests of a folder at the base commit?"""
     reports = [run.report for run in choice.base.made if run.report is not None]
     return any(test.startswith(f"{folder}/") for it in reports for test in (*it.passed, *it.failed))
+
+
+def _may_have_tests(repo: RepoContext, member: str) -> bool:
+    """Is a member's file a test by any name? New projects have a test script, and often no test."""
+    inside = (
+        path.removeprefix(f"{member}/")
+        for path in repo.tracked_files
+        if path.startswith(f"{member}/")
+    )
+    return any(re.search(r"test|spec|check", path, re.IGNORECASE) for path in inside)
