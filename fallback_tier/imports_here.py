@@ -27,18 +27,24 @@ _FROM = re.compile(
 )
 _IMPORT = re.compile(rf"{_START}import[ \t]+((?:[^\n#;\\]|\\\n)+)", re.MULTILINE)
 _BY_CALL = re.compile(r"\b(?:import_module|importorskip|__import__)\(\s*['\"]([\w.]+)['\"]")
-_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_NAME = re.compile(r"[A-Za-z_][\w.]{0,1000}+")
 _COMMENT = re.compile(r"#[^\n]*")
+
+#: Characters of a name that is looked for: each of its parts is tried.
+_MAX_NAME = 1_000
 
 _SPECIFIER = re.compile(
     r"(?:\bfrom|\bimport|\b(?:require(?:\.resolve|Actual)?|import|mock|importActual)\s*\()\s*"
-    r"['\"`]([^'\"`\n]+)['\"`]"
+    r"['\"`]([^'\"`\n]{1,1000})['\"`]"
 )
 #: Aliases that settings of bundlers give to a source folder.
 _ALIAS = re.compile(r"^(?:[@~#]/|[~#](?=\w))")
 
 #: Folders that are put on search paths, below any folder above the file that imports.
 _ROOTS = ("", "src", "lib", "python", "app")
+
+#: Folders in which a name of Python may begin: one that has more (``tests``, ``utils``) tells nothing.
+_MAX_ROOTS = 20
 
 #: Folders of a package in which its sources lie.
 _SOURCE_FOLDERS = ("", "src", "lib")
@@ -92,7 +98,7 @@ class Imports:
         parts = name.split(".")
         beginnings = self._beginnings.get(parts[0], set())
         roots = beginnings and beginnings.intersection(_search_paths(importer))
-        if self.any_root and not roots:
+        if self.any_root and not roots and len(beginnings) <= _MAX_ROOTS:
             roots = {it for it in beginnings if not self.repo.has(f"{it}/__init__.py")}
         for root in roots:
             around = [posixpath.join(root, *parts[:end]) for end in range(1, len(parts) + 1)]
@@ -181,7 +187,7 @@ def _modules(text: str, path: str, *, is_direct: bool) -> Collection[str]:
         for listed in _IMPORT.findall(text)
     )
     found = {name for name in (*named, *_BY_CALL.findall(text)) if _NAME.fullmatch(name)}
-    for module, listed in _FROM.findall(text):
+    for module, listed in (it for it in _FROM.findall(text) if len(it[0]) <= _MAX_NAME):
         brought = [name for name in _NAME.findall(_COMMENT.sub("", listed)) if name != "as"]
         if module.startswith("."):
             inner = module.lstrip(".")

@@ -20,6 +20,7 @@ from fallback_plugins.npm.gates.checks import (
 from fallback_plugins.npm.gates.testing import (
     Suite,
     choose_suite,
+    is_test,
     own_checks,
     reached_members,
     run_line,
@@ -441,6 +442,10 @@ _OF_ALL = re.compile(
 )
 
 
+#: What a path of tests has in it, in whatever folder a runner wants them.
+_LIKE_A_TEST = re.compile(r"(?i)test|spec|check|e2e|feature|stories|/t/|\bci\b")
+
+
 class TestsGate(NpmGate):
     """The own tests of every project that the patch touches, and of the members of its workspace that
     depend on what the patch moves."""
@@ -456,7 +461,7 @@ class TestsGate(NpmGate):
         members = [
             member
             for member in (() if is_whole else reached_members(project))
-            if (of_root is None or not _tests_in(of_root[1], member))
+            if (of_root is None or not _tests_in(of_root[1], context.repo, member))
             and _may_have_tests(context.repo, member)
             and any(suites(context, project, member))
         ]
@@ -501,17 +506,15 @@ class TestsGate(NpmGate):
         return _OF_ALL.search(" ".join([*texts, *project.scripts.values()])) is not None
 
 
-def _tests_in(choice: Choice, folder: str) -> bool:
-    """Did the root's suite run tests of a folder at the base commit?"""
+def _tests_in(choice: Choice, repo: RepoContext, folder: str) -> bool:
+    """Did the root's suite run tests of each test file in a folder at the base commit?"""
     reports = [run.report for run in choice.base.made if run.report is not None]
-    return any(test.startswith(f"{folder}/") for it in reports for test in (*it.passed, *it.failed))
+    files = {test.partition(" > ")[0] for it in reports for test in (*it.passed, *it.failed)}
+    own = {path for path in repo.tracked_files if is_test(path, folder)}
+    return bool(own) and own <= files
 
 
 def _may_have_tests(repo: RepoContext, member: str) -> bool:
     """Is a member's file a test by any name? New projects have a test script, and often no test."""
-    inside = (
-        path.removeprefix(f"{member}/")
-        for path in repo.tracked_files
-        if path.startswith(f"{member}/")
-    )
-    return any(re.search(r"test|spec|check", path, re.IGNORECASE) for path in inside)
+    own = (it.removeprefix(member) for it in repo.tracked_files if it.startswith(f"{member}/"))
+    return any(_LIKE_A_TEST.search(path) for path in own)

@@ -39,6 +39,7 @@ from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import (
     CommandKind,
     TestCommand,
+    is_of_script,
     own_commands,
     suites_of,
 )
@@ -139,7 +140,7 @@ class Suite:
         needing = {one.name for one in _moved(*trees)}
         while more := {it.name for it in set().union(*trees) if it.asks & needing} - needing:
             needing |= more
-        tests = [path for path in repo.tracked_files if _is_test(path, folder)]
+        tests = [path for path in repo.tracked_files if is_test(path, folder)]
         found = find(repo, Change.of(changed, moved, needing), tests, _places(repo))
         if isinstance(found, str):
             return found
@@ -153,7 +154,8 @@ def _moved(here: set[Package], there: set[Package]) -> Iterator[Package]:
     return (it for it in here | there if (it.name, it.version) in apart)
 
 
-def _is_test(path: str, folder: str) -> bool:
+def is_test(path: str, folder: str) -> bool:
+    """Is a file of a folder a test, by the names that runners look for?"""
     is_inside = folder == "." or path.startswith(f"{folder}/")
     return is_inside and _TEST_FILE.search(path) is not None
 
@@ -279,14 +281,14 @@ def run_suite(
 def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
     """Return the lint and type checks that a folder's script *test* runs beside its tests, without the
     compiler: that has a gate of its own."""
-    script = f"{in_folder(folder, MANIFEST)}, script test"
-    return tuple(
-        one
+    found = {
+        (one.line, one.folder): one
         for one in own_commands(context.repo, folder)
         if one.kind in (CommandKind.LINT, CommandKind.TYPES)
-        and script in one.source.split(" → ")
+        and is_of_script(one, "test")
         and not _COMPILER.match(one.line)
-    )
+    }
+    return tuple(found.values())
 
 
 def run_line(target: Installation, tree: RepoContext, command: TestCommand) -> CommandResult:

@@ -224,7 +224,7 @@ _NAMES = {
 _COLOURS = {"FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "MYPY_FORCE_COLOR", "COLOR", "TERM"}
 #: ``${{ expression }}``, ``<< parameters.name >>`` of CircleCI, ``$(name)`` of Azure.
 _PLACEHOLDER = re.compile(
-    r"\$\{\{((?:[^}]|\}(?!\})){0,2000}+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
+    r"\$\{\{((?:[^}$]|\$(?!\{\{)|\}(?!\})){0,2000}+)\}\}|<<\s*((?:parameters|matrix)\.[\w-]+)\s*>>|\$\(([\w.]+)\)"
 )
 
 
@@ -277,6 +277,7 @@ class _File:
                 is_pushed = re.search(r"merge_request|push|branches", rules)
                 is_seldom = not is_pushed and re.search(r"schedule|\btags\b|CI_COMMIT_TAG", rules)
                 row = next(iter(rows(dig(job, "parallel", "matrix"))), {})
+                row = {key: it if isinstance(it, list) else [it] for key, it in row.items()}
                 job = {**usual, "strategy": {"matrix": row}, **job}
                 yield str(name), job, _SELDOM if is_seldom else _ON_PUSH
 
@@ -344,6 +345,8 @@ class _File:
     def _jobs(self, described: Iterable[_Described], at: _At) -> Iterator[Job]:
         for name, described_job, when in itertools.islice(described, MAX_JOBS):
             job = mapping(described_job)
+            if self.left < 0:
+                return
             for suffix, matrix in _matrices(job, self._places):
                 self.left -= 1
                 inner = at.within({}, matrix=matrix)
@@ -475,7 +478,11 @@ def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
 def _tables(value: Any) -> list[dict[str, Any]]:
     """Return variables as tables: of a table, a list of tables, or Azure's list of names and values."""
     tables = [mapping(it) for it in items(value) or [value] if "group" not in mapping(it)]
-    return [{text_of(it["name"]): it.get("value")} if "name" in it else it for it in tables]
+    is_pair = {"name", "value"}.issuperset
+    return [
+        {text_of(it["name"]): it.get("value")} if "name" in it and is_pair(it) else it
+        for it in tables
+    ]
 
 
 def _with_env(scope: Scope, owner: Mapping[str, Any]) -> Scope:

@@ -5,6 +5,7 @@ so on. What is loaded by a name that is put together at run time, or by a runner
 seen: a selection says which tests are compared first, never that the others are not concerned.
 """
 
+import json
 import posixpath
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -115,7 +116,7 @@ def find(
     if near == len(tests):
         return f"every test file imports {change.title}"
     found = [*chain(*levels)]
-    lengths = accumulate(len(path) for path in found)
+    lengths = accumulate(len(json.dumps(path)) for path in found)
     within = sum(length <= _MAX_CHARS for length in lengths)
     files = found[: min(near, within, MAX_TEST_FILES)]
     return Reaching(tuple(files), len(tests), change.title, is_cut=len(files) < len(found))

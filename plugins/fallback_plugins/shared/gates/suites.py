@@ -751,7 +751,7 @@ def _of_part(
     """The verdict on a part of the tests, which says how many of all it compared; skipped if it compared
     none. ``late``, ``theirs``: the runs of all, at the base commit and with the patch."""
     ran = 0 if ours is None else len(_tests_in(ours.report)) or ours.count or 0
-    files = f"in {len(reaching.files):,} of {reaching.of:,} test files"
+    files = f"in at most {len(reaching.files):,} of {reaching.of:,} test files"
     is_failed = verdict.status is GateStatus.FAILED
     if not is_failed and (verdict.tests_level is not TestsLevel.COMPARED or not ran):
         why = f"tests {files}, {reaching.which}, could not be compared: {verdict.detail}"

@@ -143,7 +143,7 @@ def parsed_yaml(text: str) -> Any:
 
 def _merged(value: Any, left: list[int], depth: int = 0) -> Any:
     """Return a copy with ``<<`` applied, of so many values at most: aliases may multiply."""
-    left[0] -= 1
+    left[0] -= 1 + (len(value) // 100 if isinstance(value, str) else 0)  # text counts as values do
     if left[0] < 0 or depth > 2 * MAX_YAML_DEPTH:
         raise ValueError
     if isinstance(value, list):
@@ -484,8 +484,10 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
             continue
         if is_recipe:
             command = re.sub(r"^[@+-]+\s*", "", line.strip())
-            for name in current if command and not command.startswith("#") else ():
-                lines[name].append(put_in(command).replace("$@", name))
+            filled = put_in(command) if command and not command.startswith("#") else ""
+            for name in current if filled else ():
+                if len(lines[name]) < MAX_TASKS:
+                    lines[name].append(filled.replace("$@", name))
             continue
         if line.strip() and not line.startswith((" ", "#")):
             current = []
@@ -495,8 +497,10 @@ def _targets(text: str, rule: re.Pattern[str]) -> dict[str, list[str]]:
             variables[match[1]] = f"{before} {value}".strip()[-MAX_LINE_CHARS:]
         elif match := rule.match(line):
             current = put_in(match[1]).split()[:MAX_TARGETS] if len(needs) < MAX_TASKS else []
+            wanted = re.findall(r"[\w./%-]+", put_in(match[2]))[:MAX_TARGETS]
             for name in current:
-                needs.setdefault(name, []).extend(re.findall(r"[\w./%-]+", put_in(match[2])))
+                others = dict.fromkeys((*needs.get(name, ()), *wanted))
+                needs[name] = [*others][:MAX_TARGETS]
                 lines.setdefault(name, []).extend([put_in(match[3])] if match[3] else [])
 
     def whole(name: str, seen: set[str]) -> list[str]:

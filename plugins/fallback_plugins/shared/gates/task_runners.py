@@ -163,8 +163,10 @@ class Tasks:
                 place = replace(place, folder=folder)
             elif words and (words[0] == "export" or all(map(_ASSIGNMENT.match, words))):
                 place = _exported(words, place)
-            elif not command.is_background:
-                found += self._command(command, place)
+            else:
+                pieces = self._command(command, place)
+                # In the background, only tests are waited for: the rest are servers.
+                found += [it for it in pieces if it.kind is TESTS or not command.is_background]
         return _settled(found)
 
     def _task(self, task: Task, place: Place) -> list[Piece]:
@@ -214,13 +216,17 @@ class Tasks:
         is_absent = use is TESTS and not self._is_there(script, place)
         if use == "noise" or (use == "code" and not is_task) or is_absent:
             return []
+        if use is TESTS:
+            command = _whole(command)
         if isinstance(use, CommandKind):
             return [_piece(command, place, use)]
         if shell.prepares(text):
             return [_piece(command, place, None)]
         if place.hint is BUILD and not _HOUSEKEEPING.match(text):
             return [_piece(command, place, BUILD)]
-        return [replace(_piece(command, place, TESTS), is_guessed=True)] if is_task else []
+        # A script of the repository is a test wherever a test task runs it: the task fails for it.
+        is_own = bool(script) and (path := joined(place.folder, script)) and self._repo.has(path)
+        return [replace(_piece(command, place, TESTS), is_guessed=not is_own)] if is_task else []
 
     def _shell_file(self, words: tuple[str, ...], place: Place) -> list[Piece] | None:
         """Return what a shell script of the repository comes down to; None: there is no such."""
@@ -312,7 +318,8 @@ class Tasks:
         """Return what a script of package.json comes down to, with those that a client runs around it."""
         scripts, found = self._scripts(place.folder), []
         source = f"{in_folder(place.folder, 'package.json')}, script {name}"
-        for part, hint in ((f"pre{name}", BUILD), (name, task_kind(name)), (f"post{name}", None)):
+        kind = task_kind(name)
+        for part, hint in ((f"pre{name}", BUILD), (name, kind), (f"post{name}", kind)):
             if text := scripts.get(part, ""):
                 line = f"{text} {arguments}".strip() if part == name else text
                 found += self._task(Task(part, (line,)), place.inside(source, hint))
@@ -616,6 +623,18 @@ def _settled(pieces: list[Piece]) -> list[Piece]:
         else piece
         for at, piece in enumerate(pieces)
     ]
+
+
+#: Options by which a machine of CI takes its share of the tests, and the one that only such a share has.
+_SHARE = re.compile(r"(?<=\s)--(?:shard|splits|shard-id|num-shards)(?:=|\s)\S+ ?")
+_GROUP = re.compile(r"(?<=\s)--group(?:=|\s)\S+ ?")
+
+
+def _whole(command: ShellCommand) -> ShellCommand:
+    """Return a test command for all tests, not for one machine's share of them."""
+    text = _SHARE.sub("", command.text)
+    text = _GROUP.sub("", text) if "--splits" in command.text else text
+    return shell.simple(text.strip()) if text != command.text else command
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:

@@ -85,6 +85,15 @@ def suites_of(
     return [tuple(group) for group in groups.values()]
 
 
+#: Kinds that a test script may contain without being tests.
+_CHECKS = (CommandKind.LINT, CommandKind.TYPES)
+
+
+def is_of_script(command: TestCommand, script: str) -> bool:
+    """Is a command a part of a package.json's script, whatever starts that?"""
+    return any(it.endswith(f"package.json, script {script}") for it in command.source.split(" → "))
+
+
 class _Finder:
     """Finds the commands of one folder. ``_aside``: jobs that are not for the project's own tests."""
 
@@ -109,7 +118,8 @@ class _Finder:
         unique: dict[object, TestCommand] = {}
         for one in found:
             others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
-            unique.setdefault((one.line, one.folder, one.kind, others), one)
+            is_part = one.kind in _CHECKS and is_of_script(one, "test")
+            unique.setdefault((one.line, one.folder, one.kind, is_part, others), one)
         return tuple(unique.values())[:MAX_COMMANDS]
 
     def _distance(self, folder: str) -> int:

@@ -241,4 +241,4 @@ def test_what_is_no_source_has_no_readers_that_imports_tell() -> None:
     ],
 )
 def test_test_files_of_javascript(path: str, is_test: bool) -> None:
-    assert testing._is_test(path, ".") is is_test
+    assert testing.is_test(path, ".") is is_test

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallback_plugins.shared.gates import ci_jobs, shell_commands, task_files, test_commands
-from fallback_plugins.shared.gates.test_commands import CommandKind, TestCommand, own_commands
+from fallback_plugins.shared.gates.test_commands import (
+    CommandKind,
+    TestCommand,
+    is_of_script,
+    own_commands,
+)
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
 from tests.fakes.repository import context
@@ -891,6 +896,61 @@ def test_other_suites_come_behind_the_test_script(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "a", {"package.json": manifest(**scripts)}) == wanted
     groups = {one.group for one in found(tmp_path / "b", {"package.json": manifest(**scripts)})}
     assert len(groups) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "lines"),
+    [
+        # A script of the repository is a test before the runner and behind it.
+        ({"test": "node verify.js && jest"}, ["node verify.js", "jest"]),
+        ({"test": "jest", "posttest": "node verify.js"}, ["jest", "node verify.js"]),
+        ({"test": "mocha & jest & wait"}, ["mocha", "jest"]),
+        ({"test": "node server.js & jest"}, ["jest"]),
+        # All tests, not one machine's share of them.
+        ({"test": "jest --shard=1/4 --ci"}, ["jest --ci"]),
+        ({"test": "vitest run --shard 2/3"}, ["vitest run"]),
+    ],
+)
+def test_no_part_of_a_test_script_is_dropped(
+    tmp_path: Path, scripts: dict[str, str], lines: list[str]
+) -> None:
+    assert lines_of(tmp_path, {"package.json": manifest(**scripts), "verify.js": ""}) == lines
+
+
+def test_shares_of_python_tests_are_taken_off(tmp_path: Path) -> None:
+    run = "pytest --splits 4 --group 1 tests && python -m pytest --group=slow"
+    lines = lines_of(tmp_path, {".github/workflows/ci.yml": workflow(run)})
+    assert lines == ["pytest tests", "python -m pytest --group=slow"]
+
+
+def test_a_check_of_the_test_script_stays_one_beside_the_same_in_ci(tmp_path: Path) -> None:
+    files = {
+        ".github/workflows/ci.yml": workflow("npm run lint\nnpm test"),
+        "package.json": manifest(lint="eslint .", test="npm run lint && mocha"),
+    }
+    checks = [one for one in found(tmp_path, files) if one.kind is LINT]
+    assert {one.line for one in checks} == {"eslint ."}
+    assert [is_of_script(one, "test") for one in checks] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"Makefile": "".join(f"test: {'b ' * 900}\n" for _ in range(60)) + "b:\n\tpytest\n" * 60},
+        {".github/workflows/ci.yml": workflow("echo " + "${{ " * 30_000)},
+        {
+            ".gitlab-ci.yml": "x: &x '"
+            + "y" * 300_000
+            + "'\ntest:\n  script: ["
+            + "*x, " * 900
+            + "]\n"
+        },
+    ],
+    ids=["needs", "placeholders", "aliases"],
+)
+def test_what_multiplies_is_read_in_bounds(tmp_path: Path, files: dict[str, str]) -> None:
+    """Without a bound each takes minutes, or all memory."""
+    assert all(len(one.line) < shell_commands.MAX_SCRIPT_CHARS for one in found(tmp_path, files))
 
 
 def test_the_compiler_builds_unless_it_writes_nothing(tmp_path: Path) -> None:
