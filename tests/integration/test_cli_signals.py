@@ -23,7 +23,7 @@ HANGING = {
     "    def test_z(self):\n        time.sleep(600)\n"
 }
 
-#: Seconds for the gates before the tests, and for the first line about them.
+#: Seconds for the gates before the tests, for the first line about them, and for an end on a busy machine.
 _PATIENCE_S = 120
 
 
@@ -74,7 +74,7 @@ def test_a_signal_ends_it_with_how_it_goes_on(
     # A line an event: a detail is longer than a pipe's 80 columns, and is not cut into pieces.
     assert all(line.startswith(("attempt", "  ", "\n")) for line in seen), seen
     process.send_signal(number)
-    assert process.wait(60) == code
+    assert process.wait(_PATIENCE_S) == code
     reading.join(10)
     rest = "".join(lines.get() for _ in range(lines.qsize()))
     (fix,) = scenario.fixes_on_record
