@@ -46,6 +46,8 @@ def test_a_signal_ends_it_with_how_it_goes_on(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        # Where these tests run in the background of a shell, it is ignored, and a program inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
     def end() -> None:
