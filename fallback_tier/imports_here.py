@@ -43,7 +43,7 @@ _ALIAS = re.compile(r"^(?:[@~#]/|[~#](?=\w))")
 #: Folders that are put on search paths, below any folder above the file that imports.
 _ROOTS = ("", "src", "lib", "python", "app")
 
-#: Folders in which a name of Python may begin: one that has more (``tests``, ``utils``) tells nothing.
+#: Folders in which a name of Python may begin: a name with more (``tests``, ``utils``) is left out.
 _MAX_ROOTS = 20
 
 #: Folders of a package in which its sources lie.

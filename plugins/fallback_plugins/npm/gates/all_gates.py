@@ -38,7 +38,6 @@ from fallback_plugins.shared import identity
 from fallback_plugins.shared.gates import gating
 from fallback_plugins.shared.gates.base_runs import Run
 from fallback_plugins.shared.gates.choosing import Choice
-from fallback_plugins.shared.gates.comparing import Check, judge_check
 from fallback_plugins.shared.gates.project_gates import (
     NotVulnerable,
     ResolvingGate,
@@ -48,11 +47,10 @@ from fallback_plugins.shared.gates.project_gates import (
 )
 from fallback_plugins.shared.gates.suites import judge_tests
 from fallback_plugins.shared.gates.test_commands import TestCommand
-from fallback_plugins.shared.installed import Level, NotInstalled
+from fallback_plugins.shared.installed import Level
 from fallback_plugins.shared.unread import surveyed
 from fallback_tier.advisory import is_affected
 from fallback_tier.errors import RecipeError, RepositoryError, ToolError
-from fallback_tier.execution import CommandResult
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.repo import RepoContext
 
@@ -413,18 +411,13 @@ class ChecksGate(NpmGate):
             yield gating.skipped(self.name, f"more checks than {MAX_CHECKS}: {names}")
 
     def _check(self, project: Installation, command: TestCommand) -> GateVerdict:
-        def run(tree: RepoContext) -> CommandResult | NotInstalled:
-            target = project.in_tree(tree)
-            return target.install().absent or run_line(target, tree, command)
-
-        asked = Check(
+        inputs = (command.folder, *(f"{key}={it}" for key, it in command.env.items()))
+        verdict = self._judge_by(
+            project,
             f"`{command.line}`",
-            run,
-            inputs=(command.folder, *(f"{key}={it}" for key, it in command.env.items())),
-            on=project.at_base.contents,
+            lambda target, tree: run_line(target, tree, command),
+            inputs=inputs,
         )
-        where = (self.name, project.context, project.folder)
-        verdict = beside_base(project, lambda: judge_check(*where, asked))
         is_bump = project.context.application.remediation is not None
         if verdict.status is not GateStatus.FAILED or not is_bump:
             return verdict

@@ -97,12 +97,22 @@ class NpmGate(ProjectGate):
         self, project: Installation, label: str, argv: Sequence[str], **check: Any
     ) -> GateVerdict:
         """The verdict on a command in a project; ``check``: what more ``Check`` is told."""
+        return self._judge_by(project, label, lambda target, _: target.run(argv), **check)
 
-        def run(tree: RepoContext) -> CommandResult | NotInstalled:
+    def _judge_by(
+        self,
+        project: Installation,
+        label: str,
+        run: Callable[[Installation, RepoContext], CommandResult],
+        **check: Any,
+    ) -> GateVerdict:
+        """The same, by what runs the command in a tree whose dependencies are installed."""
+
+        def run_in(tree: RepoContext) -> CommandResult | NotInstalled:
             target = project.in_tree(tree)
-            return target.install().absent or target.run(argv)
+            return target.install().absent or run(target, tree)
 
-        asked = Check(label, run, on=project.at_base.contents, **check)
+        asked = Check(label, run_in, on=project.at_base.contents, **check)
         where = (self.name, project.context, project.folder)
         return beside_base(project, lambda: judge_check(*where, asked))
 

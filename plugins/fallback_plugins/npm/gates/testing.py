@@ -37,7 +37,7 @@ from fallback_plugins.shared.gates.reports import Report, merged, read_lines, re
 from fallback_plugins.shared.gates.suite_run import SuiteRun, Summary, steady_lines
 from fallback_plugins.shared.gates.suites import Part
 from fallback_plugins.shared.gates.test_commands import (
-    CommandKind,
+    CHECKS,
     TestCommand,
     is_of_script,
     own_commands,
@@ -284,9 +284,7 @@ def own_checks(context: GateContext, folder: str) -> tuple[TestCommand, ...]:
     found = {
         (one.line, one.folder): one
         for one in own_commands(context.repo, folder)
-        if one.kind in (CommandKind.LINT, CommandKind.TYPES)
-        and is_of_script(one, "test")
-        and not _COMPILER.match(one.line)
+        if one.kind in CHECKS and is_of_script(one, "test") and not _COMPILER.match(one.line)
     }
     return tuple(found.values())
 

@@ -86,7 +86,7 @@ def suites_of(
 
 
 #: Kinds that a test script may contain without being tests.
-_CHECKS = (CommandKind.LINT, CommandKind.TYPES)
+CHECKS = (CommandKind.LINT, CommandKind.TYPES)
 
 
 def is_of_script(command: TestCommand, script: str) -> bool:
@@ -118,7 +118,7 @@ class _Finder:
         unique: dict[object, TestCommand] = {}
         for one in found:
             others = tuple(sorted(item for item in one.env.items() if item[0] != "CI"))
-            is_part = one.kind in _CHECKS and is_of_script(one, "test")
+            is_part = one.kind in CHECKS and is_of_script(one, "test")
             unique.setdefault((one.line, one.folder, one.kind, is_part, others), one)
         return tuple(unique.values())[:MAX_COMMANDS]
 
