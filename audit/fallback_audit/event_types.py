@@ -103,9 +103,9 @@ class JudgedTests(Frozen):
     """How far the tests of one project were judged, and by which command. Empty texts are unknown.
 
     ``project``: its folder, "." is the root; with two entries if only a part of its tests was compared.
-    ``reason``: what kept them from being compared test by test; of such a part, which one it is; empty if
-    all were. ``command``: the line; ``source``: what names it, for people. ``last_line``: the
-    last line of its output that tells anything.
+    ``reason``: what kept them from being compared test by test; of such a part, and if CI tests in other
+    ways too, which one it is; empty if all were. ``command``: the line; ``source``: what names it, for
+    people. ``last_line``: the last line of its output that tells anything.
     """
 
     project: str

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import FailureKind, GateStatus
+from fallback_audit.vocabulary import TestsLevel as Level
 from fallback_plugins.pypi.gates import all_gates
 from fallback_plugins.pypi.gates.all_gates import TestsGate as PythonTests
 from fallback_plugins.shared.gates.test_commands import TestCommand as Command
@@ -131,6 +132,39 @@ def test_the_first_command_that_runs_tests_at_the_base_commit_is_taken(judge: Ju
     )
     again = judge(PROJECT, GOOD, *commands)
     assert again.notes == verdict.notes, "the choice is kept"
+
+
+def test_the_part_of_ci_that_was_compared_is_named(judge: Judge) -> None:
+    def of_ci(line: str, job: str) -> Command:
+        return Command(line, f"ci, job {job}", group=job, is_of_ci=True)
+
+    unit = of_ci("python run_checks.py", "unit")
+    others = [
+        of_ci("python run_checks.py --colour", "again"),
+        of_ci("python run_checks.py slow", "slow"),
+        Command("make check", "Makefile"),
+    ]
+    verdict = judge(PROJECT, GOOD, unit, *others)
+    assert (
+        "CI tests in other ways too, which were not run: `python run_checks.py slow` (ci, job slow)"
+        in verdict.notes
+    )
+    (account,) = verdict.tests
+    assert account.tests_level is Level.COMPARED
+    assert account.reason == "the tests of one of 2 ways in which CI tests"
+    again = judge(PROJECT, GOOD, unit, *others)
+    assert (again.notes, again.tests) == (verdict.notes, verdict.tests), "the choice is kept"
+    (alone,) = judge(PROJECT, GOOD, unit, *others[::2]).tests
+    assert alone.reason == ""
+
+
+def test_ways_of_ci_that_do_not_serve_are_noted_once(judge: Judge) -> None:
+    commands = [
+        Command(it, "ci", group=it, is_of_ci=True) for it in ("nonesuch", "python run_checks.py")
+    ]
+    verdict = judge(PROJECT, GOOD, *commands)
+    assert [it.partition("does not serve")[1] for it in verdict.notes] == ["", "does not serve"]
+    assert verdict.tests[0].reason == ""
 
 
 def test_plain_discovery_is_the_last_way(judge: Judge) -> None:

@@ -215,6 +215,11 @@ def test_commands_of_one_job_are_one_suite(tmp_path: Path, monkeypatch: pytest.M
     }
     assert judge(tmp_path / "1", files).detail.startswith("2 test(s) pass; 1 fail as")
     assert judge(tmp_path / "2", files, BAD).broken == ("a.test.js > sum", "b.test.js > b")
+    unit = Command("node --test a.test.js", "ci, job unit", group="unit", is_of_ci=True)
+    stated(monkeypatch, unit, Command("node --test b.test.js", "ci", group="b", is_of_ci=True))
+    part = judge(tmp_path / "3", files)
+    assert part.tests[0].reason == "the tests of one of 2 ways in which CI tests"
+    assert any("were not run: `node --test b.test.js` (ci)" in note for note in part.notes)
 
 
 BERRY_LOCK = """__metadata:

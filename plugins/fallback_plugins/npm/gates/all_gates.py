@@ -488,7 +488,7 @@ class TestsGate(NpmGate):
 
         verdict = beside_base(project, judge)
         where = "" if folder == project.folder else f"{folder}: "
-        explained = choice.explain(verdict) if choice.passed_over else verdict
+        explained = choice.explain(verdict) if choice.passed_over or choice.untried else verdict
         return explained.model_copy(update={"detail": f"{where}{explained.detail}"})
 
     def _runs_members(self, project: Installation, suite: Suite) -> bool:

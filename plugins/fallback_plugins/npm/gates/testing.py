@@ -40,6 +40,7 @@ from fallback_plugins.shared.gates.test_commands import (
     CHECKS,
     TestCommand,
     is_of_script,
+    lines_of_ci,
     own_commands,
     suites_of,
 )
@@ -188,7 +189,10 @@ def choose_suite(
     }
     if not found:
         return None
-    ways = [Way(it.title, it.run_in(project, context), key) for key, it in found.items()]
+    ways = [
+        Way(it.title, it.run_in(project, context), key, ci_lines=lines_of_ci(it.commands))
+        for key, it in found.items()
+    ]
     choice = choose(context, gate, folder, project.at_base.contents, ways)
     return found[choice.way.key], choice
 

@@ -37,7 +37,7 @@ from fallback_plugins.shared.gates.reaching import Change, changed_sources, find
 from fallback_plugins.shared.gates.reports import read_lines, report_in
 from fallback_plugins.shared.gates.suite_run import SuiteRun
 from fallback_plugins.shared.gates.suites import Part
-from fallback_plugins.shared.gates.test_commands import TestCommand
+from fallback_plugins.shared.gates.test_commands import TestCommand, lines_of_ci
 from fallback_plugins.shared.installed import Level, NotInstalled
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.repo import RepoContext
@@ -132,7 +132,8 @@ class OwnTests:
         whole = _whole(self.commands)
         parts = [(it.line, it.folder, dict(it.env), it.before) for it in self.commands]
         label = f"`{whole.line}` ({whole.source})"
-        return Way(label, run, gating.content_key(_FORMAT, *parts), self._lacking)
+        key = gating.content_key(_FORMAT, *parts)
+        return Way(label, run, key, self._lacking, lines_of_ci(self.commands))
 
     def within(self, limits: GateContext) -> Run:
         """Run them by the wall clock of a context."""

@@ -19,7 +19,7 @@ from fallback_plugins.shared.gates.base_runs import (
     limit_of,
     place_of,
 )
-from fallback_plugins.shared.gates.gating import content_key
+from fallback_plugins.shared.gates.gating import content_key, some_of
 from fallback_plugins.shared.gates.suite_run import SuiteRun, last_line
 from fallback_plugins.shared.installed import NotInstalled
 from fallback_tier.gate_ports import GateContext, GateVerdict
@@ -31,6 +31,15 @@ MAX_TRIED = 6
 #: Characters of a line of output that a sentence repeats.
 _LINE_CHARS = 200
 
+#: Ways that a note names.
+_UNTRIED_NAMED = 3
+
+#: Options of a command that choose no tests: long ones, and letters for the output.
+_NO_CHOICE = re.compile(r"^--[\w-]+(?:=\S*)?$|^-[vqsx]+$")
+
+#: What starts a program, whichever that is.
+_STARTER = re.compile(r"^(?:python[\d.]* -m |\S*/node_modules/\.bin/)")
+
 #: The line of our script that a shell names.
 _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 
@@ -39,23 +48,25 @@ _SHELLS_PLACE = re.compile(r"^(?:/\S*/)?(?:ba)?sh: (?:line )?\d+: ")
 class Way:
     """One way to run a project's tests. ``label``: the command and its source, for people; ``key``: what
     tells its runs from those of other ways; ``hint``: what tests that fail lack, by their output, as a
-    clause; empty if that is not known."""
+    clause; empty if that is not known; ``ci_lines``: its commands, if CI runs them."""
 
     label: str
     run: Run
     key: str = ""
     hint: Callable[[str], str] = lambda _: ""
+    ci_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Choice:
     """The way that is taken, its runs at the base commit and what they run on, and the ways that did not
-    serve, with reasons."""
+    serve, with reasons. ``untried``: other ways in which CI tests."""
 
     way: Way
     on: On
     base: BaseRuns
     passed_over: tuple[tuple[str, str], ...] = ()
+    untried: tuple[str, ...] = ()
 
     @property
     def unserved(self) -> tuple[str, ...]:
@@ -63,11 +74,18 @@ class Choice:
         return tuple(f"{label} does not serve: {why}" for label, why in self.passed_over)
 
     def explain(self, verdict: GateVerdict) -> GateVerdict:
-        """Return the verdict with what was chosen, if there was a choice, and with what tests lack that
-        fail at the base commit too."""
+        """Return the verdict with what was chosen, if there was a choice, with the part of CI that it is,
+        and with what tests lack that fail at the base commit too."""
         chosen = [f"the tests run by {self.way.label}"] if self.way.key or self.passed_over else []
-        notes = dict.fromkeys((*chosen, *self.unserved, *verdict.notes))
-        update: dict[str, object] = {"notes": tuple(notes)}
+        update: dict[str, object] = {}
+        if self.untried:
+            others = some_of(self.untried, _UNTRIED_NAMED)
+            chosen.append(f"CI tests in other ways too, which were not run: {others}")
+            of = f"the tests of one of {len(self.untried) + 1} ways in which CI tests"
+            update["tests"] = tuple(
+                it if it.reason else it.model_copy(update={"reason": of}) for it in verdict.tests
+            )
+        update["notes"] = tuple(dict.fromkeys((*chosen, *self.unserved, *verdict.notes)))
         is_as_before = verdict.status is GateStatus.SKIPPED or bool(verdict.failing_before)
         if is_as_before and (hint := self.way.hint(verdict.log)):
             update["detail"] = f"{verdict.detail}; {hint}"
@@ -81,6 +99,20 @@ def choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[
     ``ways``: at least one, the last is taken if no other serves; of more than MAX_TRIED those between are
     left out. ``on``: as for ``BaseRuns``.
     """
+    choice = _choose(context, gate, folder, on, ways)
+    over = {label for label, _ in choice.passed_over}
+    run = _what_runs(choice.way)
+    others = [it.label for it in ways if it.label not in over and _what_runs(it) - run]
+    return replace(choice, untried=tuple(others) if run else ())
+
+
+def _what_runs(way: Way) -> set[str]:
+    """Return what CI's commands of a way run, without options that choose no tests."""
+    words = (_STARTER.sub("", line).split() for line in way.ci_lines)
+    return {" ".join(it for it in line if not _NO_CHOICE.match(it)) for line in words}
+
+
+def _choose(context: GateContext, gate: str, folder: str, on: On, ways: Sequence[Way]) -> Choice:
     ways = [*ways[: MAX_TRIED - 1], ways[-1]] if len(ways) > MAX_TRIED else [*ways]
     if len(ways) == 1:
         return _choice(context, gate, folder, on, ways[0])

@@ -3,8 +3,8 @@
 A file has jobs, a job has steps or a script, a step has a text, variables and a folder; the systems differ
 in names. Of a matrix, one value is taken for each name: Linux before others, the newest release of Python
 or Node that is no preview, otherwise the first. Each value that names a folder of the repository makes a
-job. A line that needs what only a run of CI knows is left out; a condition that needs it holds. Secrets are
-never read.
+job; values that are words (``unit``, ``integration``) make parts of one job. A line that needs what only a
+run of CI knows is left out; a condition that needs it holds. Secrets are never read.
 """
 
 import itertools
@@ -33,10 +33,12 @@ MAX_JOBS = 200  # of one file: large ones have about 60
 MAX_STEPS = 200  # of one list: large jobs have about 40
 MAX_AXES = 12  # names of a matrix: large ones have about 8
 MAX_PLACES = 60  # folders that a matrix names: large monorepos have about 40 members in one
+MAX_PARTS = 12  # of one job: large matrices of suites have about 10
 MAX_COMBINATIONS = 256  # of a matrix, looked at to find one that isn't excluded
 MAX_VARIABLES = 200  # of one table: a project sets some tens
 _MAX_READ = 5_000  # jobs, steps and lines of a file and what it calls: large ones have about 500
 MAX_READ_OF_ALL = 30_000  # of all files: those of a large monorepo have about 15,000
+_MAX_VALUE = 300  # characters of a matrix's value that may be a command
 _MAX_CALLS = 4  # workflows, actions and templates within each other: real chains have up to three
 
 Reader = Callable[[str], Any]
@@ -55,9 +57,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """One job with a matrix settled. ``rank``: the lower, the likelier it is the project's unit tests."""
+    """One job with a matrix settled. ``group``: names the whole job, of which this may be a part;
+    ``rank``: the lower, the likelier it is the project's unit tests."""
 
     source: str
+    group: str
     steps: tuple[Step, ...]
     services: tuple[str, ...]
     rank: tuple[int, ...]
@@ -179,17 +183,51 @@ def _matrix(matrix: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[str, Any]]:
+#: Values and names of a matrix that are other settings of the same tests, not other tests.
+_SETTING = re.compile(
+    r"(?i)^\S*\d\S*$|\s\d+\b|^(?:true|false|yes|no|on|off|none|null|default)?$|linux|ubuntu|debian|sqlite|flaky"
+    r"|chrom|firefox|webkit|safari|\bedge\b|\bbun\b"
+)
+_SETTINGS = re.compile(
+    r"(?i)^(?:os|platform|arch|runs?[-_]?on|runner|image|database|db|browser)$|version|backend|mode$"
+)
+
+
+def _is_part(name: str, value: Any) -> bool:
+    """May a value of a matrix name a part of the tests, or be a command for one?"""
+    if not isinstance(value, str) or len(value) > _MAX_VALUE or _SETTINGS.search(name):
+        return False
+    settings = (_SETTING, _OTHER_SYSTEM, _PREVIEW)
+    plain = value.replace("e2e", "end-to-end")
+    return not (_known(value) or any(it.search(plain) for it in settings))
+
+
+def _parts(matrix: Mapping[str, Any], best: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield combinations that differ from the chosen one only in what may name a part of the tests."""
+    axes = {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
+    for name, values in axes.items():
+        named = [it for it in items(values)[:MAX_JOBS] if _is_part(name, it)]
+        if best.get(name) in named:
+            for value in dict.fromkeys(named):
+                yield {**best, name: value}
+    for row in () if axes else rows(matrix.get("include"))[:MAX_COMBINATIONS]:
+        other = [key for key in row.keys() | best.keys() if row.get(key) != best.get(key)]
+        if all(_is_part(key, row.get(key)) and _is_part(key, best.get(key)) for key in other):
+            yield row
+
+
+def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[str, Any, bool]]:
     """Yield the chosen combination, and one for each further value that names a folder of the repository:
-    each member of a monorepo is tested. Each has a label, which is empty for the first."""
+    each member of a monorepo is tested; then the other parts of the job. Each has a label, which is empty
+    for the first, and whether it is a part of the same job."""
     matrix = mapping(job.get("strategy")).get("matrix", {})
     if not isinstance(matrix, dict):
-        yield "", UNKNOWN
+        yield "", UNKNOWN, False
         return
     if matrix and all(isinstance(it, dict) for it in matrix.values()):  # Azure's rows have names
         matrix = {"include": [*matrix.values()]}
     best = _matrix(matrix)
-    yield "", best
+    yield "", best, False
     included = rows(matrix.get("include"))
     axes = {it: values for it, values in matrix.items() if items(values) and it not in _ROWS}
     for name in axes or (included[0] if included else ()):
@@ -198,7 +236,12 @@ def _matrices(job: Mapping[str, Any], places: frozenset[str]) -> Iterator[tuple[
         for place in named[:MAX_PLACES] if len(named) > 1 else ():
             if place != best.get(name):
                 of_place = {"include": [row for row in included if row.get(name) == place]}
-                yield f" ({place})", _matrix({**matrix, name: [place]} if axes else of_place)
+                chosen = _matrix({**matrix, name: [place]} if axes else of_place)
+                yield f" ({place})", chosen, False
+    for part in itertools.islice((it for it in _parts(matrix, best) if it != best), MAX_PARTS):
+        other = [text_of(it) for key, it in part.items() if it != best.get(key)]
+        if not any(posixpath.normpath(it) in places for it in other):
+            yield f" ({', '.join(other)})", part, True
 
 
 # -- jobs and steps ----------------------------------------------------------------------------------------
@@ -230,9 +273,11 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True)
 class _At:
-    """Where something is read. ``usual``: settings of steps that don't have them; ``depth``: of calls."""
+    """Where something is read, for people, and the same without parts of a job. ``usual``: settings of
+    steps that don't have them; ``depth``: of calls."""
 
     label: str
+    group: str
     scope: Scope
     usual: Mapping[str, Any] = field(default_factory=dict)
     depth: int = 0
@@ -257,7 +302,7 @@ class _File:
         scope = _with_env(Scope({**_NAMES, "inputs": {}}, ""), self._document if is_top else {})
         usual = mapping(dig(self._document, "defaults", "run"))
         described = _OTHER_SYSTEMS.get(self._path, _File._of_github)(self)
-        yield from self._jobs(described, _At(self._path, scope, usual))
+        yield from self._jobs(described, _At(self._path, self._path, scope, usual))
 
     # How the systems differ in what a file has. Each yields (name, job, rank of what starts it).
 
@@ -347,10 +392,11 @@ class _File:
             job = mapping(described_job)
             if self.left < 0:
                 return
-            for suffix, matrix in _matrices(job, self._places):
+            for suffix, matrix, is_part in _matrices(job, self._places):
                 self.left -= 1
                 inner = at.within({}, matrix=matrix)
-                inner = replace(inner, label=f"{at.label}, job {name}{suffix}")
+                group = f"{at.group}, job {name}{'' if is_part else suffix}"
+                inner = replace(inner, label=f"{at.label}, job {name}{suffix}", group=group)
                 if self.left < 0 or not _holds(dig(job, "if"), inner.scope):
                     continue
                 if isinstance(job.get("uses"), str):
@@ -381,7 +427,7 @@ class _File:
         runs_on = _filled(text_of(job.get("runs-on")), at.scope) or ""
         is_other = re.search(r"(?i)win|mac|osx", runs_on) or job.get("continue-on-error") == "true"
         rank = (when, int(bool(is_other)), by_name, len(services) > 0, by_file)
-        return Job(at.label, scripts, tuple(dict.fromkeys(services)), rank)
+        return Job(at.label, at.group, scripts, tuple(dict.fromkeys(services)), rank)
 
     def _lines(self, value: Any, depth: int) -> Iterator[str]:
         """Yield the lines of a script: a text, a list, or a ``!reference`` of GitLab to another job's."""
@@ -449,7 +495,8 @@ class _File:
             declared = dig(document, "on", "workflow_call", "inputs")
             inputs = _inputs(declared, mapping(job.get("with")), at.scope)
             usual = mapping(dig(document, "defaults", "run"))
-            inner = replace(at.within(document, inputs=inputs), label=f"{at.label} → {path}")
+            inner = at.within(document, inputs=inputs)
+            inner = replace(inner, label=f"{at.label} → {path}", group=f"{at.group} → {path}")
             inner = replace(inner, usual=usual, depth=at.depth + 1)
             jobs = [(str(key), it, when) for key, it in mapping(document.get("jobs")).items()]
             for called in self._jobs(jobs, inner):

@@ -9,7 +9,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from fallback_plugins.shared.gates.task_files import joined
 from fallback_plugins.shared.gates.task_runners import Piece, Place, Tasks
 from fallback_tier.repo import RepoContext
 
-__all__ = ["CommandKind", "TestCommand", "own_commands", "suites_of"]
+__all__ = ["CommandKind", "TestCommand", "lines_of_ci", "own_commands", "suites_of"]
 
 MAX_COMMANDS = 60  # that are returned: a gate tries a few, and a person reads the list
 MAX_BEFORE = 12  # commands before one: more than that is no preparation of tests
@@ -35,6 +35,7 @@ class TestCommand:
     (a build, generated code); no check-outs, installs or set-ups of tools. ``services``: what it starts
     beside the tests, by its usual name (``postgres``, ``redis``). ``group``: the job or script that runs
     it; commands of one group are parts of one suite. ``runtime``: ``python`` or ``node``, or "" if unknown.
+    ``is_of_ci``: its CI runs it.
     """
 
     __test__: ClassVar[bool] = False  # pytest would take it for tests
@@ -48,6 +49,7 @@ class TestCommand:
     services: tuple[str, ...] = ()
     group: str = ""
     runtime: str = ""
+    is_of_ci: bool = False
 
 
 def own_commands(
@@ -94,12 +96,19 @@ def is_of_script(command: TestCommand, script: str) -> bool:
     return any(it.endswith(f"package.json, script {script}") for it in command.source.split(" → "))
 
 
+def lines_of_ci(commands: Iterable[TestCommand]) -> tuple[str, ...]:
+    """Return the lines of commands that CI runs."""
+    return tuple(it.line for it in commands if it.is_of_ci)
+
+
 class _Finder:
-    """Finds the commands of one folder. ``_aside``: jobs that are not for the project's own tests."""
+    """Finds the commands of one folder. ``_aside``: jobs that are not for the project's own tests;
+    ``_lines``: what each job was seen to run."""
 
     def __init__(self, repo: RepoContext, folder: str) -> None:
         self._repo, self._folder, self._tasks = repo, folder, Tasks(repo)
         self._aside: set[str] = set()
+        self._lines: dict[str, set[tuple[CommandKind, str, str]]] = {}
         manifests = ("package.json", "pyproject.toml", "setup.py", "Pipfile")
         paths = [it for it in repo.tracked_files if posixpath.basename(it) in manifests]
         self._projects = {posixpath.dirname(path) or "." for path in paths}
@@ -135,23 +144,36 @@ class _Finder:
     def _all(self) -> Iterator[TestCommand]:
         paths, read = self._repo.tracked_files, self._tasks.files.yaml
         jobs: list[Job] = self._repo.once(("ci_jobs",), lambda: ci_jobs(paths, read))
-        self._aside.update(job.source for job in jobs if job.is_aside)
+        self._aside.update(job.group for job in jobs if job.is_aside)
         for job in (it for it in jobs if not it.is_aside):
             yield from self._of_job(job)
         for folder in dict.fromkeys((self._folder, ".")):
             for pieces in self._tasks.own(folder):
-                yield from _commands(pieces, "", pieces[0].chain[0] if pieces else "", (), [])
+                yield from _commands(pieces, pieces[0].chain[0] if pieces else "", [])
         for job in (it for it in jobs if it.is_aside):
             yield from self._of_job(job)
 
     def _of_job(self, job: Job) -> Iterator[TestCommand]:
+        """Yield the commands of a job; of a further part of one, only other lines: its matrix may be of
+        settings."""
+        known = self._lines.setdefault(job.group, set())
+        is_part = bool(known)
+        for command in self._of_steps(job):
+            place = (command.kind, command.folder, command.line)
+            if not is_part or place not in known:
+                yield command
+            known.add(place)
+
+    def _of_steps(self, job: Job) -> Iterator[TestCommand]:
         before: list[Piece] = []
         exported = {"CI": "true"}
         for step in job.steps:
             folder = joined(".", step.folder)
             if folder is not None:
                 pieces = self._tasks.pieces(step.text, Place(folder, {**exported, **step.env}))
-                yield from _commands(pieces, step.source, job.source, job.services, before)
+                for it in _commands(pieces, job.group, before, step.source):
+                    is_test = it.kind is CommandKind.TESTS
+                    yield replace(it, services=job.services if is_test else (), is_of_ci=True)
                 exported |= dict(_LATER.findall(step.text))
 
 
@@ -164,11 +186,7 @@ _LATER = re.compile(
 
 
 def _commands(
-    pieces: Iterable[Piece],
-    source: str,
-    group: str,
-    services: tuple[str, ...],
-    before: list[Piece],
+    pieces: Iterable[Piece], group: str, before: list[Piece], source: str = ""
 ) -> Iterator[TestCommand]:
     """Yield commands, each with what was built before it. ``before``: grows by what these build."""
     for piece in pieces:
@@ -177,8 +195,8 @@ def _commands(
             yield TestCommand(
                 *(piece.line, " → ".join(filter(None, (source, *piece.chain))), piece.folder),
                 *(piece.kind, piece.env, tuple(dict.fromkeys(lines))[-MAX_BEFORE:]),
-                services if piece.kind is CommandKind.TESTS else (),
-                *(group, piece.runtime),
+                group=group,
+                runtime=piece.runtime,
             )
         if piece.kind in (None, CommandKind.BUILD):
             before.append(piece)

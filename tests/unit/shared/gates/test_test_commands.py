@@ -14,7 +14,9 @@ from fallback_plugins.shared.gates.test_commands import (
     CommandKind,
     TestCommand,
     is_of_script,
+    lines_of_ci,
     own_commands,
+    suites_of,
 )
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -343,6 +345,78 @@ def test_a_matrix_of_folders_tests_each_member(tmp_path: Path) -> None:
     files = {WORKFLOW: text, "libs/a/pyproject.toml": "", "libs/b/pyproject.toml": ""}
     for folder in ("libs/a", "libs/b"):
         assert first(tmp_path, files, folder).folder == folder
+
+
+def test_a_matrix_of_suites_is_one_suite(tmp_path: Path) -> None:
+    matrix = {"python": ["3.13", "3.12"], "suite": ["unit", "integration", "e2e"]}
+    text = workflow("pytest tests/${{ matrix.suite }}", strategy={"matrix": matrix})
+    (suite,) = suites_of(found(tmp_path, {WORKFLOW: text}), ".", "python")
+    assert [one.line for one in suite] == [
+        *("pytest tests/unit", "pytest tests/integration", "pytest tests/e2e"),
+    ]
+    assert [one.source.partition(",")[2] for one in suite] == [
+        ' job test, step "Run"',
+        ' job test (integration), step "Run"',
+        ' job test (e2e), step "Run"',
+    ]
+
+
+def test_rows_of_commands_are_one_suite_and_a_called_workflow_too(tmp_path: Path) -> None:
+    rows = [{"name": "core", "run": "pytest a -n4"}, {"name": "more", "run": "pytest b -n4"}]
+    called = {"on": "workflow_call", "jobs": json.loads(workflow("${{ inputs.run }}"))["jobs"]}
+    called["on"] = {"workflow_call": {"inputs": {"run": {}}}}
+    text = workflow("")
+    calling = json.loads(text)
+    calling["jobs"]["test"] = {
+        "uses": "./.github/workflows/_test.yml",
+        "with": {"run": "${{ matrix.run }}"},
+        "strategy": {"matrix": {"include": rows}},
+    }
+    files = {WORKFLOW: json.dumps(calling), ".github/workflows/_test.yml": json.dumps(called)}
+    (suite,) = suites_of(found(tmp_path, files), ".", "python")
+    assert [one.line for one in suite] == ["pytest a -n4", "pytest b -n4"]
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        {"suite": ["py313", "py312"]},
+        {"runner": ["large", "small"]},
+        {"db": ["plain", "other"]},
+        {"suite": ["postgres", "mysql"]},
+        {"suite": ["firefox", "chrome"]},
+        {"suite": ["unit", "flaky"]},
+        {"suite": ["React 18", "React 19"]},
+        {"suite": ["unit", "windows-unit", "lint", "nightly"]},
+        {"suite": [True, False]},
+        {"suite": ["", "no"]},
+        {"suite": ["unit", "a" * 1_000]},
+        {"suite": ["unit", ["integration"], {"name": "other"}, None]},
+        {"include": [{"suite": "unit", "python": "3.13"}, {"suite": "other", "python": "3.9"}]},
+    ],
+)
+def test_other_settings_are_no_other_suites(tmp_path: Path, matrix: dict[str, object]) -> None:
+    run = " ".join(f"--{name}=${{{{ matrix.{name} }}}}" for name in ("suite", "runner", "db"))
+    text = workflow(f"pytest {run}", strategy={"matrix": matrix})
+    assert len(lines_of(tmp_path, {WORKFLOW: text})) == 1
+
+
+def test_what_a_matrix_sets_beside_the_command_is_no_other_suite(tmp_path: Path) -> None:
+    matrix = {"suite": ["thin", "thick"]}
+    env = {"KIND": "${{ matrix.suite }}"}
+    files = {WORKFLOW: workflow("pytest", env=env, strategy={"matrix": matrix})}
+    assert lines_of(tmp_path, files) == ["pytest"]
+
+
+def test_parts_of_a_matrix_have_a_limit(tmp_path: Path) -> None:
+    matrix = {"suite": [f"suite-{'x' * number}" for number in range(1, 60)]}
+    text = workflow("pytest ${{ matrix.suite }}", strategy={"matrix": matrix})
+    assert len(lines_of(tmp_path, {WORKFLOW: text})) == 1 + ci_jobs.MAX_PARTS
+
+
+def test_only_commands_of_ci_are_known_as_such(tmp_path: Path) -> None:
+    files = {WORKFLOW: workflow("pytest a"), "Makefile": "test:\n\tpytest b\n"}
+    assert lines_of_ci(found(tmp_path, files)) == ("pytest a",)
 
 
 def test_steps_of_actions_that_run_a_command(tmp_path: Path) -> None:
