@@ -371,6 +371,7 @@ def test_members_that_the_patch_reaches_are_tested(
     found = judge(tmp_path, files, changes, registry, ("package.json", "yarn.lock"))
     assert found.status is GateStatus.PASSED, f"{found.detail}\n{found.log}"
     assert (found.detail, found.tests_level) == (detail, Level.COMPARED)
+    assert "test scripts were not run, as no file is a test by its name: packages/d0" in found.notes
 
 
 SERVED = """const {test} = require('node:test');

@@ -448,26 +448,38 @@ class TestsGate(NpmGate):
     def _checks(self, context: GateContext, folder: str) -> Iterator[GateVerdict]:
         project = Installation(context, gating.patched(context), folder)
         of_root = choose_suite(context, project, folder, self.name)
-        if of_root is not None:
-            yield self._judged(context, project, folder, *of_root)
-        is_whole = of_root is not None and self._runs_members(project, of_root[0])
-        members = [
-            member
-            for member in (() if is_whole else reached_members(project))
-            if (of_root is None or not _tests_in(of_root[1], context.repo, member))
-            and _may_have_tests(context.repo, member)
-            and any(suites(context, project, member))
-        ]
-        is_tested = of_root is not None
+        members, note = self._members(context, project, of_root)
+        judged = [] if of_root is None else [self._judged(context, project, folder, *of_root)]
         for member in members[:MAX_MEMBERS]:
             if (of_member := choose_suite(context, project, member, self.name)) is not None:
-                yield self._judged(context, project, member, *of_member)
-                is_tested = True
-        if not is_tested:
+                judged.append(self._judged(context, project, member, *of_member))
+        yield from (it.model_copy(update={"notes": (*it.notes, *note)}) for it in judged)
+        if not judged:
             yield gating.untested(self.name, f"{project.manifest} has no test script")
         if left := members[MAX_MEMBERS:]:
             names = gating.some_of(left, _NAMED)
             yield gating.skipped(self.name, f"more members depend on what the patch moves: {names}")
+
+    def _members(
+        self,
+        context: GateContext,
+        project: Installation,
+        of_root: tuple[Suite, Choice] | None,
+    ) -> tuple[list[str], list[str]]:
+        """Return the members whose tests the root's suite does not run, and a note on those that have a
+        test script alone: new projects have one, and often no test."""
+        if of_root is not None and self._runs_members(project, of_root[0]):
+            return [], []
+        stated = [
+            member
+            for member in reached_members(project)
+            if (of_root is None or not _tests_in(of_root[1], context.repo, member))
+            and any(suites(context, project, member))
+        ]
+        members = [it for it in stated if _may_have_tests(context.repo, it)]
+        empty = gating.some_of([it for it in stated if it not in members], _NAMED)
+        note = f"test scripts were not run, as no file is a test by its name: {empty}"
+        return members, [note] if empty else []
 
     def _judged(
         self,
@@ -508,6 +520,6 @@ def _tests_in(choice: Choice, repo: RepoContext, folder: str) -> bool:
 
 
 def _may_have_tests(repo: RepoContext, member: str) -> bool:
-    """Is a member's file a test by any name? New projects have a test script, and often no test."""
+    """Is a member's file a test by any name?"""
     own = (it.removeprefix(member) for it in repo.tracked_files if it.startswith(f"{member}/"))
     return any(_LIKE_A_TEST.search(path) for path in own)
