@@ -12,6 +12,7 @@
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   ├── SettingMissingError  a setting that is needed: a model, its key, a file
+    │   │   ├── SeveralFixesError    several fixes where one is required (fix.fixer)
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person

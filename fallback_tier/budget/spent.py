@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fallback_audit.events import ModelAnswered
 from fallback_audit.model_events import Charge
-from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.ports import AuditReader, Scope
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Tally, in_dollars, usage_of
@@ -19,7 +19,7 @@ class Spent(NamedTuple):
     unreported: Charge | None
 
 
-def spent(audit: AuditStore, scope: Scope) -> Spent:
+def spent(audit: AuditReader, scope: Scope) -> Spent:
     """Answers that were found again after an interruption count once, where they were paid."""
     ledger = UsageLedger()
     for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
@@ -30,7 +30,7 @@ def spent(audit: AuditStore, scope: Scope) -> Spent:
     return Spent(ledger.totals(), _unreported(audit, scope))
 
 
-def _unreported(audit: AuditStore, scope: Scope) -> Charge | None:
+def _unreported(audit: AuditReader, scope: Scope) -> Charge | None:
     tally = Tally(audit, Prices(), fix_id=scope.fix_id)
     tally.refresh()
     open_calls = [b.amount for b in tally.calls if b.scope == scope and not b.reported]

@@ -25,8 +25,7 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, flaw_test, shipped
 from fallback_tier.execution import ClientRunner
-from fallback_tier.fix.delivery import DeliveryOutcome
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.result import DeliveryOutcome, Verified
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.sandbox.clients import SubprocessClients

@@ -24,7 +24,7 @@ from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import Limits
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-from fallback_tier.fix.ends import OneFix
+from fallback_tier.gates.result import OneFix
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext

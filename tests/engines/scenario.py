@@ -30,9 +30,10 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.fix import Fixer
-from fallback_tier.fix.opened import OpenFix
+from fallback_tier.fix.fixer import EndedFix
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.journal.review import Signature, run_gates_again
+from fallback_tier.gates.runner import OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
@@ -162,7 +163,7 @@ class EngineScenario:
     # --- Parts -----------------------------------------------------------------------------------
 
     @contextmanager
-    def opened(self, fix_id: str) -> Iterator[OpenFix]:
+    def opened(self, fix_id: str) -> Iterator[OpenFix | EndedFix]:
         """As a process of its own has it."""
         with (
             self.services(fix_id) as services,

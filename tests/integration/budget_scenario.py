@@ -15,7 +15,7 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.resume import ResumedFix, check_base, resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.llm.leaf import LlmLeaf
@@ -106,16 +106,17 @@ class BudgetScenario:
         event = BudgetRaised.model_validate({"by": "Ada", "reason": "it is worth it", **caps})
         return raise_budget(self.audit, FIX, event)
 
-    def resume_fix(self, advisory: Advisory | None = None, commit: str = "") -> ResumedFix:
-        taken = resume_from_trail(
-            self.audit, self.evidence, FIX, advisory=advisory or self.advisory
-        )
-        check_base(taken, commit or self.commit, FIX)
-        return taken
+    def recorded(self, advisory: Advisory | None = None, commit: str = "") -> RecordedFix:
+        """What is on record of it, once it may continue."""
+        recorded = RecordedFix(self.audit, self.evidence, FIX)
+        recorded.check_advisory(advisory or self.advisory)
+        assert recorded.state
+        recorded.check_base(commit or self.commit)
+        return recorded
 
     def resume(self, **limits: int | str) -> FixResult:
-        taken = self.resume_fix()
-        return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, taken)
+        recorded = self.recorded()
+        return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, recorded)
 
     @property
     def kinds(self) -> list[str]:

@@ -24,7 +24,7 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import PatchError
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
-from fallback_tier.gates.journal.resume import resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -328,7 +328,7 @@ class ContractScenario:
         """From the start to the end of a gate transition, in as many processes as it takes."""
         leaves = list(self.story.leaves)
         self.leave_after = leaves.pop(0) if leaves else None
-        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
             try:
                 return self.runner().run(self.advisory, self.repo, self.selection)
             except LeftError:
@@ -342,7 +342,7 @@ class ContractScenario:
 
     def run_again(self) -> FixResult:
         """The gate transition that a person opened."""
-        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
             return self.go_on()
 
     def go_on(self) -> FixResult:
@@ -350,13 +350,12 @@ class ContractScenario:
         path = self.watched.store._path
         self.watched.store.close()
         self.watched.store = SqliteAuditStore(path, guard=ContractGuard())
-        taken = resume_from_trail(
-            self.watched, self.evidence, self.repo.fix_id, advisory=self.advisory
-        )
-        if taken.result is not None:
-            return taken.result
-        repo = self.repo.model_copy(update={"gate_transition_id": taken.gate_transition_id})
-        return self.runner().resume(self.advisory, repo, self.selection, taken)
+        recorded = RecordedFix(self.watched, self.evidence, self.repo.fix_id)
+        recorded.check_advisory(self.advisory)
+        if recorded.result is not None:
+            return recorded.result
+        repo = self.repo.model_copy(update={"gate_transition_id": recorded.gate_transition_id})
+        return self.runner().resume(self.advisory, repo, self.selection, recorded)
 
     def answer(self, result: FixResult) -> str:
         """A person's word, where one was asked for; returns what was done."""

@@ -29,11 +29,8 @@ from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.errors import RecipeError
 from fallback_tier.fix import Fixer
-from fallback_tier.fix.resuming import resume_one
-from fallback_tier.fix.watching import UNWATCHED
 from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.builtin.proof_given import Proof
-from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
@@ -125,10 +122,8 @@ class CrashScenario:
 
     def go_on(self, services: Services, advisory: Advisory | None = None) -> int:
         """The rest of the one fix on record, in this process."""
-        inputs = inputs_of(services.audit, services.evidence, self.fix_id)
-        advisory = advisory or inputs.advisory
-        place, setup = inputs.repository, inputs.setup
-        fixed = resume_one(self.fix_id, advisory, place, services, setup, UNWATCHED)
+        given = None if advisory is None else AdvisorySet(advisories=(advisory,))
+        fixed = Fixer(services).resume(self.fix_id, given=given, repository=self.repo)
         return finish(fixed, services, as_json=True)
 
     @property

@@ -17,11 +17,10 @@ from fallback_tier.errors import (
     SettingMissingError,
     ToolMissingError,
 )
-from fallback_tier.gates.fix_steps import FixSteps
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.runner import GateRunner
+from fallback_tier.gates.runner import GateRunner, OpenFix
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.outcome import Selected
 from fallback_tier.tier import FallbackTier
@@ -168,10 +167,10 @@ class TestMissing:
 
     def interrupted(self, scenario: BudgetScenario) -> None:
         """Its first attempt has proposed a patch, and the process is gone."""
-        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, NO_RECIPE)
-        state = steps.begin(FixState())
-        steps.step(StepKey(1, "attempt"), state)
-        steps.close()
+        fix = OpenFix(scenario.runner(), scenario.advisory, scenario.repo, NO_RECIPE)
+        fix.begin()
+        fix.step(StepKey(1, "attempt"))
+        fix.close()
 
     def without(self, runner: GateRunner, **parts: Any) -> GateRunner:
         tier = runner.tier
@@ -183,7 +182,7 @@ class TestMissing:
         self.interrupted(scenario)
         runner = self.without(scenario.runner(), leaf=None)
         with pytest.raises(SettingMissingError, match="needs a model to continue") as stopped:
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "--model NAME" in stopped.value.next_step
         assert "GateJudged" in scenario.kinds, "the gates needed no model"
         assert not {"FixRefused", "FixEscalated"} & set(scenario.kinds)
@@ -197,12 +196,12 @@ class TestMissing:
         recipe = Selected(
             recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"}
         )
-        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, recipe)
-        steps.begin(FixState())
-        steps.close()
+        fix = OpenFix(scenario.runner(), scenario.advisory, scenario.repo, recipe)
+        fix.begin()
+        fix.close()
         runner = self.without(scenario.runner(), plugins={"PyPI": Missing()})
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, recipe, scenario.resume_fix())
+            runner.resume(scenario.advisory, scenario.repo, recipe, scenario.recorded())
         assert not {"AttemptRefused", "FixRefused", "FixEscalated"} & set(scenario.kinds)
         assert isinstance(scenario.resume(), Verified)
 
@@ -213,7 +212,7 @@ class TestMissing:
         self.interrupted(scenario)
         runner = replace(scenario.runner(), gates=[RuleGate(judge)])
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "FixEscalated" not in scenario.kinds
         assert isinstance(scenario.resume(), Verified)
 
@@ -233,12 +232,12 @@ class TestReopening:
     def test_nobody_raised_it(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         with pytest.raises(InputError, match="nobody has raised it") as caught:
-            scenario.resume_fix()
+            scenario.recorded()
         assert "review raise-budget fix-1" in caught.value.next_step
 
     def test_it_has_ended(self, scenario: BudgetScenario) -> None:
         ended = scenario.run()
-        taken = scenario.resume_fix()
+        taken = scenario.recorded()
         assert taken.result == ended
         assert not taken.delivered
 
@@ -246,20 +245,20 @@ class TestReopening:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         ended = scenario.resume()
-        assert scenario.resume_fix().result == ended
+        assert scenario.recorded().result == ended
 
     def test_another_commit(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         with pytest.raises(RepositoryError, match="began at commit"):
-            scenario.resume_fix(commit="f" * 40)
+            scenario.recorded(commit="f" * 40)
 
     def test_another_advisory(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
         with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
-            scenario.resume_fix(advisory=other)
+            scenario.recorded(advisory=other)
 
     def test_the_summary_of_a_failed_attempt_is_gone(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=0)
@@ -273,14 +272,13 @@ class TestReopening:
         content = kept.read_bytes()
         kept.unlink()
         with pytest.raises(EvidenceError):
-            scenario.resume_fix()
+            scenario.recorded()
         scenario.evidence.put(content)
 
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
     from fallback_audit.vocabulary import PromptShape, RefusalReason
     from fallback_tier.gates.decision import AskPerson, decide
-    from fallback_tier.gates.steps import FixState
     from fallback_tier.outcome import Refused
 
     refused = Refused(

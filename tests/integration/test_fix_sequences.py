@@ -22,7 +22,7 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.resume import resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.result import Escalated, FixResult, Verified
 from fallback_tier.gates.runner import GateRunner
 from fallback_tier.limits import MAX_RETRIES
@@ -135,8 +135,8 @@ class Fix(LeafScenario):
         raised = BudgetRaised(by="Ada", reason="worth it", tokens_per_fix=least)
         raise_budget(self.audit, self.repo.fix_id, raised)
         advisory = parse_advisory(ADVISORY, "test")
-        taken = resume_from_trail(self.audit, self.evidence, self.repo.fix_id, advisory=advisory)
-        return self.checked(lambda: self.runner().resume(advisory, self.based, NO_RECIPE, taken))
+        recorded = RecordedFix(self.audit, self.evidence, self.repo.fix_id)
+        return self.checked(lambda: self.runner().resume(advisory, self.based, NO_RECIPE, recorded))
 
     @property
     def based(self) -> RepoContext:

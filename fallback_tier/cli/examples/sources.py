@@ -26,7 +26,7 @@ from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.results import print_plain
 from fallback_tier.errors import ConfigurationError, InputError
-from fallback_tier.fix.given import advisories_at
+from fallback_tier.fix.advisories import advisories_at
 from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch

@@ -68,7 +68,7 @@ def run(job: Job) -> None:
             kept = Delivery(output=delivery.output)  # the rest as it began
             fixer.resume(order.fix_id, repository=repository, delivery=kept)
         else:
-            fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
+            fixer.fix(given, repository, delivery, fix_id=order.fix_id)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """From a terminal event to the result that it stands for: for the run that records it, and for later."""
 
 from fallback_audit.events import FixEscalated, FixPatched, FixRefused, FixVerified
-from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.ports import AuditReader, Scope
 from fallback_tier.budget.spent import spent
 from fallback_tier.gates.result import (
     Escalated,
@@ -17,7 +17,7 @@ End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 
 def result_of(
-    end: End, state: FixState, audit: AuditStore, scope: Scope, advisory_id: str
+    end: End, state: FixState, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
     """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
     used = spent(audit, scope)

@@ -18,8 +18,7 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.ports import Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.gates.fix_steps import FixSteps, GateParts
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.runner import GateRunner, OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Selected
 from fallback_tier.ports import ModelRequest
@@ -64,7 +63,7 @@ def _answer(_request: ModelRequest) -> str:
 
 
 @contextmanager
-def _parts(place: Path, worker: int) -> "Iterator[tuple[GateParts, TimedStore]]":
+def _parts(place: Path, worker: int) -> "Iterator[tuple[GateRunner, TimedStore]]":
     with ExitStack() as stack:
         audit = stack.enter_context(closing(TimedStore(place / "audit.db", guard=ContractGuard())))
         evidence = file_evidence(place / f"evidence-{worker}")
@@ -80,7 +79,7 @@ def _parts(place: Path, worker: int) -> "Iterator[tuple[GateParts, TimedStore]]"
         )
         gate = RuleGate(lambda c: "replace" in c.worktree.tree.locate("app.py").read_text())
         yield (
-            GateParts(
+            GateRunner(
                 tier=tier,
                 gates=[gate],
                 sandbox=UnsandboxedRunner(),
@@ -101,7 +100,7 @@ def _cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _one(parts: GateParts, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
+def _one(runner: GateRunner, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
     """One fix: by step, its seconds, those of cores, and those of the record."""
     timed: list[dict[str, Any]] = []
     began = time.perf_counter(), _cpu(), audit.spent
@@ -113,15 +112,15 @@ def _one(parts: GateParts, audit: TimedStore, repo: RepoContext) -> list[dict[st
         timed.append({"step": name, "wall": wall, "cpu": cpu, "record": record})
         began = now
 
-    with closing(FixSteps(parts, parse_advisory(ADVISORY, "test"), repo, BUMP)) as steps:
-        state = steps.begin(FixState())
+    with closing(OpenFix(runner, parse_advisory(ADVISORY, "test"), repo, BUMP)) as fix:
+        fix.begin()
         lap("begin")
-        while (key := steps.next(state)) is not None:
-            state = steps.step(key, state)
+        while (key := fix.next()) is not None:
+            fix.step(key)
             lap(f"{key.attempt} {key.name}")
     lap("close")
-    assert state.result is not None
-    assert (state.result.outcome, state.result.attempts) == ("verified", 2)
+    assert fix.result is not None
+    assert (fix.result.outcome, fix.result.attempts) == ("verified", 2)
     return timed
 
 
