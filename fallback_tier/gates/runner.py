@@ -41,7 +41,7 @@ from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithP
 from fallback_tier.gates.steps import APPLIES, FixState, StepKey, next_step
 from fallback_tier.gates.trees.own_cache import cache_of_its_own, forget_cache
 from fallback_tier.gates.trees.state_folder import writing_below
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.limits import MAX_RECIPE_CANDIDATES
 from fallback_tier.outcome import (
     Applied,
@@ -169,7 +169,7 @@ class OpenFix:
         self._is_resumed = False
         self._resolutions: dict[str, str] = {}
         self._recorded: set[str] = set()
-        self._worktree: Worktree | None = None
+        self._worktree: RunnerWorktree | None = None
         self._opened = ExitStack()
         self._delivered: OneFix | None = None
 
@@ -386,7 +386,7 @@ class OpenFix:
         return tuple(RecordedResolution(key=key, text=text) for key, text in new.items())
 
     def _judge(
-        self, name: str, application: Applied, worktree: Worktree, cache: Path
+        self, name: str, application: Applied, worktree: RunnerWorktree, cache: Path
     ) -> GateVerdict:
         if name == APPLIES:
             return judge_application(application, worktree)
@@ -394,7 +394,7 @@ class OpenFix:
         gate = next(gate for gate in self._runner.gates if gate.name == name)
         return gate.judge(self._context(application, worktree, cache))
 
-    def _context(self, application: Applied, worktree: Worktree, cache: Path) -> GateContext:
+    def _context(self, application: Applied, worktree: RunnerWorktree, cache: Path) -> GateContext:
         return GateContext(
             advisory=self._advisory,
             repo=self._repo,

@@ -87,7 +87,7 @@ def keys_dir(record: RecordSettings) -> Path:
     return users_folder("config") / "keys"
 
 
-class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):
+class ReadOnlyTrail(AuditReader, HeaderReader, VerifiableStore, Protocol):
     """A record that is only read: its events, its headers, its bytes."""
 
     def segments(self) -> list[bytes]:
@@ -176,7 +176,7 @@ def open_bare(
     return PostgresAuditStore(url, guard=guard, verifiers=verifiers)
 
 
-def read_trail(state_dir: Path, record: RecordSettings) -> TrailReader:
+def read_trail(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail:
     """The store for reading, which must be there already. Raises AuditStoreError, KeyringError."""
     verifiers = Keyring.load(keys_dir(record)).verifiers()
     if record.database is None:

@@ -40,8 +40,7 @@ from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, RecordSettings, Services, evidence_dir, random_nonce
-from fallback_tier.wiring.trail import TrailReader as RecordReader
-from fallback_tier.wiring.trail import open_bare, read_trail
+from fallback_tier.wiring.trail import ReadOnlyTrail, open_bare, read_trail
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.ecosystem import FakeEcosystem
 from tests.fakes.evidence import file_evidence
@@ -249,7 +248,7 @@ class EngineScenario:
     # --- The record ------------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self) -> Iterator[RecordReader]:
+    def reading(self) -> Iterator[ReadOnlyTrail]:
         reader = read_trail(self.state, self.record)
         try:
             yield reader

@@ -30,7 +30,7 @@ from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError, FallbackError, InputError
 from fallback_tier.files.inputs import open_named
 from fallback_tier.wiring.trail import (
-    TrailReader,
+    ReadOnlyTrail,
     evidence_dir,
     exported_checkpoints,
     keys_dir,
@@ -146,7 +146,7 @@ def _copy(arguments: argparse.Namespace, path: Path) -> VerificationReport:
 
 
 def _verified(
-    arguments: argparse.Namespace, reader: TrailReader, source: CheckpointSource
+    arguments: argparse.Namespace, reader: ReadOnlyTrail, source: CheckpointSource
 ) -> VerificationReport:
     settings, state = record(arguments), state_dir(arguments)
     # Beside a copy that was carried elsewhere there may be none: the report says that it was not read.

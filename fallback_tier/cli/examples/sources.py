@@ -33,7 +33,7 @@ from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.retrieval import SolvedExample
 from fallback_tier.sandbox.clients import SubprocessClients
-from fallback_tier.wiring.trail import TrailReader, open_evidence, read_trail
+from fallback_tier.wiring.trail import ReadOnlyTrail, open_evidence, read_trail
 
 #: Manifests of a repository that may declare its licence.
 _MANIFESTS = ("package.json", "pyproject.toml")
@@ -119,7 +119,7 @@ def _licence_of(repository: Path) -> str:
     return found
 
 
-def _check_chain(reader: TrailReader) -> None:
+def _check_chain(reader: ReadOnlyTrail) -> None:
     """A precedent is taken from an intact trail, or from none."""
     # Each trail's contract is judged as it is harvested, and its own evidence read.
     report = verify(reader, checkpoints=None, contract=False)
@@ -131,7 +131,7 @@ def _check_chain(reader: TrailReader) -> None:
         )
 
 
-def _asked(reader: TrailReader, fix_ids: list[str]) -> list[StoredEvent]:
+def _asked(reader: ReadOnlyTrail, fix_ids: list[str]) -> list[StoredEvent]:
     if not fix_ids:
         return list(reader.events())
     events: list[StoredEvent] = []

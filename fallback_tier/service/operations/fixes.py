@@ -15,8 +15,8 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.installed import new_id
-from fallback_tier.service.operations.record import Record
-from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Submission
+from fallback_tier.service.operations.record import TrailAndEvidence
+from fallback_tier.service.queue.orders import NewOrder, Order, OrderLine, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
@@ -62,7 +62,7 @@ class Fixes:
     """The fixes of one service. ``wake``: something changed that a dispatcher should see."""
 
     queue: OrderQueue
-    record: Record
+    record: TrailAndEvidence
     repositories: Mapping[str, RepositorySettings]
     ecosystems: Collection[str]
     wake: Callable[[], None]
@@ -84,7 +84,7 @@ class Fixes:
                 f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here supports it.",
                 next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
             )
-        asked = Asked(
+        asked = NewOrder(
             fix_id=new_id("fix"), submission=submission, advisory_id=advisory.id, by=caller.name
         )
         taken = self.queue.submit(asked, token)
