@@ -26,8 +26,8 @@ from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
 from fallback_audit.stores.postgres_location import PostgresLocation, require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.snapshot import VerifiableStore
 from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
-from fallback_audit.verifying.verify import VerifiableStore
 from fallback_tier.files.folders import users_folder
 
 #: What a crash or an attacker may take from the record unnoticed, at most, while nothing ends.
