@@ -16,6 +16,7 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.installed import new_id
@@ -195,18 +196,17 @@ class BatchRun:
                 gate_transition_id=recorded.gate_transition_id if recorded else None,
                 affected=recorded.affected if recorded else None,
             )
-            runner = self.services.gate_runner(
+            parts = self.services.fix_parts(
                 advisory,
                 watcher,
                 Setup(several=True, batch_sha256=self.digest, divisible=divisible),
                 repo=inputs.repo_ctx,
                 report=watcher.report,
             )
+            if recorded is not None:
+                recorded.check_gates(parts.gate_names, parts.setup.configuration)
             work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
-            if recorded is None:
-                return runner.run(*work)
-            recorded.check_gates(runner.gate_names, runner.setup.configuration)
-            return runner.resume(*work, recorded)
+            return run_fix(parts, *work, recorded)
 
 
 def _some(ids: Sequence[str]) -> str:

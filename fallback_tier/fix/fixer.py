@@ -18,8 +18,8 @@ from fallback_tier.fix.watching import UNWATCHED, Watch
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import OpenFix
 from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
-from fallback_tier.gates.runner import OpenFix
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
@@ -28,7 +28,7 @@ from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.installed import as_found, look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
-from fallback_tier.wiring.gates import check_proofs
+from fallback_tier.wiring.gates import check_proof_fails
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
@@ -85,7 +85,7 @@ class Fixer:
         *,
         fix_id: str | None = None,
     ) -> Fixed:
-        """Fix in a clean git checkout, from the start; or, of several, where the same call was interrupted.
+        """Fix in a clean git checkout. An interrupted run over several advisories continues.
 
         One advisory in one ecosystem goes down the whole chain; several are planned at once. ``fix_id``: an
         unused identifier for the fix of one (default: a new one). Raises RepositoryError;
@@ -231,18 +231,17 @@ class Fixer:
         services, advisory, repo = self.services, inputs.advisory, inputs.repo_ctx
         working = held.enter_context(ExitStack())
         watcher = working.enter_context(self.watch.fixing())
-        runner = services.gate_runner(advisory, watcher, setup, repo=repo, report=watcher.report)
+        parts = services.fix_parts(advisory, watcher, setup, repo=repo, report=watcher.report)
         if recorded is None:
-            failure = check_proofs(runner, inputs, watcher.report_proof)
+            failure = check_proof_fails(parts, inputs, watcher.report_proof)
         else:
-            recorded.check_gates(runner.gate_names, runner.setup.configuration)
+            recorded.check_gates(parts.gate_names, parts.setup.configuration)
             failure = recorded.setup.proof_failure
         self._known_up_to(repo.fix_id, 0 if recorded is None else recorded.seen, held)
-        kept = runner.setup.model_copy(update={"proof_failure": failure})
+        kept = parts.setup.model_copy(update={"proof_failure": failure})
         repo = repo.model_copy(update={"proof_failure": failure})
         put = partial(self._put, working, advisory, repo, setup, deliver)
-        runner = replace(runner, setup=kept)
-        fix = OpenFix(runner, advisory, repo, inputs.recipe_selection, put)
+        fix = OpenFix(replace(parts, setup=kept), advisory, repo, inputs.recipe_selection, put)
         working.callback(fix.close)
         if recorded is None:
             fix.begin()
@@ -284,7 +283,7 @@ class Fixer:
         return hand_over(proved, result.application, repo, self.services, setup, how)
 
     def _known_up_to(self, fix_id: str, seen: int, held: ExitStack) -> None:
-        """Whatever others have put on record behind event ``seen`` has overtaken this process."""
+        """If another process recorded events after ``seen``, this one may no longer write."""
         if (fence := self.services.fence) is not None:
             fence.expect(fix_id, seen)
             held.callback(fence.let_go, fix_id)

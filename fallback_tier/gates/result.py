@@ -1,4 +1,4 @@
-"""How a fix ends: verified, refused or escalated; and what became of its patch."""
+"""How a fix ends (verified, patched, refused or escalated), and what became of its patch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -123,7 +123,7 @@ class Caller:
         try:
             yield from self._announce(model, list(to_send.values()), again)
         except OverBudget:
-            # Nothing was used yet: who then asks for fewer need not pay for what was found.
+            # Return reused answers, so that a smaller request can use them.
             self._given_back += [(calls[index].key, earlier) for index, earlier in found.items()]
             raise
         for index, earlier in found.items():
@@ -132,11 +132,11 @@ class Caller:
         arrived = yield from self._exchange(model, list(to_send.values()), drafts)
         # All ends are durable before the first is told: a consumer that leaves between two of them
         # loses no answer that was paid for.
-        reported = [
+        ends = [
             self._record(self._end(model, call, end))
             for call, end in zip(to_send.values(), arrived, strict=True)
         ]
-        yield from reported
+        yield from ends
         for (index, call), end in zip(to_send.items(), arrived, strict=True):
             if isinstance(end.outcome, ModelError):
                 outcomes[index] = end.outcome
@@ -177,9 +177,10 @@ class Caller:
     def _announce(
         self, model: LanguageModel, calls: Sequence[_Call], again: Sequence[AnswerReused]
     ) -> Generator[TierEvent, None, None]:
-        """On record with their charges, and only then to be sent; all of them or none.
+        """Record calls with their charges, before they are sent; all of them or none.
 
-        Then what was found ``again``: who leaves there leaves calls that were not sent either.
+        Then record the answers that are reused ``again``: if the consumer stops there, the new calls are
+        unsent, too.
         """
         announced: list[_Call] = []
         try:

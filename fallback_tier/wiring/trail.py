@@ -100,7 +100,7 @@ class ReadOnlyTrail(AuditReader, HeaderReader, VerifiableStore, Protocol):
 
 
 def fence_of(record: RecordSettings) -> WriterFence:
-    """Who writes to the store with it is one session of a fix (ADR-0086), and keeps to the contract."""
+    """Return a guard: one session per fix may write (ADR-0086), and events must keep the contract."""
     return WriterFence(ContractGuard(record.on_violation.value))
 
 

@@ -16,8 +16,8 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext
@@ -58,7 +58,7 @@ class BudgetScenario:
         self.advisory = parse_advisory(ADVISORY, "test")
         self.waiver: str | None = None
 
-    def runner(self, **limits: int | str) -> GateRunner:
+    def parts(self, **limits: int | str) -> FixParts:
         leaf = LlmLeaf(
             self.author,
             PromptBuilder(random_nonce, frozenset()),
@@ -76,7 +76,7 @@ class BudgetScenario:
             evidence=self.evidence,
         )
         gate = RuleGate(lambda c: "check(name)" in c.worktree.tree.locate("app.py").read_text())
-        return GateRunner(
+        return FixParts(
             tier=tier,
             gates=[gate],
             sandbox=UnsandboxedRunner(),
@@ -100,7 +100,7 @@ class BudgetScenario:
         )
 
     def run(self, **limits: int | str) -> FixResult:
-        return self.runner(**limits).run(self.advisory, self.repo, NO_RECIPE)
+        return run_fix(self.parts(**limits), self.advisory, self.repo, NO_RECIPE)
 
     def raised(self, **caps: int | str) -> BudgetReached:
         event = BudgetRaised.model_validate({"by": "Ada", "reason": "it is worth it", **caps})
@@ -116,7 +116,7 @@ class BudgetScenario:
 
     def resume(self, **limits: int | str) -> FixResult:
         recorded = self.recorded()
-        return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, recorded)
+        return run_fix(self.parts(**limits), self.advisory, self.repo, NO_RECIPE, recorded)
 
     @property
     def kinds(self) -> list[str]:

@@ -32,8 +32,8 @@ from fallback_tier.gates.journal.review import (
     reopen,
     run_gates_again,
 )
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import Escalated, FixResult, Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
@@ -286,7 +286,7 @@ class ContractScenario:
         chosen = Selected(recipe="direct-bump", parameters=bump)
         return chosen if self.story.recipe == "selected" else NO_RECIPE
 
-    def runner(self) -> GateRunner:
+    def parts(self) -> FixParts:
         """New parts, as a new process has them; models and gates go on where they were."""
         judge = None
         if self.story.case.judge is not None:
@@ -306,7 +306,7 @@ class ContractScenario:
             audit=self.watched,
             evidence=self.evidence,
         )
-        return GateRunner(
+        return FixParts(
             tier=tier,
             gates=[self.gate, SkippedGate(name="tests")],
             sandbox=UnsandboxedRunner(),
@@ -328,9 +328,9 @@ class ContractScenario:
         """From the start to the end of a gate transition, in as many processes as it takes."""
         leaves = list(self.story.leaves)
         self.leave_after = leaves.pop(0) if leaves else None
-        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
             try:
-                return self.runner().run(self.advisory, self.repo, self.selection)
+                return run_fix(self.parts(), self.advisory, self.repo, self.selection)
             except LeftError:
                 pass
             while True:
@@ -342,7 +342,7 @@ class ContractScenario:
 
     def run_again(self) -> FixResult:
         """The gate transition that a person opened."""
-        with patch("fallback_tier.gates.runner.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
             return self.go_on()
 
     def go_on(self) -> FixResult:
@@ -355,7 +355,7 @@ class ContractScenario:
         if recorded.result is not None:
             return recorded.result
         repo = self.repo.model_copy(update={"gate_transition_id": recorded.gate_transition_id})
-        return self.runner().resume(self.advisory, repo, self.selection, recorded)
+        return run_fix(self.parts(), self.advisory, repo, self.selection, recorded)
 
     def answer(self, result: FixResult) -> str:
         """A person's word, where one was asked for; returns what was done."""

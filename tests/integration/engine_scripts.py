@@ -14,7 +14,7 @@ from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import Gate, GateContext
-from fallback_tier.gates.runner import GateRunner, OpenFix
+from fallback_tier.gates.open_fix import FixParts, OpenFix
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
 from fallback_tier.repo import RepoContext
@@ -131,7 +131,7 @@ class ScriptedFix:
         commit = commit_all(repo_root)
         case = FallbackTierCallable(repo_root, audit=self.audit, with_model=self.script.with_model)
         tier = case.build(ScriptedModel(self.script.answers))
-        runner = GateRunner(
+        parts = FixParts(
             tier=tier,
             gates=[make() for make in self.script.gates],
             sandbox=UnsandboxedRunner(),
@@ -150,7 +150,7 @@ class ScriptedFix:
             gate_transition_id="gate-1",
         )
         advisory = parse_advisory(ADVISORY, "test")
-        with closing(OpenFix(runner, advisory, repo, self.script.selection)) as fix:
+        with closing(OpenFix(parts, advisory, repo, self.script.selection)) as fix:
             fix.begin()
             yield fix
 

@@ -17,6 +17,7 @@ from fallback_tier.gates.journal.review import (
     reopen,
     run_gates_again,
 )
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import FixResult
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration import test_fix_sequences as sequences
@@ -74,7 +75,7 @@ def go_on(fix: Fix) -> FixResult:
     advisory = parse_advisory(ADVISORY, "test")
     recorded = RecordedFix(fix.audit, fix.evidence, fix.repo.fix_id)
     fix.repo = fix.repo.model_copy(update={"gate_transition_id": recorded.gate_transition_id})
-    return fix.checked(lambda: fix.runner().resume(advisory, fix.based, NO_RECIPE, recorded))
+    return fix.checked(lambda: run_fix(fix.parts(), advisory, fix.based, NO_RECIPE, recorded))
 
 
 def judged_again(plan: str, gate: Iterator[str]) -> Came:

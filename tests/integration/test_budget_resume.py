@@ -19,8 +19,8 @@ from fallback_tier.errors import (
 )
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.open_fix import FixParts, OpenFix, run_fix
 from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.runner import GateRunner, OpenFix
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.outcome import Selected
 from fallback_tier.tier import FallbackTier
@@ -167,22 +167,22 @@ class TestMissing:
 
     def interrupted(self, scenario: BudgetScenario) -> None:
         """Its first attempt has proposed a patch, and the process is gone."""
-        fix = OpenFix(scenario.runner(), scenario.advisory, scenario.repo, NO_RECIPE)
+        fix = OpenFix(scenario.parts(), scenario.advisory, scenario.repo, NO_RECIPE)
         fix.begin()
         fix.step(StepKey(1, "attempt"))
         fix.close()
 
-    def without(self, runner: GateRunner, **parts: Any) -> GateRunner:
-        tier = runner.tier
+    def without(self, whole: FixParts, **parts: Any) -> FixParts:
+        tier = whole.tier
         found = {"retriever": None, "leaf": tier.parts.leaf, "plugins": {"PyPI": FakeEcosystem()}}
-        kept = {"audit": runner.audit, "evidence": runner.evidence}
-        return replace(runner, tier=FallbackTier(**{**found, **kept, **parts}))
+        kept = {"audit": whole.audit, "evidence": whole.evidence}
+        return replace(whole, tier=FallbackTier(**{**found, **kept, **parts}))
 
     def test_a_model_that_only_a_later_attempt_needs(self, scenario: BudgetScenario) -> None:
         self.interrupted(scenario)
-        runner = self.without(scenario.runner(), leaf=None)
+        parts = self.without(scenario.parts(), leaf=None)
         with pytest.raises(SettingMissingError, match="needs a model to continue") as stopped:
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
+            run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "--model NAME" in stopped.value.next_step
         assert "GateJudged" in scenario.kinds, "the gates needed no model"
         assert not {"FixRefused", "FixEscalated"} & set(scenario.kinds)
@@ -196,12 +196,12 @@ class TestMissing:
         recipe = Selected(
             recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"}
         )
-        fix = OpenFix(scenario.runner(), scenario.advisory, scenario.repo, recipe)
+        fix = OpenFix(scenario.parts(), scenario.advisory, scenario.repo, recipe)
         fix.begin()
         fix.close()
-        runner = self.without(scenario.runner(), plugins={"PyPI": Missing()})
+        parts = self.without(scenario.parts(), plugins={"PyPI": Missing()})
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, recipe, scenario.recorded())
+            run_fix(parts, scenario.advisory, scenario.repo, recipe, scenario.recorded())
         assert not {"AttemptRefused", "FixRefused", "FixEscalated"} & set(scenario.kinds)
         assert isinstance(scenario.resume(), Verified)
 
@@ -210,9 +210,9 @@ class TestMissing:
             raise ToolMissingError("npm is not on PATH.", next_step="Install npm.")
 
         self.interrupted(scenario)
-        runner = replace(scenario.runner(), gates=[RuleGate(judge)])
+        parts = replace(scenario.parts(), gates=[RuleGate(judge)])
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
+            run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "FixEscalated" not in scenario.kinds
         assert isinstance(scenario.resume(), Verified)
 
@@ -278,7 +278,7 @@ class TestReopening:
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
     from fallback_audit.vocabulary import PromptShape, RefusalReason
-    from fallback_tier.gates.decision import AskPerson, decide
+    from fallback_tier.gates.decision import EndEscalated, decide
     from fallback_tier.outcome import Refused
 
     refused = Refused(
@@ -288,4 +288,4 @@ def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_ques
         sentence="Spent.",
     )
     decision = decide(FixState(application=refused), FIX)
-    assert decision == AskPerson(EscalationReason.BUDGET_EXHAUSTED, "Spent.")
+    assert decision == EndEscalated(EscalationReason.BUDGET_EXHAUSTED, "Spent.")

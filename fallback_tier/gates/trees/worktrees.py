@@ -151,7 +151,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Only in turns: who looks for dead ones would make the lock's name anew."""
+    """Call it with the turns lock held: ``_remove_dead`` would recreate the lock file."""
     _empty(place)
     (place / _LOCK).unlink(missing_ok=True)
     place.rmdir()

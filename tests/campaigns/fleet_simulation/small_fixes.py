@@ -18,7 +18,7 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.ports import Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.gates.runner import GateRunner, OpenFix
+from fallback_tier.gates.open_fix import FixParts, OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Selected
 from fallback_tier.ports import ModelRequest
@@ -63,7 +63,7 @@ def _answer(_request: ModelRequest) -> str:
 
 
 @contextmanager
-def _parts(place: Path, worker: int) -> "Iterator[tuple[GateRunner, TimedStore]]":
+def _parts(place: Path, worker: int) -> "Iterator[tuple[FixParts, TimedStore]]":
     with ExitStack() as stack:
         audit = stack.enter_context(closing(TimedStore(place / "audit.db", guard=ContractGuard())))
         evidence = file_evidence(place / f"evidence-{worker}")
@@ -79,7 +79,7 @@ def _parts(place: Path, worker: int) -> "Iterator[tuple[GateRunner, TimedStore]]
         )
         gate = RuleGate(lambda c: "replace" in c.worktree.tree.locate("app.py").read_text())
         yield (
-            GateRunner(
+            FixParts(
                 tier=tier,
                 gates=[gate],
                 sandbox=UnsandboxedRunner(),
@@ -100,7 +100,7 @@ def _cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _one(runner: GateRunner, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
+def _one(parts: FixParts, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
     """One fix: by step, its seconds, those of cores, and those of the record."""
     timed: list[dict[str, Any]] = []
     began = time.perf_counter(), _cpu(), audit.spent
@@ -112,7 +112,7 @@ def _one(runner: GateRunner, audit: TimedStore, repo: RepoContext) -> list[dict[
         timed.append({"step": name, "wall": wall, "cpu": cpu, "record": record})
         began = now
 
-    with closing(OpenFix(runner, parse_advisory(ADVISORY, "test"), repo, BUMP)) as fix:
+    with closing(OpenFix(parts, parse_advisory(ADVISORY, "test"), repo, BUMP)) as fix:
         fix.begin()
         lap("begin")
         while (key := fix.next()) is not None:

@@ -1,10 +1,12 @@
-"""The gate runner: one gate transition as keyed steps (``fallback_tier.gates.steps``), and their loop.
+"""A fix in a process's hands: one gate transition as keyed steps (``fallback_tier.gates.steps``), and their
+loop, until an attempt is proved, none can be made, or a person must decide.
 
-Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` in order → ``decide``. A failed
-attempt is distilled, deterministically, into the next attempt's context; nothing else of it survives.
+Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` in order → ``decide``. If there is no
+patch, ``decide`` follows ``attempt``. A failed attempt is distilled, deterministically, into the next
+attempt's context; nothing else of it survives.
 
-``OpenFix`` is the fix in a process's hands. Its own loop takes the steps one after the other; an engine
-takes them as it likes (ADR-0086): ``while (key := fix.next()): fix.step(key)``, then ``fix.deliver()``.
+``OpenFix.run`` takes the steps one after the other; an engine takes them as it likes (ADR-0086):
+``while (key := fix.next()): fix.step(key)``, then ``fix.deliver()``.
 """
 
 import time
@@ -32,7 +34,7 @@ from fallback_tier.execution import ClientRunner, KnowsHosts, Sandbox
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.gate_ports import Gate, GateContext, GateVerdict
 from fallback_tier.gates.builtin.applies import judge_application
-from fallback_tier.gates.decision import AskPerson, Failure, decide, with_command
+from fallback_tier.gates.decision import EndDecision, EndEscalated, Failure, decide, with_command
 from fallback_tier.gates.journal.inputs import RecordedResolution, Setup
 from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.recording import FixRecord, Observer
@@ -64,7 +66,7 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 
 
 def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
-    """A host that makes its own context may not have asked whose code is affected: its selection tells."""
+    """Derive whose code is affected from the selection: callers other than ``Fixer`` may leave it out."""
     match selection:
         case NotApplicable(reason=RefusalReason.OWN_CODE) if repo.affected is None:
             own = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
@@ -73,10 +75,10 @@ def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
 
 
 @dataclass(frozen=True)
-class GateRunner:
-    """Runs attempts until one is proved, none can be made, or a person must decide.
+class FixParts:
+    """What a fix is made and judged with.
 
-    Its fields are what a fix is made and judged with. ``setup``: what a run that resumes the fix must know
+    ``setup``: what a run that resumes the fix must know
     of this one, kept as evidence. ``report`` is called with what takes time. ``layered``: worktrees in
     layers, or plain checkouts; None: layers if they can be mounted.
     """
@@ -101,37 +103,6 @@ class GateRunner:
         """In order, without ``applies``."""
         return tuple(gate.name for gate in self.gates)
 
-    def run(
-        self,
-        advisory: Advisory,
-        repo: RepoContext,
-        selection: RecipeSelection,
-        *,
-        prior_attempts: Sequence[AttemptSummary] = (),
-        linked: str | None = None,
-    ) -> FixResult:
-        """Run one gate transition: a first attempt and at most MAX_RETRIES retries.
-
-        ``prior_attempts`` is not empty only if the transition is linked to an earlier one, ``linked``.
-        Raises SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the
-        fix stays open in the trail.
-        """
-        with closing(OpenFix(self, advisory, repo, selection)) as fix:
-            fix.begin(prior_attempts, linked)
-            return fix.run()
-
-    def resume(
-        self,
-        advisory: Advisory,
-        repo: RepoContext,
-        selection: RecipeSelection,
-        recorded: RecordedFix,
-    ) -> FixResult:
-        """Continue from where the trail says that the fix is (``OpenFix.resume``). Raises as ``run``."""
-        with closing(OpenFix(self, advisory, repo, selection)) as fix:
-            fix.resume(recorded)
-            return fix.run()
-
 
 class OpenFix:
     """One fix in this process's hands: one gate transition, and the resources that its steps share.
@@ -143,29 +114,27 @@ class OpenFix:
 
     def __init__(
         self,
-        runner: GateRunner,
+        parts: FixParts,
         advisory: Advisory,
         repo: RepoContext,
         selection: RecipeSelection,
         put: Callable[[WithPatch], DeliveryOutcome] = lambda _: DeliveryOutcome(),
     ) -> None:
-        self._runner = runner
+        self._parts = parts
         self._advisory = advisory
         self._repo = _with_code(repo, selection)
         self._selection = selection
         self._put = put
         self.state = FixState()
-        self._record = FixRecord(
-            runner.audit, runner.evidence, advisory, self._repo, runner.observe
-        )
+        self._record = FixRecord(parts.audit, parts.evidence, advisory, self._repo, parts.observe)
         self._worktrees = Worktrees(
-            runner.workspace,
-            runner.clients,
-            runner.sandbox,
-            layered=runner.layered,
-            report=runner.report,
+            parts.workspace,
+            parts.clients,
+            parts.sandbox,
+            layered=parts.layered,
+            report=parts.report,
         )
-        self._tier = runner.tier
+        self._tier = parts.tier
         self._is_resumed = False
         self._resolutions: dict[str, str] = {}
         self._recorded: set[str] = set()
@@ -191,9 +160,9 @@ class OpenFix:
 
     def _begin(self, state: FixState, linked: str | None) -> None:
         self._record.started(
-            self._runner.gate_names,
-            self._runner.setup,
-            tool_version=self._runner.tool_version,
+            self._parts.gate_names,
+            self._parts.setup,
+            tool_version=self._parts.tool_version,
             linked=linked,
             recorded=state.recorded,
             allowed_hosts=self._allowed_hosts,
@@ -206,13 +175,13 @@ class OpenFix:
         identifiers.
 
         An attempt without an outcome begins again under its own number; verdicts on record are not given
-        again. A reopened gate transition is started: with a failure, or with a patch on record, whose gates
-        are run again and for which no tier is asked. What the fix needs and is missing, now or in a later
+        again. A reopened fix starts a new transition, either from the earlier failure or to run the gates
+        again on a stored patch. What the fix needs and is missing, now or in a later
         step, raises SettingMissingError or ToolMissingError: the fix stays as it is, and can be resumed. A
         batch asks no model.
         """
-        state, needs_model = recorded.state, recorded.needs_model and not self._runner.setup.several
-        following = next_step(state, self._runner.gate_names)
+        state, needs_model = recorded.state, recorded.needs_model and not self._parts.setup.several
+        following = next_step(state, self._parts.gate_names)
         makes = following is not None and following.name == "attempt" and state.recorded is None
         if makes and needs_model and (recorded.asked_model or state.prior_attempts):
             self._check_model()
@@ -223,14 +192,14 @@ class OpenFix:
         if recorded.linked is not None:
             self._begin(state, recorded.linked)
             return
-        self._record.resumed(recorded.after, self._runner.tool_version)
+        self._record.resumed(recorded.after, self._parts.tool_version)
         if not recorded.unprotected:
             self._say_unprotected()
         self.state = state
 
     def next(self) -> StepKey | None:
         """Return the step that follows; None if the fix has ended."""
-        return next_step(self.state, self._runner.gate_names)
+        return next_step(self.state, self._parts.gate_names)
 
     def step(self, key: StepKey) -> None:
         """Take the step that ``next`` named. Raises SandboxError, RepositoryError, AuditStoreError."""
@@ -259,7 +228,7 @@ class OpenFix:
             raise AssertionError("the steps end with a result")
         if self.state.recorded is not None:
             # What gates that were run again had installed is of no use to any other fix.
-            forget_cache(self._runner.workspace / "cache", self._record.scope)
+            forget_cache(self._parts.workspace / "cache", self._record.scope)
         return self.state.result
 
     def close(self) -> None:
@@ -271,7 +240,7 @@ class OpenFix:
     def _allowed_hosts(self) -> tuple[str, ...]:
         rules = map(rules_of, self._advisory.ecosystems)
         tools = [client.tool for one in rules if one is not None for client in one.clients]
-        clients = self._runner.clients
+        clients = self._parts.clients
         return clients.allowed_hosts(tools) if isinstance(clients, KnowsHosts) else ()
 
     def _check_model(self) -> None:
@@ -280,13 +249,13 @@ class OpenFix:
             raise model_missing(self._repo.fix_id)
 
     def _say_unprotected(self) -> None:
-        if self._runner.sandbox_waiver is not None:
-            self._record.unprotected(self._runner.sandbox_waiver)
+        if self._parts.sandbox_waiver is not None:
+            self._record.unprotected(self._parts.sandbox_waiver)
 
     def _step(self, key: StepKey, state: FixState) -> FixState:
         """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
         it is missing, a resumed fix raises ToolMissingError."""
-        self._runner.observe(key)
+        self._parts.observe(key)
         try:
             if key.name == "attempt":
                 return self._attempt(state)
@@ -300,21 +269,35 @@ class OpenFix:
             message = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
             ask = with_command(
-                AskPerson(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
+                EndEscalated(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
             )
-            return self._record.carry_out(ask, state)
+            return self._ended(ask, state)
         affected = self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY
-        recalls, divisible = self._repo.settings.recalls_attempts, self._runner.setup.divisible
+        recalls, divisible = self._repo.settings.recalls_attempts, self._parts.setup.divisible
         decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
-        if isinstance(decision, Failure) and (after := self._handed_on(state, decision)):
-            return after
-        return self._record.carry_out(decision, state)
+        if not isinstance(decision, Failure):
+            return self._ended(decision, state)
+        return self._other_candidate(state, decision) or self._retry(state, decision)
 
-    def _handed_on(self, state: FixState, failure: Failure) -> FixState | None:
-        """On to the recipe's next candidate, where gates refused one on a first attempt (ADR-0048)."""
+    def _ended(self, decision: EndDecision, state: FixState) -> FixState:
+        return replace(state, result=self._record.ended(decision, state))
+
+    def _retry(self, state: FixState, failure: Failure) -> FixState:
+        """Start a fresh attempt that knows of the failed one only its summary; or end the fix here."""
+        if state.failed is None:  # not on record yet
+            self._record.failed(failure.summary, failure.signature)
+        if failure.then is not None:
+            return self._ended(failure.then, state)
+        return FixState(
+            prior_attempts=(*state.prior_attempts, failure.summary),
+            signatures=(*state.signatures, failure.signature),
+        )
+
+    def _other_candidate(self, state: FixState, failure: Failure) -> FixState | None:
+        """Go on to the recipe's next candidate, if gates refused one on a first attempt (ADR-0048)."""
         made, selection = state.application, self._selection_of(state)
-        plugin = self._runner.tier.plugin_for(self._advisory)
+        plugin = self._parts.tier.plugin_for(self._advisory)
         is_first = not (state.prior_attempts or state.recorded or state.failed)
         if not (
             is_first and state.candidate < MAX_RECIPE_CANDIDATES and isinstance(selection, Selected)
@@ -328,7 +311,8 @@ class OpenFix:
         other = plugin.next_candidate(selection, moves, self._advisory, self._repo)
         if other is None:
             return None
-        return self._record.handed_on(made, failure.summary, other, state)
+        failed = self._record.candidate_failed(made, failure.summary, other, state.candidate)
+        return FixState(failed_candidates=(*state.failed_candidates, failed))
 
     def _selection_of(self, state: FixState) -> RecipeSelection:
         if isinstance(self._selection, NotApplicable):
@@ -346,7 +330,7 @@ class OpenFix:
         )
         with closing(events):
             for event in events:
-                self._runner.observe(event)
+                self._parts.observe(event)
                 if isinstance(event, BudgetReached):
                     state = replace(state, reached=event)
                 if isinstance(event, Finished):
@@ -355,7 +339,7 @@ class OpenFix:
 
     def _isolate(self, state: FixState) -> FixState:
         """One disposable worktree a fix, reset between attempts: the repository is never written."""
-        with writing_below(self._runner.workspace):
+        with writing_below(self._parts.workspace):
             if self._worktree is None:
                 self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
             else:
@@ -370,11 +354,11 @@ class OpenFix:
         if not isinstance(application, Applied) or worktree is None:
             raise AssertionError("gates judge an isolated patch")
         began = time.monotonic_ns()
-        with writing_below(self._runner.workspace):
+        with writing_below(self._parts.workspace):
             verdict = self._judge(name, application, worktree, self._cache(state))
         took_ms = (time.monotonic_ns() - began) // 1_000_000
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
-        clients = self._runner.clients
+        clients = self._parts.clients
         refused = clients.take_refused() if isinstance(clients, KnowsHosts) else ()
         kept = self._record.judged(verdict, application.attempt, refused, self._new_resolutions())
         return replace(state, verdicts=(*state.verdicts, kept))
@@ -391,7 +375,7 @@ class OpenFix:
         if name == APPLIES:
             return judge_application(application, worktree)
         worktree.restore()
-        gate = next(gate for gate in self._runner.gates if gate.name == name)
+        gate = next(gate for gate in self._parts.gates if gate.name == name)
         return gate.judge(self._context(application, worktree, cache))
 
     def _context(self, application: Applied, worktree: RunnerWorktree, cache: Path) -> GateContext:
@@ -401,13 +385,38 @@ class OpenFix:
             application=application,
             worktree=worktree,
             cache=cache,
-            sandbox=self._runner.sandbox,
-            clients=self._runner.clients,
-            timeout_s=self._runner.timeout_s,
-            report=self._runner.report,
+            sandbox=self._parts.sandbox,
+            clients=self._parts.clients,
+            timeout_s=self._parts.timeout_s,
+            report=self._parts.report,
             resolutions=self._resolutions,
         )
 
     def _cache(self, state: FixState) -> Path:
-        cache = self._runner.workspace / "cache"
+        cache = self._parts.workspace / "cache"
         return cache if state.recorded is None else cache_of_its_own(cache, self._record.scope)
+
+
+def run_fix(
+    parts: FixParts,
+    advisory: Advisory,
+    repo: RepoContext,
+    selection: RecipeSelection,
+    recorded: RecordedFix | None = None,
+    *,
+    prior_attempts: Sequence[AttemptSummary] = (),
+    linked: str | None = None,
+) -> FixResult:
+    """Run one gate transition to its end: a first attempt and at most MAX_RETRIES retries; or what is left
+    of a ``recorded`` fix (``OpenFix.resume``). Nothing is delivered.
+
+    ``prior_attempts`` is not empty only if the transition is linked to an earlier one, ``linked``. Raises
+    SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the fix stays open
+    in the trail.
+    """
+    with closing(OpenFix(parts, advisory, repo, selection)) as fix:
+        if recorded is None:
+            fix.begin(prior_attempts, linked)
+        else:
+            fix.resume(recorded)
+        return fix.run()
