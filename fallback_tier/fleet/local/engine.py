@@ -6,7 +6,6 @@ import subprocess
 import time
 from pathlib import Path
 
-from fallback_tier.files.folders import remove_tree
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.job import (
     FleetSecrets,
@@ -19,6 +18,7 @@ from fallback_tier.fleet.local.job import (
 )
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.sandbox.process import kill_tree
+from fallback_tier.workers.checkouts import remove_unused
 from fallback_tier.workers.problem import Problem
 from fallback_tier.workers.starting import start_worker
 
@@ -107,9 +107,7 @@ class LocalEngine:
                     child.wait(_GRACE_S)  # stuck in the kernel; the lock tells who comes next
             self._place.locks.tidy(fix_id)
         self._children.clear()
-        if not self._adopted:
-            with contextlib.suppress(OSError):  # of workers that were killed
-                remove_tree(self._place.home / "checkouts")
+        remove_unused(self._place.home)
 
     def _end(self, fix_id: str) -> None:
         child = self._children.get(fix_id)

@@ -19,7 +19,7 @@ from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
-from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.checkouts import Checkouts, lock_path
 from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
 from fallback_tier.workers.problem import Problem, defect, problem_of
@@ -123,9 +123,9 @@ def _checkout(order: FixOrder, place: Place, checkouts: Checkouts) -> Iterator[P
     base commit there (trees, test runs) is found again. Raises RepositoryError, ToolError."""
     name = f"{order.repository}-{order.base_commit[:_SHORT]}"
     with writing_below(place.state_dir):
-        lock_path = checkouts.place(name).with_name(f"{name}.lock")
-        lock_path.parent.mkdir(parents=True, exist_ok=True)
-        lock = hold(lock_path, limit_s=place.fix_s)
+        path = lock_path(place.home, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = hold(path, limit_s=place.fix_s)
     with lock, checkouts.made(name, order.repository, order.source, order.base_commit) as made:
         yield made
 
