@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
-from fallback_tier.fleet.campaign import FIX_SECONDS
+from fallback_tier.workers.problem import FIX_SECONDS
 
 #: Names that histories hold: a version of this program that renames one can't go on with older fixes.
 WORKFLOW: Final = "fallback-tier-fix"

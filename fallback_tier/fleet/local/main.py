@@ -14,7 +14,7 @@ from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer, is_on_record, open_fixer
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.limiter import StoreLimiter
-from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word
+from fallback_tier.fleet.local.job import RESUME, FleetSecrets, Job, Place, leave_word
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
@@ -22,7 +22,7 @@ from fallback_tier.installed import clients_and_plugins
 from fallback_tier.workers.checkouts import Checkouts, lock_path
 from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
-from fallback_tier.workers.problem import Problem, defect, problem_of
+from fallback_tier.workers.problem import Problem, defect, problem_of, took_too_long
 
 #: Of a commit, in a folder's name.
 _SHORT = 16
@@ -51,7 +51,7 @@ def work(job: Job) -> None:
         leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
     except (Late, Exception) as error:
         if is_late(error):
-            failed(_took_too_long(job.place.fix_s))
+            failed(took_too_long(job.place.fix_s, RESUME))
         elif isinstance(error, FallbackError):
             failed(problem_of(error))
         else:
@@ -128,14 +128,6 @@ def _checkout(order: FixOrder, place: Place, checkouts: Checkouts) -> Iterator[P
         lock = hold(path, limit_s=place.fix_s)
     with lock, checkouts.made(name, order.repository, order.source, order.base_commit) as made:
         yield made
-
-
-def _took_too_long(limit_s: float) -> Problem:
-    return Problem(
-        code="time_limit",
-        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
-        next_step="Raise the limit, then `fleet resume`: what is on record is not run again.",
-    )
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import Order, OrderState
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
-from fallback_tier.service.worker.order import WorkOrder, took_too_long
+from fallback_tier.service.worker.order import RESUME, WorkOrder
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
-from fallback_tier.workers.problem import defect, problem_of
+from fallback_tier.workers.problem import defect, problem_of, took_too_long
 
 #: The patch is handed out by the service: no repository is written.
 _KEEP = Delivery(dry_run=True)
@@ -58,7 +58,7 @@ def work(order: WorkOrder) -> None:
             queue.end(order.fix_id, outcome, message)
         except (Late, Exception) as error:
             if is_late(error):
-                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
+                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s, RESUME))
             elif isinstance(error, FallbackError):
                 queue.fail(order.fix_id, problem_of(error))
             else:

@@ -17,11 +17,11 @@ from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
+from fallback_tier.service.worker.dispatch import Dispatcher, _Running
 from fallback_tier.service.worker.order import locks
 from fallback_tier.workers import starting
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.problem import MAX_TAKES, Problem
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
