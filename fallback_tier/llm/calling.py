@@ -243,7 +243,7 @@ class Caller:
         )
 
     def _kept_prompt(self, text: str) -> str | None:
-        return self._evidence.put(text.encode(), private=True) if self._keep_prompts else None
+        return self._evidence.put(text.encode()) if self._keep_prompts else None
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
         assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
@@ -274,7 +274,7 @@ class Caller:
             cost_usd_estimate=None if cost is None else f"{cost:f}",
             stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
             answer_sha256=patch_digest(answer.text),
-            answer_evidence=self._evidence.put(answer.model_dump_json().encode(), private=True),
+            answer_evidence=self._evidence.put(answer.model_dump_json().encode()),
             duration_ms=end.duration_ms,
         )
 

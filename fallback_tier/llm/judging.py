@@ -54,9 +54,7 @@ class PlanJudge:
                     excerpt(claim, MAX_EXCERPT_CHARS) for claim in verdict.unsupported
                 ),
                 judge_model=self.model.model,
-                judgement_sha256=self.evidence.put(
-                    verdict.model_dump_json().encode(), private=True
-                ),
+                judgement_sha256=self.evidence.put(verdict.model_dump_json().encode()),
             )
         )
         return verdict

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     environment. Raises SettingMissingError: the fix stays as it is."""
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
-        found = recorded_start(trail, open_evidence(state, settings), fix_id)
+        found = recorded_start(trail, open_evidence(state), fix_id)
     about, asks = found.inputs.advisory.ecosystems, found.asks
     with resumable(fix_id):
         configured = _configuration(found.inputs, arguments, asks=asks)
