@@ -1,8 +1,8 @@
-"""What a model or a package client says may hold a secret: no evidence does, but the answer itself."""
+"""What a model or a package client says may hold a secret: no evidence does."""
 
 from pathlib import Path
 
-from fallback_audit.evidence.kept import private_digests
+from fallback_audit.events import ModelAnswered
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import (
@@ -17,16 +17,10 @@ from fallback_tier.prompt.prose import without_secrets
 from fallback_tier.repo import RepoContext
 from tests.fakes.audit import MemoryEvidence
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fixtures.fallback_tier_callable import PLAN, Attempted, FallbackTierCallable
+from tests.fixtures.fallback_tier_callable import PLAN, FallbackTierCallable
 
 #: Of a form that is always taken out.
 SECRET = "ghp_" + "a1B2" * 9
-
-
-def public(evidence: MemoryEvidence, attempted: Attempted) -> list[bytes]:
-    """The evidence, but for what a model was asked or answered, word for word."""
-    private = {digest for event in attempted.audit.payloads for digest in private_digests(event)}
-    return [content for digest, content in evidence.contents.items() if digest not in private]
 
 
 class TalkingEcosystem(FakeEcosystem):
@@ -47,21 +41,20 @@ def test_a_plans_rationale_is_redacted(tmp_path: Path) -> None:
     assert isinstance(applied, Applied)
     assert applied.plan is not None
     assert applied.plan.rationale == "as [REDACTED] showed"
-    assert len(evidence.contents) > len(public(evidence, attempted)) > 0
-    assert not [content for content in public(evidence, attempted) if SECRET.encode() in content]
+    assert [it.answer_evidence for it in attempted.audit.of(ModelAnswered)] == [None]
+    assert evidence.contents
+    assert not [it for it in evidence.contents.values() if SECRET.encode() in it]
 
 
 def test_a_recipes_account_is_redacted(tmp_path: Path) -> None:
     evidence = MemoryEvidence()
     tier = FallbackTierCallable(tmp_path, plugin=TalkingEcosystem(), evidence=evidence)
-    attempted = tier(selection=_selected())
-    applied = attempted.application
+    applied = tier(selection=_selected()).application
     assert isinstance(applied, Applied)
     assert applied.remediation is not None
     assert applied.remediation.notes == ("It has [REDACTED].",)
-    found = public(evidence, attempted)
-    assert len(found) == 3  # the patch, the account, the application
-    assert not [content for content in found if SECRET.encode() in content]
+    assert len(evidence.contents) == 3  # the patch, the account, the application
+    assert not [it for it in evidence.contents.values() if SECRET.encode() in it]
 
 
 def test_only_sentences_are_changed() -> None:
