@@ -92,6 +92,8 @@ class Settings(Frozen):
     answer_form: AnswerForm = AnswerForm.JSON
     #: Paths that self-RAG keeps after each step; 1 is greedy search.
     beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1
+    #: A failure's summary has a line for each attempt before it. Off until an ablation says what it brings.
+    recalls_attempts: bool = False
     #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
     #: Hosts that package clients may ask beside those of the user's own configuration (ADR-0096).

@@ -69,6 +69,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "it to either by a grammar)",
     )
     model.add_argument(
+        "--recall-attempts",
+        action="store_true",
+        help="also show a retry, in a line each, how the attempts before the last one failed (default: "
+        "only the last failure)",
+    )
+    model.add_argument(
         "--keep-prompts",
         action="store_true",
         help="keep every prompt as private evidence (default: its digest only)",

@@ -118,6 +118,7 @@ def settings(arguments: argparse.Namespace) -> Settings:
         prefer=_PREFERRED.get(getattr(arguments, "prefer", None) or ""),
         strategy=Strategy(getattr(arguments, "strategy", Strategy.STANDARD)),
         beam_width=width,
+        recalls_attempts=getattr(arguments, "recall_attempts", False),
         whose_code=_whose_code(arguments),
         test_commands=_test_commands(arguments),
         test_timeout_s=getattr(arguments, "test_timeout", None),

@@ -104,15 +104,16 @@ def decide(
     fix_id: str,
     code: AffectedCode = AffectedCode.DEPENDENCY,
     *,
+    recalls: bool = False,
     divisible: bool = False,
 ) -> Decision:
     """Strict AND of objective signals. The state must hold an application with its verdicts.
 
     ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected;
-    ``divisible``: what gates refuse is proved in smaller parts (ADR-0051), so that there is no retry, and
-    nobody is asked.
+    ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: what gates refuse
+    is proved in smaller parts (ADR-0051), so that there is no retry, and nobody is asked.
     """
-    match _decide(state, fix_id, code):
+    match _decide(state, fix_id, code, recalls=recalls):
         case Failure() as failure if divisible:
             return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
         case AskPerson(reason=EscalationReason.NOTHING_PROVED) if divisible:
@@ -145,16 +146,16 @@ def with_command(ask: AskPerson, fix_id: str) -> AskPerson:
     return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
 
 
-def _decide(state: FixState, fix_id: str, code: AffectedCode) -> Decision:
+def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) -> Decision:
     application = state.application
     if application is None:
         raise AssertionError("a decision follows an attempt")
     if isinstance(application, Refused):
         if application.reason.is_attempt_failure:
-            return _failure(state, application, code)
+            return _failure(state, application, code, recalls=recalls)
         return _refusal(state, application, fix_id)
     if state.gates_with(GateStatus.FAILED):
-        return _failure(state, application, code)
+        return _failure(state, application, code, recalls=recalls)
     if state.gates_with(GateStatus.UNDECIDED):
         return AskPerson(
             EscalationReason.GATES_UNDECIDED,
@@ -196,10 +197,17 @@ def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     return Refuse(refused.reason, refused.sentence, refused.unread, refused.declined)
 
 
-def _failure(state: FixState, application: Applied | Refused, code: AffectedCode) -> Failure:
+def _failure(
+    state: FixState, application: Applied | Refused, code: AffectedCode, *, recalls: bool
+) -> Failure:
     if state.failed is not None:  # on record: what was decided about it then is decided again
         return Failure(*state.failed, _instead_of_a_retry(state, *state.failed, code))
-    distilled = distill(state.verdicts, application=application, attempt=application.attempt)
+    distilled = distill(
+        state.verdicts,
+        application=application,
+        attempt=application.attempt,
+        earlier=state.prior_attempts if recalls else (),
+    )
     # Before it is signed, stored or handed on: a target's log may print what nobody should keep.
     text, _ = redact_secrets(distilled.prior_failure_summary)
     # Without a proof that passed they have simply found a mistake.

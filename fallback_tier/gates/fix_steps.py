@@ -210,7 +210,8 @@ class FixSteps:
             return self.record.carry_out(ask, state)
         affected = self._repo.affected
         code = affected.code if affected else AffectedCode.DEPENDENCY
-        decision = decide(state, self._repo.fix_id, code, divisible=self._parts.setup.divisible)
+        recalls, divisible = self._repo.settings.recalls_attempts, self._parts.setup.divisible
+        decision = decide(state, self._repo.fix_id, code, recalls=recalls, divisible=divisible)
         if isinstance(decision, Failure) and (after := self._handed_on(state, decision)):
             return after
         return self.record.carry_out(decision, state)

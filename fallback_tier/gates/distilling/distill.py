@@ -31,7 +31,6 @@ _TESTS = "Failing tests:"
 _ASSERTIONS = "Assertions:"
 _FRAMES = "Frames inside the repository:"
 _DIAGNOSTICS = "Diagnostics:"
-#: A section in the summaries of earlier releases (`--recall-attempts`), which a resumed fix reads.
 _EARLIER = "Earlier attempts:"
 
 #: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
@@ -41,8 +40,12 @@ _SECTION_BYTES = {
     _ASSERTIONS: MAX_ASSERTIONS_BYTES,
     _FRAMES: 500,
     _DIAGNOSTICS: 1_000,
+    _EARLIER: 780,
     TRIED_HEADING: 900,
 }
+
+#: One line about an earlier attempt, in bytes: three of them fit their share.
+_LESSON_BYTES = 250
 
 #: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
 _GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
@@ -58,9 +61,13 @@ _UNSIGNED = re.compile(
 
 
 def distill(
-    verdicts: Sequence[GateVerdict], *, application: Applied | Refused, attempt: int
+    verdicts: Sequence[GateVerdict],
+    *,
+    application: Applied | Refused,
+    attempt: int,
+    earlier: Sequence[AttemptSummary] = (),
 ) -> AttemptSummary:
-    """Summarise one failed attempt.
+    """Summarise one failed attempt; of ``earlier`` ones a line each, so that none of them is undone.
 
     ``evidence`` stays empty: whoever stores the logs knows their digests. Raises ValueError where
     nothing failed (no failed verdict, or a refusal that a fresh context can't fix).
@@ -68,8 +75,9 @@ def distill(
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)
         message = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
+        text = "\n".join([clean(message), *_lessons(earlier)])
         return AttemptSummary(
-            attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(clean(message))
+            attempt=attempt, failure_kind=kind, prior_failure_summary=_bounded(text)
         )
     failures = [verdict for verdict in verdicts if verdict.status is GateStatus.FAILED]
     if not failures or failures[0].failure_kind is None:
@@ -80,7 +88,9 @@ def distill(
         edit_digest=application.edit_digest,
         failing_gates=tuple(verdict.gate for verdict in failures),
         failure_kind=failures[0].failure_kind,
-        prior_failure_summary=_bounded("\n".join(_lines(failures, application, attempt))),
+        prior_failure_summary=_bounded(
+            "\n".join(_lines(failures, application, attempt, list(_lessons(earlier))))
+        ),
         used_few_shot_ref=application.used_few_shot_ref,
     )
 
@@ -108,7 +118,9 @@ def failure_signature(summary: AttemptSummary) -> Digest:
     return sha256("\0".join(facts).encode("utf-8", "replace")).hexdigest()
 
 
-def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) -> Iterator[str]:
+def _lines(
+    failures: Sequence[GateVerdict], application: Applied, attempt: int, lessons: Sequence[str]
+) -> Iterator[str]:
     for verdict in failures:
         kind = "" if verdict.failure_kind is None else verdict.failure_kind.value
         yield (
@@ -116,8 +128,34 @@ def _lines(failures: Sequence[GateVerdict], application: Applied, attempt: int) 
         )
         yield clean(" ".join(verdict.detail.split()))[:MAX_LINE_CHARS]
         if verdict.log:
-            yield from sections(_diagnosis(verdict))
+            yield from sections(_diagnosis(verdict), taken=sum(map(_size, lessons)))
+    yield from lessons
     yield from _section(TRIED_HEADING, _tried(application.diff))
+
+
+def _lessons(earlier: Sequence[AttemptSummary]) -> Iterator[str]:
+    if earlier:
+        yield from _section(_EARLIER, (f"- {_lesson(summary)}" for summary in earlier))
+
+
+def _lesson(summary: AttemptSummary) -> str:
+    """How an attempt failed, by its first test and assertion, and what it tried first."""
+    head, *lines = summary.prior_failure_summary.split("\n")
+    first: dict[str, str] = {}
+    section = ""
+    for line in lines:
+        if line.startswith("- "):
+            first.setdefault(section, line[2:])
+        elif line.startswith("  + "):
+            first.setdefault(TRIED_HEADING, line[4:].strip())
+        else:
+            section = line
+    messages = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
+    how = clean(" ".join([head, *(messages or lines[:1])]))
+    tried = _cut(
+        f" It tried: {first[TRIED_HEADING]}" if TRIED_HEADING in first else "", _LESSON_BYTES // 2
+    )
+    return _cut(how, _LESSON_BYTES - _size(tried)) + tried
 
 
 def _diagnosis(verdict: GateVerdict) -> Diagnosis:
@@ -129,10 +167,11 @@ def _diagnosis(verdict: GateVerdict) -> Diagnosis:
     return replace(found, tests=tuple(names))
 
 
-def sections(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield a diagnosis under headings, each within its share."""
+def sections(diagnosis: Diagnosis, taken: int = 0) -> Iterator[str]:
+    """Yield a diagnosis under headings, each within its share. ``taken``: what earlier attempts take of the
+    room, off the last section's share."""
     # A compiler's log has no tests: its diagnostics, the last section, get that room.
-    spare = 0
+    spare = -taken
     for heading, lines in (
         (_TESTS, diagnosis.tests),
         (_ASSERTIONS, diagnosis.assertions),

@@ -23,6 +23,7 @@ from fallback_tier.gates.distilling.distill import distill, failure_signature
 from fallback_tier.gates.distilling.failures import of_tests
 from fallback_tier.limits import MAX_FAILURE_SUMMARY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, Refused
+from fallback_tier.prompt.fence import SourceKind, fence
 from tests.integration.gate_setup import applied
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
@@ -256,6 +257,68 @@ def test_facts_of_the_attempt_go_with_it() -> None:
     assert "example-7" not in summary.prior_failure_summary
 
 
+def test_of_earlier_attempts_a_line_each_is_told_where_that_is_wished() -> None:
+    first = summary_of(log("unittest-python3.11.txt"))
+    second = summary_of(
+        log("pytest-short.txt"), attempt=2, diff=DIFF.replace("normpath", "realpath")
+    )
+    verdicts, tried = [failure(log("jest.txt"))], applied(DIFF)
+    third = distill(verdicts, application=tried, attempt=3, earlier=[first, second])
+    text = third.prior_failure_summary
+    messages = text.split("Earlier attempts:\n")[1].split("\nWhat the patch tried:")[0].split("\n")
+    assert [line[:38] for line in messages] == [
+        "- Attempt 1 (recipe) failed at gate te",
+        "- Attempt 2 (recipe) failed at gate te",
+    ]
+    assert "normpath" in messages[0]
+    assert "realpath" in messages[1]
+    alone = distill(verdicts, application=tried, attempt=3)
+    assert "Earlier attempts:" not in alone.prior_failure_summary
+    assert failure_signature(alone) == failure_signature(third)
+    # What was told of attempt 1 is told again as its own line, never as a part of attempt 3's.
+    fourth = distill(verdicts, application=tried, attempt=4, earlier=[first, second, third])
+    assert fourth.prior_failure_summary.count("Attempt 1 ") == 1
+
+
+def test_lessons_of_any_script_are_all_told() -> None:
+    long = summary_of("\n".join(f"FAILED tests/a.py::test_{n}_{'ж' * 200}" for n in range(9)))
+    made = distill(
+        [failure("FAILED a.py::b")],
+        application=applied(DIFF),
+        attempt=4,
+        earlier=[long.model_copy(update={"attempt": number}) for number in (1, 2, 3)],
+    )
+    assert made.prior_failure_summary.count("\n- Attempt 1 ") == 3
+
+
+def test_of_an_attempt_without_a_patch_its_reason_is_told() -> None:
+    refused = Refused(
+        attempt=1,
+        prompt_shape=PromptShape.INITIAL,
+        reason=RefusalReason.PLAN_INVALID,
+        sentence="S9 is no snippet.",
+    )
+    first = distill([], application=refused, attempt=1)
+    text = distill(
+        [failure("x")], application=applied(DIFF), attempt=2, earlier=[first]
+    ).prior_failure_summary
+    assert "- Attempt 1 gave no patch: plan_invalid. S9 is no snippet.\n" in text
+
+
+def test_three_long_lessons_leave_the_summary_within_its_fence() -> None:
+    long = summary_of("\n".join(f"FAILED tests/a.py::test_{n}_{'x' * 200}" for n in range(99)))
+    noise = log("pytest-short.txt") + "\n".join(
+        f"src/a.ts({n},1): error TS1: {'y' * 90}" for n in range(99)
+    )
+    tried = applied("--- a/x\n+++ b/x\n" + f"+{'z' * 90}\n" * 99)
+    made = distill([failure(noise)], application=tried, attempt=4, earlier=[long] * 3)
+    assert made.prior_failure_summary.count("\n- Attempt 1 ") == 3
+    shown = fence(
+        made.prior_failure_summary, source_kind=SourceKind.PRIOR_ATTEMPT_SUMMARY, nonce="0" * 32
+    ).text
+    assert shown.count("- Attempt 1 ") == 3
+
+
 #: Text with the shapes that the parsers look for, and the characters that make parsers fail.
 _PIECES = st.sampled_from(
     ["E   ", "FAILED ", "not ok 1 - ", "error: |-", '  File "', "npm error ", "/tmp/", "\x1b[", "é",
@@ -270,9 +333,12 @@ _TEXTS = st.lists(_PIECES | st.text(max_size=20), max_size=60).map("".join)
 def test_any_log_and_diff_give_a_bounded_clean_deterministic_summary(text: str, diff: str) -> None:
     application = applied().model_copy(update={"diff": diff})
     alone = distill([failure(text)], application=application, attempt=2)
-    first, again = (distill([failure(text)], application=application, attempt=3) for _ in range(2))
+    foreign = alone.model_copy(update={"attempt": 1, "prior_failure_summary": diff[:4_000]})
+    first = distill([failure(text)], application=application, attempt=3, earlier=[foreign, alone])
+    again = distill([failure(text)], application=application, attempt=3, earlier=[foreign, alone])
     assert first == again
     assert failure_signature(first) == failure_signature(alone)
+    assert failure_signature(first) == failure_signature(again)
     content = first.prior_failure_summary.encode("utf-8")
     assert len(content) <= MAX_FAILURE_SUMMARY_BYTES
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", diagnose(text).__repr__())
