@@ -47,7 +47,6 @@
     │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
     ├── PluginError                  a plugin's own exception, in the plugin's name
-    ├── AttemptEndedError            a served attempt's process was ended, or died (cli.attempt.forked)
     ├── SandboxError                 no sandbox can be had, and none was waived
     ├── ExampleStoreError            the store of solved examples (solved_examples)
     ├── EmbeddingError               the embedding model can't be used (solved_examples)

@@ -188,7 +188,7 @@ class Demo:
             )
         )
         with closing(open_readonly(audit_db(self._state))) as reader:
-            evidence = open_evidence(self._state, self._record)
+            evidence = open_evidence(self._state)
             Renderer(self._console).render_fix(reader.events(RETRY_FIX), evidence)
             checked = verify(
                 reader, checkpoints=read_checkpoints(self._state, self._record), evidence=evidence

@@ -29,7 +29,7 @@ from fallback_tier.llm.parallel import Arrived, exchange
 from fallback_tier.outcome import CallUsage
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.redact import excerpt, redact_secrets
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Caller:
         )
 
     def _kept_prompt(self, text: str) -> str | None:
-        return self._evidence.put(text.encode(), private=True) if self._keep_prompts else None
+        return self._evidence.put(text.encode()) if self._keep_prompts else None
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
         assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
@@ -275,9 +275,15 @@ class Caller:
             cost_usd_estimate=None if cost is None else f"{cost:f}",
             stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
             answer_sha256=patch_digest(answer.text),
-            answer_evidence=self._evidence.put(answer.model_dump_json().encode(), private=True),
+            answer_evidence=self._kept_answer(answer),
             duration_ms=end.duration_ms,
         )
+
+    def _kept_answer(self, answer: ModelAnswer) -> str | None:
+        """Keep an answer for a resume. None: it holds a secret, which no evidence does: ask again then."""
+        if redact_secrets(answer.text)[0] != answer.text:
+            return None
+        return self._evidence.put(answer.model_dump_json().encode())
 
     def _failed(self, call: _Call, error: ModelError) -> ModelFailed:
         return ModelFailed(

@@ -119,9 +119,7 @@ class RecordTable(_Table):
         default=None, description="signed checkpoints, best on another disk"
     )
     keys: Path | None = Field(default=None, description="signing and trusted keys")
-    keep_prompts: bool = Field(
-        default=False, description="keep raw prompts, encrypted; admins may read them"
-    )
+    keep_prompts: bool = Field(default=False, description="keep raw prompts; admins may read them")
 
 
 class OidcSettings(_Table):

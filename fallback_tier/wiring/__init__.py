@@ -248,7 +248,7 @@ def wire(
     retriever = build_retriever(configuration) if asks else None
     check_places(configuration, clients, ecosystems)
     # Opened last: whatever is wrong with the configuration, no store is left open.
-    evidence = open_evidence(configuration.state_dir, configuration.record)
+    evidence = open_evidence(configuration.state_dir)
     fence = fence_of(configuration.record)
     audit = open_trail(configuration.state_dir, configuration.record, fence)
     leaf = None

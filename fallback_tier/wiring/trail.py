@@ -20,7 +20,6 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import RequestError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.evidence.checking import this_machine
-from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
@@ -129,12 +128,12 @@ def open_trail(
         events=record.checkpoint_events,
         seconds=record.checkpoint_seconds,
         from_first=True,
-        started_on=_this_machine(state_dir, record) if shared else None,
+        started_on=_this_machine(state_dir) if shared else None,
     )
 
 
-def _this_machine(state_dir: Path, record: RecordSettings) -> StartedOn:
-    store = open_evidence(state_dir, record).identify()
+def _this_machine(state_dir: Path) -> StartedOn:
+    store = open_evidence(state_dir).identify()
     return StartedOn(machine=this_machine(), evidence_store=store)
 
 
@@ -215,6 +214,6 @@ def exported_checkpoints(
     return GivenCheckpoints(notes, keyring, 2 * record.checkpoint_events, extra)
 
 
-def open_evidence(state_dir: Path, record: RecordSettings) -> FileEvidenceStore:
+def open_evidence(state_dir: Path) -> FileEvidenceStore:
     """The evidence store."""
-    return FileEvidenceStore(evidence_dir(state_dir), keys=EvidenceKeys(lambda: keys_dir(record)))
+    return FileEvidenceStore(evidence_dir(state_dir))

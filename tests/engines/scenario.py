@@ -21,6 +21,7 @@ from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import AuditEvent
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import AppendGuard, AuditStore, Record, StoredEvent, TrailReader
 from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import GateStatus
@@ -43,7 +44,6 @@ from fallback_tier.wiring import Configuration, RecordSettings, Services, eviden
 from fallback_tier.wiring.trail import ReadOnlyTrail, open_bare, read_trail
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
@@ -180,7 +180,7 @@ class EngineScenario:
         fence = WriterFence(ContractGuard())
         event, before, worker = self._next_kill(fix_id)
         audit = open_bare(self.state, self.record, guard=Killing(fence, event, before, worker))
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         gate = RuleGate(accepts)
         if fix_id.startswith("asks"):
             gate = AsksGate(self._flag(fix_id))  # type: ignore[assignment]
@@ -229,7 +229,7 @@ class EngineScenario:
         self._flag(fix_id).touch()
         audit = self._store()
         try:
-            evidence = file_evidence(evidence_dir(self.state))
+            evidence = FileEvidenceStore(evidence_dir(self.state))
             signature = Signature("a person", "they can decide by now")
             run_gates_again(audit, evidence, fix_id, signature, opens=f"again-{fix_id}")
         finally:
@@ -280,7 +280,7 @@ class EngineScenario:
         """The whole record, by ``audit verify`` and its contract."""
         with self.reading() as audit:
             report = verify(
-                audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
+                audit, checkpoints=None, evidence=FileEvidenceStore(evidence_dir(self.state))
             )
         assert report.ok, report.model_dump(mode="json")
 

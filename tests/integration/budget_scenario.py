@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.events import BudgetRaised, BudgetReached
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.messages_api.scripted import ScriptedModel
@@ -26,7 +27,6 @@ from fallback_tier.sandbox.runners import UnsandboxedRunner
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, NO_RECIPE, PLAN
@@ -53,7 +53,7 @@ class BudgetScenario:
         write(root / "repo", FILES)
         self.commit = commit_all(root / "repo")
         self.audit = SqliteAuditStore(root / "audit.db")
-        self.evidence = file_evidence(root / "evidence")
+        self.evidence = FileEvidenceStore(root / "evidence")
         self.author = ScriptedModel([{"answer": a, "usage": USED} for a in answers])
         self.advisory = parse_advisory(ADVISORY, "test")
         self.waiver: str | None = None

@@ -19,6 +19,7 @@ from typing import Any
 from fallback_audit.contract.fence import WriterFence
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, GateJudged, PatchProposed
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import Advisory, AdvisorySet, parse_advisory
@@ -40,7 +41,6 @@ from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.crashing import CrashingStore, Kill, in_child
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, git, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
@@ -148,7 +148,7 @@ class CrashScenario:
         """A whole record, no verdict twice, nothing left behind."""
         with self._store() as audit:
             report = verify(
-                audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
+                audit, checkpoints=None, evidence=FileEvidenceStore(evidence_dir(self.state))
             )
             judged, patch = Counter[tuple[object, ...]](), ""
             for stored in audit.events():
@@ -189,7 +189,7 @@ class CrashScenario:
         """All parts as a process of its own has them."""
         fence = WriterFence(ContractGuard())
         audit = CrashingStore(audit_db(self.state), kill, guard=fence)
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
         )

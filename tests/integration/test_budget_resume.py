@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EncryptedEvidenceError, EvidenceError
 from fallback_audit.events import AttemptFailed, BudgetRaised
+from fallback_audit.evidence.kept import private_digests
+from fallback_audit.evidence.store import ENCRYPTED
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.ending import ended
 from fallback_tier.errors import (
     InputError,
     RepositoryError,
@@ -68,6 +72,23 @@ def test_a_fix_that_stops_at_each_of_its_calls_ends_like_one_that_never_stopped(
     assert len(scenario.author.requests) == len(free.author.requests) == len(STORY)
     assert scenario.kinds.count("ModelCalled") == len(STORY)
     assert scenario.kinds.count("AnswerReused") == 2 * 1
+
+
+def test_an_answer_that_an_earlier_release_encrypted_stops_its_resume(
+    scenario: BudgetScenario,
+) -> None:
+    """It was paid for, and the release that encrypted it can still use it: nothing is asked again."""
+    scenario.run(tokens_per_fix=0)
+    scenario.raised(tokens_per_fix=int(scenario.least))
+    scenario.resume(tokens_per_fix=0)
+    assert scenario.kinds.count("ModelAnswered") == 1
+    (digest,) = (digest for it in scenario.audit.events() for digest in private_digests(it.payload))
+    scenario.evidence.path(digest).write_bytes(ENCRYPTED + b"of an earlier release")
+    scenario.raised(tokens_per_fix=int(scenario.least))
+    with pytest.raises(EncryptedEvidenceError) as caught:
+        scenario.resume(tokens_per_fix=0)
+    assert ended(caught.value, as_json=False) == exit_codes.ENVIRONMENT
+    assert len(scenario.author.requests) == 1
 
 
 def test_the_cost_of_a_fix_is_that_of_all_its_attempts(scenario: BudgetScenario) -> None:

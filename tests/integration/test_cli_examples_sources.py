@@ -58,7 +58,7 @@ def fixed(
     state = place / "state"
     record = RecordSettings(keys=state / "keys")
     with closing(open_trail(state, record)) as audit:
-        evidence = open_evidence(state, record)
+        evidence = open_evidence(state)
         account = RetrievalAccount(mode="lexical", returned=("of the retriever's own",))
         tier = FallbackTierCallable(
             place / "repo",

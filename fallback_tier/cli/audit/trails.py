@@ -77,7 +77,7 @@ def show(arguments: argparse.Namespace) -> int:
                 f"There is no fix {arguments.fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record.",
             )
-        evidence = open_evidence(state_dir(arguments), record(arguments))
+        evidence = open_evidence(state_dir(arguments))
         if arguments.json:
             print_json(fix_json(events, evidence))
         else:

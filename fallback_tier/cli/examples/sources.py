@@ -49,7 +49,7 @@ def harvest(arguments: argparse.Namespace) -> int:
         licence=arguments.licence or _licence_of(repository),
     )
     state = state_dir(arguments)
-    evidence = open_evidence(state, record(arguments))
+    evidence = open_evidence(state)
     with closing(read_trail(state, record(arguments))) as reader:
         _check_chain(reader)
         events = _asked(reader, arguments.fix_ids)
@@ -86,7 +86,7 @@ def influenced(arguments: argparse.Namespace) -> int:
     name = arguments.example_id
     versions = {item.content_sha256: item for item in open_store(arguments).versions(name)}
     state = state_dir(arguments)
-    evidence = open_evidence(state, record(arguments))
+    evidence = open_evidence(state)
     with closing(read_trail(state, record(arguments))) as reader:
         found = influences(name, reader.events(), evidence)
     if not (versions or found):

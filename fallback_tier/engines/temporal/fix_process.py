@@ -68,7 +68,7 @@ def opened(line: bytes) -> Iterator[OpenedFix]:
     """The fix that is ordered, begun or gone on with. Raises FallbackError."""
     job = Job.model_validate_json(line)
     record = job.place.record.model_copy(update={"database": job.keys.database})
-    order = get_document(open_evidence(job.place.state_dir, record), FixOrder, job.order_sha256)
+    order = get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
     place = job.place.model_copy(update={"record": record})
     with (
         fixer_for(order, place, job.keys.for_order(order)) as (fixer, given, repository, delivery),

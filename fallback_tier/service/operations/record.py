@@ -42,7 +42,7 @@ class TrailAndEvidence:
     @property
     def evidence(self) -> FileEvidenceStore:
         """The evidence store."""
-        return open_evidence(self.state_dir, self.settings)
+        return open_evidence(self.state_dir)
 
     @contextmanager
     def reading(self) -> Iterator[ReadOnlyTrail]:

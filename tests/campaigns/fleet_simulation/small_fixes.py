@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
@@ -30,7 +31,6 @@ from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
@@ -66,7 +66,7 @@ def _answer(_request: ModelRequest) -> str:
 def _parts(place: Path, worker: int) -> "Iterator[tuple[FixParts, TimedStore]]":
     with ExitStack() as stack:
         audit = stack.enter_context(closing(TimedStore(place / "audit.db", guard=ContractGuard())))
-        evidence = file_evidence(place / f"evidence-{worker}")
+        evidence = FileEvidenceStore(place / f"evidence-{worker}")
         leaf = LlmLeaf(
             AnsweringModel(_answer), PromptBuilder(random_nonce, frozenset()), evidence=evidence
         )
