@@ -24,7 +24,7 @@ from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable
-from fallback_tier.workers.problem import FIX_SECONDS
+from fallback_tier.workers.problem import FIX_SECONDS, MAX_FIX_S
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")]
@@ -80,7 +80,7 @@ class LimitTable(_Table):
     usd_per_fix: Dollars | None = Field(default=None, description="hard stop for one fix")
     tokens_per_fix: int | None = Field(default=None, ge=0, description="hard stop for one fix")
     fix_s: float = Field(
-        default=FIX_SECONDS, gt=0, le=7 * 86_400, description="a fix that takes longer is ended"
+        default=FIX_SECONDS, gt=0, le=MAX_FIX_S, description="a fix that takes longer is ended"
     )
 
     manifests_per_repository: PositiveInt = Field(

@@ -33,8 +33,11 @@ class Problem(Frozen):
 #: A fix whose worker died this often is not started again by itself: it may be what kills it.
 MAX_TAKES = 5
 
-#: The longest that a fix may take: gates have time limits of their own, and there are many.
+#: The longest that a fix may take by default: gates have time limits of their own, and there are many.
 FIX_SECONDS = 4 * 3_600.0
+
+#: What a campaign may raise that to.
+MAX_FIX_S = 7 * 86_400.0
 
 
 def took_too_long(limit_s: float, resume: str) -> Problem:

@@ -17,6 +17,11 @@ _COMMAND = (sys.executable, "-I", "-m", "fallback_tier.workers.guarded")
 _ENVIRONMENT = ("LD_LIBRARY_PATH",)
 
 
+def guarded(module: str, limit_s: float) -> tuple[str, ...]:
+    """Return the command that runs a worker's module under a guard."""
+    return (*_COMMAND, str(limit_s), module)
+
+
 def start_worker(
     module: str, limit_s: float, order: bytes, lock: BinaryIO, log: Path
 ) -> "subprocess.Popen[bytes]":
@@ -25,7 +30,7 @@ def start_worker(
     """
     with log.open("wb") as reported:
         process = subprocess.Popen(
-            (*_COMMAND, str(limit_s), module),
+            guarded(module, limit_s),
             env=worker_environment(os.environ),
             stdin=subprocess.PIPE,
             stdout=reported,

@@ -100,6 +100,8 @@ def _launching(at: "Place", url: str | None) -> "Launch":
     """Starts the process of a fix, with the keys of this process's environment."""
     from fallback_tier.engines.sessions.process import start_process
     from fallback_tier.engines.temporal.fix_process import WorkerKeys, job_for
+    from fallback_tier.workers.problem import MAX_FIX_S
+    from fallback_tier.workers.starting import guarded
 
     keys = WorkerKeys(
         provider=_secret(os.environ.get(PROVIDER_KEY)),
@@ -110,7 +112,7 @@ def _launching(at: "Place", url: str | None) -> "Launch":
     )
 
     async def launch(ticket: "Ticket") -> "FixProcess":
-        command = (sys.executable, "-I", "-m", "fallback_tier.engines.temporal.fix_process")
+        command = guarded("fallback_tier.engines.temporal.fix_process", MAX_FIX_S)
         log = at.home / "workers" / f"{ticket.fix_id}.log"
         return await start_process(command, job_for(ticket, at, keys).to_line(), log, at.state_dir)
 

@@ -1,6 +1,7 @@
 """A fix's process, as a worker has it: started, asked for one step at a time, ended."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from fallback_tier.engines.sessions.messages import (
 )
 from fallback_tier.engines.sessions.serving import GRACE_S
 from fallback_tier.sandbox.process import kill_tree
+from fallback_tier.workers.starting import worker_environment
 
 #: A reply is a key, an outcome and a digest, or two sentences (bytes).
 _REPLY_BYTES = 1 << 20
@@ -83,7 +85,7 @@ class FixProcess:
 
 
 async def start_process(command: Sequence[str], order: bytes, log: Path, cwd: Path) -> FixProcess:
-    """Start it with its order, one line that may have keys in it: they stand in no argument or file.
+    """Start it with its order, one line that may have keys in it: no argument, file or variable has any.
 
     ``heard`` gives where the fix stands once it is open. Raises OSError.
     """
@@ -95,6 +97,7 @@ async def start_process(command: Sequence[str], order: bytes, log: Path, cwd: Pa
             stdout=asyncio.subprocess.PIPE,
             stderr=reported,
             cwd=cwd,
+            env=worker_environment(os.environ),
             start_new_session=True,
             limit=_REPLY_BYTES,
         )

@@ -1,4 +1,4 @@
-"""The process of one fix of a campaign, as a Temporal worker starts it: ``python -m`` this module.
+"""The process of one fix of a campaign, as a Temporal worker starts it, under a guard.
 
 Its order, with keys in it, is the first line of its standard input.
 """
@@ -77,5 +77,6 @@ def opened(line: bytes) -> Iterator[OpenedFix]:
         yield fix
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve requests about one fix, until it is closed."""
     serve_standard_input(opened)

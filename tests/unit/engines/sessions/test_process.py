@@ -1,6 +1,8 @@
 """A fix's process: asked for steps over pipes, ended with whoever asks (ADR-0086)."""
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from fallback_tier.engines.sessions.messages import Request, SessionStep, Standing
 from fallback_tier.engines.sessions.process import FixProcess, SessionOverError, start_process
+from fallback_tier.workers.starting import guarded
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S
 
@@ -133,3 +136,51 @@ def test_a_process_that_is_killed_is_over(scenario: EngineScenario) -> None:
         await process.end()
 
     _with_process(scenario, name, work)
+
+
+def test_it_has_no_key_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come through its pipe: what a target's commands could read in /proc is not there."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a secret")
+    monkeypatch.setenv("FALLBACK_TIER_AUDIT_STORE", "postgresql://user:secret@host/db")
+    told = tmp_path / "environment"
+    write = f"import os; open({str(told)!r}, 'w').write(chr(10).join(os.environ))"
+
+    async def run() -> None:
+        process = await start_process(
+            (sys.executable, "-c", write), b"{}", tmp_path / "log", tmp_path
+        )
+        assert await _exit_code(process) == 0
+
+    asyncio.run(run())
+    names = told.read_text().splitlines()
+    assert "PATH" in names
+    assert not {"ANTHROPIC_API_KEY", "FALLBACK_TIER_AUDIT_STORE"} & {*names}
+
+
+def test_what_it_starts_ends_with_it(tmp_path: Path) -> None:
+    """However it ends: a guard is its parent, as of every worker (ADR-0080)."""
+    told = tmp_path / "pids"
+    (tmp_path / "starts_a_client.py").write_text(
+        "import os, subprocess, time\n"
+        "def main():\n"
+        "    client = subprocess.Popen(['sleep', '600'])\n"
+        f"    open({str(told)!r}, 'w').write(f'{{os.getpid()}} {{client.pid}}')\n"
+        "    time.sleep(600)\n"
+    )
+    start = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        "from fallback_tier.workers.guarded import main; main()"
+    )
+    command = (sys.executable, "-c", start, *guarded("starts_a_client", 600.0)[4:])
+
+    async def run() -> None:
+        process = await start_process(command, b"{}", tmp_path / "log", tmp_path)
+        async with asyncio.timeout(PATIENCE_S):
+            while not (told.exists() and told.read_text().count(" ")):
+                await asyncio.sleep(0.05)
+        worker, client = map(int, told.read_text().split())
+        os.kill(worker, signal.SIGKILL)
+        await _exit_code(process)
+        assert not Path(f"/proc/{client}").exists()
+
+    asyncio.run(run())
