@@ -1,4 +1,11 @@
-"""The trace contract on line: each append is judged, inside its transaction, before it is one (ADR-0035).
+"""The one guard that an append passes, inside its transaction (ADR-0035, ADR-0086, ADR-0127).
+
+It asks two questions, then notes what became durable:
+
+1. Is the writer still the one that goes on with the fix? A lock file holds on one machine. A worker that
+   was given up for dead may still be at work on another, and what it records would stand between the events
+   of whoever goes on. It can append no more.
+2. Does the event keep to the trace contract?
 
 An event is refused where the trail with it would break a rule that the trail without it does not; or it
 is let through, and an AppendFlagged right behind it says so. What another process appended is caught up
@@ -13,14 +20,23 @@ with from the store itself, which holds its write lock meanwhile, so no two appe
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from fallback_audit.checkpoints.written import Written
 from fallback_audit.contract.judged import JudgedFix
 from fallback_audit.contract.table import SENTENCES, Violation
-from fallback_audit.contract.trail import Entry
-from fallback_audit.errors import AuditIntegrityError, ContractError
+from fallback_audit.contract.trail import NOTES, Entry
+from fallback_audit.errors import AuditIntegrityError, ContractError, OvertakenError
 from fallback_audit.event_types import MAX_EXCERPT_CHARS
-from fallback_audit.events import AppendFlagged, AuditEvent, SegmentSealed
+from fallback_audit.events import (
+    AppendFlagged,
+    AuditEvent,
+    FixResumed,
+    FixStarted,
+    PatchDelivered,
+    SegmentSealed,
+)
 from fallback_audit.ports import MAINTENANCE, Record, StoredEvent, TrailReader
 
 #: What to do with an event that breaks a rule.
@@ -29,9 +45,21 @@ OnBreach = Literal["refuse", "flag"]
 #: Events of recently used fixes that are held in memory, about 2 KiB each. One fix alone may have more.
 MAX_CACHED_EVENTS: Final = 10_000
 
+#: Whoever records one of these goes on with the fix.
+TAKES_IN_HAND = (FixStarted, FixResumed)
+
+
+@dataclass
+class _Session:
+    """``seen``: number of the fix's last event that this session knows; ``begun``: it has taken the fix
+    in hand, and did not only read."""
+
+    seen: int
+    begun: bool = False
+
 
 class _Transaction(NamedTuple):
-    """The one that is open: whoever asks shows himself by ``recorded``, a new one each time.
+    """The open one: ``recorded`` is a new object each time.
 
     ``first``: number of its first event; ``judged``: the fixes that it has added to, all of them here.
     """
@@ -42,14 +70,19 @@ class _Transaction(NamedTuple):
 
 
 class ContractGuard:
-    """Implements ``ports.AppendGuard`` by the table of rules. One guard a store; threads may share it.
+    """Implements ``ports.AppendGuard``. One guard a store, which is one session of each fix that it takes
+    in hand (``expect``); threads may share it.
 
-    ``on_violation``: ``refuse`` (ContractError, nothing is recorded) or ``flag``.
+    ``on_violation``: ``refuse`` (ContractError, nothing is recorded) or ``flag``. ``written``: what became
+    durable through this guard. Who takes no fix in hand (a person who decides, another orchestrator) is
+    judged by the contract alone.
     """
 
     def __init__(
         self, on_violation: OnBreach = "refuse", *, max_cached_events: int = MAX_CACHED_EVENTS
     ) -> None:
+        self.written = Written()
+        self._sessions: dict[str, _Session] = {}
         self._refuses = on_violation == "refuse"
         self._max_cached_events = max_cached_events
         self._fixes: OrderedDict[str, JudgedFix] = OrderedDict()
@@ -60,44 +93,76 @@ class ContractGuard:
         self._transaction = _Transaction(None, 0, set())
         self._lock = threading.Lock()
 
+    def expect(self, fix_id: str, seen: int) -> None:
+        """This session has read the fix up to event ``seen`` (0: nothing), and is to take it in hand: that
+        is refused where anything else is on record by then."""
+        with self._lock:
+            self._sessions[fix_id] = _Session(seen)
+
+    def let_go(self, fix_id: str) -> None:
+        """The session of this fix is over. Idempotent."""
+        with self._lock:
+            self._sessions.pop(fix_id, None)
+
     def admit(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
         """Judge ``record`` as event ``seq`` of its fix. Returns the flags to append right behind it.
 
-        Raises ContractError: it breaks a rule and flags are not wanted, or its trail can't be read.
+        Raises OvertakenError: another session goes on with this fix; ContractError: it breaks a rule and
+        flags are not wanted, or its trail can't be read.
         """
         with self._lock:
-            fix_id = record.scope.fix_id
-            fix = self._take(fix_id)  # put back only when nothing went wrong
             if self._transaction.recorded is not recorded:
                 self._transaction = _Transaction(recorded, seq, set())
-            if fix is None or not self._holds_everything(fix):
-                fix = self._caught_up(fix, record, recorded)
-            fix.known_to = seq - 1
-            if not fix.is_whole_with(record):
-                fix.base = _base(recorded)
-            new = fix.add(Entry(seq, record.event), record.scope)
-            if new and self._refuses:
-                raise _refusal(record, seq, new[0])
-            flags = tuple(
-                AppendFlagged(at=seq, rule=v.rule, detail=v.detail[:MAX_EXCERPT_CHARS]) for v in new
-            )
-            for number, flag in enumerate(flags, start=seq + 1):
-                fix.add(Entry(number, flag), record.scope)
-            self._fixes[fix_id] = fix
-            self._held += fix.size
-            self._transaction.judged.add(fix_id)
-            self._forget()
-            return flags
+            self._check_writer(record, recorded)
+            return self._judge(record, seq, recorded)
 
     def appended(self, event: StoredEvent) -> None:
-        """It is durable: its fix need not be read again up to here."""
+        """It is durable: it was written here, and its fix need not be read again up to here."""
         with self._lock:
+            session = self._sessions.get(event.scope.fix_id)
+            if session is not None:
+                session.begun = session.begun or isinstance(event.payload, TAKES_IN_HAND)
+                session.seen = event.seq
             first = self._own.start if event.seq == self._own.stop else event.seq
             self._own = range(first, event.seq + 1)
             self._transaction = _Transaction(None, 0, set())
             fix = self._fixes.get(event.scope.fix_id)
             if fix is not None:
                 fix.confirm(event)
+        self.written.add(event.seq)
+
+    def _check_writer(self, record: Record, recorded: TrailReader) -> None:
+        session = self._sessions.get(record.scope.fix_id)
+        if session is None:
+            return
+        first = self._transaction.first  # from here on the events are this transaction's own
+        others = recorded.trail(record.scope.fix_id, after=session.seen)
+        delivers = isinstance(record.event, PatchDelivered)
+        overtaken = _in_the_way((one for one in others if one.seq < first), session, delivers)
+        if overtaken is not None:
+            raise _overtaken(record, overtaken)
+
+    def _judge(self, record: Record, seq: int, recorded: TrailReader) -> tuple[AuditEvent, ...]:
+        fix_id = record.scope.fix_id
+        fix = self._take(fix_id)  # put back only when nothing went wrong
+        if fix is None or not self._holds_everything(fix):
+            fix = self._caught_up(fix, record, recorded)
+        fix.known_to = seq - 1
+        if not fix.is_whole_with(record):
+            fix.base = _base(recorded)
+        new = fix.add(Entry(seq, record.event), record.scope)
+        if new and self._refuses:
+            raise _refusal(record, seq, new[0])
+        flags = tuple(
+            AppendFlagged(at=seq, rule=v.rule, detail=v.detail[:MAX_EXCERPT_CHARS]) for v in new
+        )
+        for number, flag in enumerate(flags, start=seq + 1):
+            fix.add(Entry(number, flag), record.scope)
+        self._fixes[fix_id] = fix
+        self._held += fix.size
+        self._transaction.judged.add(fix_id)
+        self._forget()
+        return flags
 
     def _take(self, fix_id: str) -> JudgedFix | None:
         fix = self._fixes.pop(fix_id, None)
@@ -131,6 +196,31 @@ class ContractGuard:
         """The least recently used fixes, but never the one in hand."""
         while self._held > self._max_cached_events and len(self._fixes) > 1:
             self._held -= self._fixes.popitem(last=False)[1].size
+
+
+def _in_the_way(
+    others: Iterator[StoredEvent], session: _Session, delivers: bool
+) -> StoredEvent | None:
+    """Return one that takes the fix in hand, or has delivered what this session ``delivers``; if it has not
+    begun yet, any that it has not read; else None."""
+    for one in others:
+        if isinstance(one.payload, TAKES_IN_HAND):
+            return one
+        if delivers and isinstance(one.payload, PatchDelivered):
+            return one
+        if not session.begun and not isinstance(one.payload, NOTES):
+            return one
+    return None
+
+
+def _overtaken(record: Record, other: StoredEvent) -> OvertakenError:
+    fix_id = record.scope.fix_id
+    return OvertakenError(
+        f"{record.event.kind} can't be recorded: somebody else goes on with fix {fix_id} "
+        f"({other.kind}, event {other.seq}, {other.recorded_at}).",
+        next_step=f"End this process; `fallback-tier audit show {fix_id}` shows how the other gets on, "
+        f"and `fallback-tier resume {fix_id}` goes on if that one has died.",
+    )
 
 
 def _base(recorded: TrailReader) -> int:
