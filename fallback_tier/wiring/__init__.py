@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.model_events import BudgetRaised
+from fallback_audit.events import BudgetRaised
 from fallback_audit.ports import AuditStore, EvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import Advisory

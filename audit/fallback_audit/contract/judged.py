@@ -5,7 +5,7 @@ by a few of them, and a trail is not built anew for it.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from fallback_audit.contract.links import link_of
 from fallback_audit.contract.rule import Kind, Rule
@@ -17,7 +17,7 @@ from fallback_audit.contract.table import (
     violations,
 )
 from fallback_audit.contract.trail import NOTES, AnyEntry, Entry, Trail
-from fallback_audit.events import AuditEvent, FixStarted
+from fallback_audit.events import KINDS, AuditEvent, FixStarted
 from fallback_audit.ports import Record, Scope, StoredEvent
 
 _LINKING = frozenset[Kind]().union(*(rule.sees for rule in FIX_RULES))
@@ -43,10 +43,8 @@ def _asked(kind: Kind) -> Asked:
     )
 
 
-_EVENTS, *_ = get_args(AuditEvent)
-
 #: By kind of event.
-RULES_FOR: dict[Kind, Asked] = {kind: _asked(kind) for kind in get_args(_EVENTS)}
+RULES_FOR: dict[Kind, Asked] = {kind: _asked(kind) for kind in KINDS}
 
 
 class _Known(NamedTuple):

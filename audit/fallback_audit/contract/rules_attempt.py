@@ -1,15 +1,14 @@
 """Rules of the trace contract on one attempt: its prompt, its events, its outcome."""
 
 from collections.abc import Iterator
-from typing import get_args
 
 from fallback_audit.contract.rule import Added, Altered, Removed, rule
 from fallback_audit.contract.trail import TERMINALS, Finding, Trail
 from fallback_audit.events import (
+    KINDS,
     AnswerReused,
     AttemptRefused,
     AttemptStarted,
-    AuditEvent,
     ConsumerLeft,
     FixStarted,
     GateJudged,
@@ -21,13 +20,9 @@ from fallback_audit.vocabulary import (
     Tier,
 )
 
-_EVENTS, *_ = get_args(AuditEvent)
-
 #: What says of which attempt it is, and stands inside it.
 _NUMBERED = frozenset(
-    kind
-    for kind in get_args(_EVENTS)
-    if "attempt" in kind.__annotations__ and kind not in TERMINALS
+    kind for kind in KINDS if "attempt" in kind.model_fields and kind not in TERMINALS
 )
 
 
@@ -62,7 +57,7 @@ def prompt_shapes_agree(trail: Trail) -> Iterator[Finding]:
                 expected = shape if event.tier is Tier.LLM else PromptShape.NONE
             else:
                 expected = shape
-            if event.prompt_shape is not expected:  # type: ignore[union-attr]
+            if event.prompt_shape is not expected:  # type: ignore[attr-defined]
                 yield seq, f"{event.kind} does not have the prompt shape {expected}"
 
 
@@ -83,8 +78,8 @@ def events_stand_in_their_attempt(trail: Trail) -> Iterator[Finding]:
     for run in trail.runs:
         number = run.attempt
         for seq, event in run.entries:
-            if type(event) in _NUMBERED and event.attempt != number:  # type: ignore[union-attr]
-                yield seq, (f"{event.kind} of attempt {event.attempt} stands in attempt {number}")  # type: ignore[union-attr]
+            if type(event) in _NUMBERED and event.attempt != number:  # type: ignore[attr-defined]
+                yield seq, (f"{event.kind} of attempt {event.attempt} stands in attempt {number}")  # type: ignore[attr-defined]
 
 
 @rule(

@@ -73,7 +73,7 @@ def _was_made_by(tier: Tier, run: Run) -> bool:
     if tier is Tier.RAG:
         return bool(run.of(ExampleReplayed))
     answers = run.any_of(ModelAnswered, AnswerReused)
-    return any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[union-attr]
+    return any(e.event.call_type is CallType.AUTHOR for e in answers)  # type: ignore[attr-defined]
 
 
 @rule(

@@ -20,6 +20,6 @@ def deliveries_are_earned(trail: Trail) -> Iterator[Finding]:
     earned: set[str | None] = set()
     for seq, event in trail.any_of(FixVerified, FixPatched, ReviewDecided, PatchDelivered):
         if not isinstance(event, PatchDelivered):
-            earned.add(event.patch_sha256)  # type: ignore[union-attr]
+            earned.add(event.patch_sha256)  # type: ignore[attr-defined]
         elif event.patch_sha256 not in earned:
             yield seq, "delivered, and neither verified, patched nor approved"

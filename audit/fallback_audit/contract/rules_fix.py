@@ -5,7 +5,7 @@ What a gate runner must do is asked where one kept the trail (``trail.managed``)
 
 from collections.abc import Iterator
 
-from fallback_audit.contract.rule import Added, Altered, Removed, rule
+from fallback_audit.contract.rule import Added, Altered, Kind, Removed, rule
 from fallback_audit.contract.rules_ends import judged
 from fallback_audit.contract.trail import (
     AFTER_THE_END,
@@ -37,7 +37,7 @@ from fallback_audit.vocabulary import (
 #: Identical failure signatures that stop a fix (ADR-0014); a test compares it with the runner's.
 SAME_FAILURE_LIMIT = 3
 
-_DECISIONS = (AttemptStarted, AttemptFailed, *TERMINALS)
+_DECISIONS: tuple[Kind, ...] = (AttemptStarted, AttemptFailed, *TERMINALS)
 
 _ANSWERS_TO_A_PATCH = frozenset({GateJudged, FixEscalated})
 _ANSWERS_TO_A_FAILURE = frozenset({AttemptStarted, FixEscalated, FixRefused})

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fallback_audit.contract.rule import Added, Altered, Removed, rule
+from fallback_audit.contract.rule import Added, Altered, Kind, Removed, rule
 from fallback_audit.contract.trail import TERMINALS, Asked, Finding, Run, Trail
 from fallback_audit.events import (
     AnswerReused,
@@ -100,7 +100,7 @@ def _recorded(run: Run) -> Iterator[Finding]:
     local=True,
 )
 def grounding_acts(trail: Trail) -> Iterator[Finding]:
-    ignored = (PatchProposed, GateJudged, AttemptFailed, *TERMINALS)
+    ignored: tuple[Kind, ...] = (PatchProposed, GateJudged, AttemptFailed, *TERMINALS)
     for run in trail.runs:
         doubted = False
         for seq, event in run.entries if run.of(GroundingJudged) else ():

@@ -16,7 +16,7 @@ from fallback_audit.events import (
     RetrieveDecided,
     SegmentScored,
 )
-from fallback_audit.model_events import Candidate
+from fallback_audit.events.model import Candidate
 from fallback_audit.vocabulary import CallType, Retrieve
 
 

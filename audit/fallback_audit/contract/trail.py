@@ -12,9 +12,10 @@ from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from fallback_audit.event_types import Role
 from fallback_audit.events import (
+    KINDS,
     AnswerReused,
-    AppendFlagged,
     AttemptRefused,
     AttemptStarted,
     AuditEvent,
@@ -23,17 +24,11 @@ from fallback_audit.events import (
     FixEscalated,
     FixPatched,
     FixRefused,
-    FixResumed,
     FixStarted,
     FixVerified,
     ModelCalled,
-    PatchDelivered,
     PatchProposed,
-    PayloadRedacted,
     RecipeCandidateFailed,
-    ReviewDecided,
-    SandboxDisabled,
-    TransitionReopened,
 )
 from fallback_audit.ports import MAINTENANCE, Scope
 from fallback_audit.vocabulary import CallType, EscalationReason, RefusalReason
@@ -45,20 +40,20 @@ _SEQ = itemgetter(0)
 #: Where a rule of the trace contract is broken, and how.
 Finding = tuple[int, str]
 
-#: The types of TERMINAL_KINDS.
-TERMINALS = (FixVerified, FixPatched, FixRefused, FixEscalated)
 
-#: What may stand behind the end of a fix: a patch goes out, a person answers.
-AFTER_THE_END = (PatchDelivered, ReviewDecided, TransitionReopened)
+def _of_role(role: Role) -> tuple[type[Any], ...]:
+    return tuple(kind for kind in KINDS if kind.role is role)
+
+
+#: Kinds by what they are to a gate transition: see ``Role``.
+TERMINALS: tuple[type[FixVerified | FixPatched | FixRefused | FixEscalated], ...] = _of_role(
+    Role.END
+)
+AFTER_THE_END = _of_role(Role.AFTER_THE_END)
+RESUMING = _of_role(Role.RESUMING)
+NOTES = _of_role(Role.NOTE)
 
 _ENDING = frozenset({*TERMINALS, BudgetRaised})
-
-#: What a process says of itself when it resumes a fix: no verdict, and no answer to one.
-RESUMING = (FixResumed, SandboxDisabled)
-
-#: What is said of events of this trail, wherever it stands: no rule about the fix itself sees it.
-NOTES = (AppendFlagged, PayloadRedacted)
-
 _NOTES, _RESUMING = frozenset(NOTES), frozenset(RESUMING)
 
 

@@ -5,6 +5,8 @@ from fallback_audit.events import (
     AuditEvent,
     BudgetRaised,
     BudgetReached,
+    Candidate,
+    Charge,
     ConsumerLeft,
     FixRefused,
     GroundingJudged,
@@ -19,7 +21,6 @@ from fallback_audit.events import (
     SegmentScored,
     StrategyDegraded,
 )
-from fallback_audit.model_events import Candidate, Charge
 from fallback_audit.vocabulary import (
     BudgetLimit,
     CallType,
