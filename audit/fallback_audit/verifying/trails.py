@@ -19,10 +19,9 @@ from fallback_audit.chain import (
     unreadable,
 )
 from fallback_audit.checkpoints.note import Verifier
-from fallback_audit.contract.links import FixLinks, link_of
 from fallback_audit.contract.rule import Rule
 from fallback_audit.contract.table import RULES, Violation, link_violations, violations
-from fallback_audit.contract.trail import AnyEntry, Entry, Trail
+from fallback_audit.contract.trail import AnyEntry, Entry, FixLinks, Trail, link_of
 from fallback_audit.errors import AuditIntegrityError, EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.events import (

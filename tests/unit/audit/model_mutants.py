@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fallback_audit.contract.rules_model import MAX_CANDIDATE_CALLS
+from fallback_audit.contract.model import MAX_CANDIDATE_CALLS
 from fallback_audit.events import (
     AnswerReused,
     AttemptRefused,

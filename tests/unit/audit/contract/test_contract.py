@@ -4,13 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fallback_audit.contract import (
-    rules_candidates,
-    rules_chain,
-    rules_fix,
-    rules_model,
-    rules_retry,
-)
+from fallback_audit.contract import attempt, fix, model, parts
 from fallback_audit.contract.table import RULES, violations
 from fallback_audit.contract.trail import TERMINALS
 from fallback_audit.events import (
@@ -292,15 +286,15 @@ def test_retrieval_on_a_first_attempt_is_no_violation() -> None:
 
 
 def test_limits_are_those_of_the_tier() -> None:
-    assert rules_retry.MAX_RETRIES == limits.MAX_RETRIES
-    assert rules_candidates.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
-    assert rules_model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
-    assert rules_chain.MAX_EXAMPLES == limits.MAX_EXAMPLES
-    assert rules_model.MAX_CANDIDATE_CALLS == affordable.MAX_CANDIDATE_CALLS
+    assert attempt.MAX_RETRIES == limits.MAX_RETRIES
+    assert parts.MAX_RECIPE_CANDIDATES == limits.MAX_RECIPE_CANDIDATES
+    assert model.MAX_AUTHOR_CALLS == limits.MAX_AUTHOR_CALLS
+    assert attempt.MAX_EXAMPLES == limits.MAX_EXAMPLES
+    assert model.MAX_CANDIDATE_CALLS == affordable.MAX_CANDIDATE_CALLS
 
 
 def test_same_failure_limit_is_that_of_the_gate_runner() -> None:
-    assert rules_fix.SAME_FAILURE_LIMIT == decision.SAME_FAILURE_LIMIT
+    assert fix.SAME_FAILURE_LIMIT == decision.SAME_FAILURE_LIMIT
 
 
 def test_terminal_types_are_those_of_the_vocabulary() -> None:

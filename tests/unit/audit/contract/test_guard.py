@@ -6,11 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.contract.guard import ContractGuard
-from fallback_audit.contract.judged import JudgedFix
-from fallback_audit.contract.links import link_of
+from fallback_audit.contract.guard import ContractGuard, JudgedFix
 from fallback_audit.contract.table import ALL_RULES, RULES, link_violations, violations
-from fallback_audit.contract.trail import Entry, Trail
+from fallback_audit.contract.trail import Entry, Trail, link_of
 from fallback_audit.errors import ContractError
 from fallback_audit.events import AuditEvent, ModelCalled, RagSkippedOnRetry
 from fallback_audit.ports import MAINTENANCE, Record, Scope

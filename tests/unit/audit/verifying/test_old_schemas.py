@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.chain import StoredRow, read_row
-from fallback_audit.contract.rules_maintenance import MAINTAINING
 from fallback_audit.contract.trail import NOTES
+from fallback_audit.contract.upkeep import MAINTAINING
 from fallback_audit.events import (
     SCHEMA_VERSION,
     AttemptFailed,
