@@ -25,6 +25,15 @@ class _FreeText:
 
 FREE_TEXT: Final = _FreeText()
 
+
+class _StructuralText:
+    """A mark on text that rules, readers or a resumed run go by, and that a program of ours chose, or a
+    registry. It is never redacted. A text of an event has this mark or the other, or a pattern."""
+
+
+STRUCTURAL: Final = _StructuralText()
+
+Structural = Annotated[str, STRUCTURAL]
 Prose = Annotated[str, FREE_TEXT]
 Excerpt = Annotated[str, Field(max_length=MAX_EXCERPT_CHARS), FREE_TEXT]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -194,4 +203,4 @@ class StartedOn(Frozen):
     """
 
     machine: Prose | None = None
-    evidence_store: str | None = None
+    evidence_store: Structural | None = None

@@ -19,6 +19,7 @@ from fallback_audit.event_types import (
     Excerpt,
     Prose,
     StartedOn,
+    Structural,
     Unread,
 )
 from fallback_audit.metrics import Metric, Move, zeros
@@ -69,7 +70,7 @@ class AttemptStarted(StartedOn, Event):
 
     kind: Literal["AttemptStarted"] = "AttemptStarted"
     attempt: Attempt
-    advisory_id: str
+    advisory_id: Structural
     prior_attempt_count: int
     prompt_shape: PromptShape
 
@@ -93,7 +94,7 @@ class RecipeEvaluated(Event):
     kind: Literal["RecipeEvaluated"] = "RecipeEvaluated"
     attempt: Attempt
     selected: bool
-    recipe: str | None = None
+    recipe: Structural | None = None
     reason: Prose | None = None
     steps: tuple[LadderStep, ...] = ()
 
@@ -114,7 +115,7 @@ class RetrievalQueried(Event):
     kind: Literal["RetrievalQueried"] = "RetrievalQueried"
     attempt: Attempt
     verdict: RetrievalVerdict
-    example_ids: tuple[str, ...] = ()
+    example_ids: tuple[Structural, ...] = ()
     reason: Prose
     account_sha256: Digest | None = None
 
@@ -133,7 +134,7 @@ class ExampleReplayed(Event):
 
     kind: Literal["ExampleReplayed"] = "ExampleReplayed"
     attempt: Attempt
-    example_id: str
+    example_id: Structural
 
     def in_words(self) -> str:
         """Return what happened, in one line."""
@@ -191,7 +192,7 @@ class PatchProposed(Event):
     grounded: bool | None = None
     low_confidence: bool = False
     application_sha256: Digest | None = None
-    taken_from: str | None = None
+    taken_from: Structural | None = None
 
     def in_words(self) -> str:
         """Return what happened, in one line."""
@@ -245,7 +246,7 @@ class ConsumerLeft(Event):
     kind: Literal["ConsumerLeft"] = "ConsumerLeft"
     BADGE: ClassVar[Badge] = Badge(warns=True)
     attempt: Attempt
-    resume_rule: str
+    resume_rule: Structural
 
     def in_words(self) -> str:
         """Return what happened, in one line."""

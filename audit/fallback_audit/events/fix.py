@@ -17,6 +17,7 @@ from fallback_audit.event_types import (
     ProvedProject,
     Role,
     StartedOn,
+    Structural,
     Tested,
     Unread,
 )
@@ -109,21 +110,21 @@ class FixStarted(StartedOn, Event):
     """
 
     kind: Literal["FixStarted"] = "FixStarted"
-    advisory_id: str
-    advisory_ids: tuple[str, ...] = ()
+    advisory_id: Structural
+    advisory_ids: tuple[Structural, ...] = ()
     repository: Prose
-    base_commit: str
-    ecosystem: str
-    tool_version: str
-    linked_transition: str | None = None
-    gates: tuple[str, ...] = ()
+    base_commit: Structural
+    ecosystem: Structural
+    tool_version: Structural
+    linked_transition: Structural | None = None
+    gates: tuple[Structural, ...] = ()
     inputs_sha256: Digest | None = None
     affected_code: AffectedCode | None = None
     decided_by: DecidedBy | None = None
-    own_packages: tuple[str, ...] = ()
+    own_packages: tuple[Structural, ...] = ()
     judges_again: Digest | None = None
     batch_sha256: Digest | None = None
-    in_part: tuple[str, ...] = ()
+    in_part: tuple[Structural, ...] = ()
     allowed_hosts: tuple[Prose, ...] = ()
     age_exceptions: tuple[Excepted, ...] = ()
     release_age_days: int | None = None
@@ -206,7 +207,7 @@ class GateJudged(Event):
 
     kind: Literal["GateJudged"] = "GateJudged"
     attempt: Attempt
-    gate: str
+    gate: Structural
     status: GateStatus
     failure_kind: FailureKind | None = None
     detail: Excerpt
@@ -270,7 +271,7 @@ class RecipeCandidateFailed(Event):
     attempt: Attempt
     candidate: Annotated[int, Field(ge=1)]
     failure_kind: FailureKind
-    failing_gates: tuple[str, ...]
+    failing_gates: tuple[Structural, ...]
     patch_sha256: Digest
     left_out: Annotated[tuple[LadderStep, ...], Field(min_length=1)]
 
@@ -296,7 +297,7 @@ class AttemptFailed(Event):
     attempt: Attempt
     tier: Tier | None
     failure_kind: FailureKind
-    failing_gates: tuple[str, ...]
+    failing_gates: tuple[Structural, ...]
     failure_signature: Digest
     edit_digest: Digest | None
     summary_sha256: Digest
@@ -327,8 +328,8 @@ class _PatchAccepted(Event):
     tier: Tier
     patch_sha256: Digest
     proof_level: ProofLevel
-    gates_passed: tuple[str, ...]
-    gates_skipped: tuple[str, ...] = ()
+    gates_passed: tuple[Structural, ...]
+    gates_skipped: tuple[Structural, ...] = ()
 
     def _ended(self, outcome: str) -> Iterator[Move]:
         yield Move(FIXES_ENDED, (outcome, NONE))

@@ -14,6 +14,7 @@ from fallback_audit.event_types import (
     Event,
     Excerpt,
     Prose,
+    Structural,
 )
 from fallback_audit.events.attempt import grounded_words
 from fallback_audit.frozen import Frozen
@@ -126,12 +127,12 @@ class ModelCalled(Event):
     attempt: Attempt
     call: Call
     call_type: CallType
-    model: str
+    model: Structural
     provenance: Provenance
     prompt_shape: PromptShape
     prompt_sha256: Digest
     prompt_bytes: int
-    example_ids: tuple[str, ...] = ()
+    example_ids: tuple[Structural, ...] = ()
     strict: bool = False
     request_key: Digest | None = None
     reserved: Charge | None = None
@@ -165,7 +166,7 @@ class ModelAnswered(Event):
     output_tokens: int
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    cost_usd_estimate: str | None = None
+    cost_usd_estimate: Structural | None = None
     stop_reason: Prose
     answer_sha256: Digest
     answer_evidence: Digest | None = None
@@ -206,12 +207,12 @@ class AnswerReused(Event):
     attempt: Attempt
     call: Call
     call_type: CallType
-    model: str
+    model: Structural
     prompt_shape: PromptShape
     request_key: Digest
     answer_sha256: Digest
     answer_evidence: Digest
-    example_ids: tuple[str, ...] = ()
+    example_ids: tuple[Structural, ...] = ()
     strict: bool = False
     candidate: Candidate | None = None
 
@@ -333,7 +334,7 @@ class GroundingJudged(Event):
     faithfulness_score: Share
     claims: Annotated[int, Field(ge=1)]
     unsupported: tuple[Excerpt, ...] = ()
-    judge_model: str
+    judge_model: Structural
     judgement_sha256: Digest
 
     def in_words(self) -> str:
@@ -390,9 +391,9 @@ class BudgetReached(Event):
     BADGE: ClassVar[Badge] = Badge(tone="bad", style="bold yellow", warns=True)
     attempt: Attempt
     limit: BudgetLimit
-    cap: str
-    used: str
-    wanted: str
+    cap: Structural
+    used: Structural
+    wanted: Structural
 
     def in_words(self) -> str:
         """Return what happened, in one line."""
@@ -459,7 +460,7 @@ class SegmentScored(Event):
     BADGE: ClassVar[Badge] = Badge(routine=True)
     attempt: Attempt
     candidate: Candidate
-    example_id: str | None = None
+    example_id: Structural | None = None
     relevant: bool | None = None
     support: Support | None = None
     usefulness: Annotated[int, Field(ge=1, le=5)] | None = None

@@ -5,7 +5,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import FREE_TEXT, Badge, Digest, Event, Prose, Role, StartedOn
+from fallback_audit.event_types import (
+    FREE_TEXT,
+    Badge,
+    Digest,
+    Event,
+    Prose,
+    Role,
+    StartedOn,
+    Structural,
+)
 from fallback_audit.vocabulary import DeliveryPlace, ReviewVerdict
 
 #: Who decided, and why, in a person's own words: a paragraph, not a file.
@@ -23,8 +32,8 @@ class FixResumed(StartedOn, Event):
     kind: Literal["FixResumed"] = "FixResumed"
     role: ClassVar[Role] = Role.RESUMING
     BADGE: ClassVar[Badge] = Badge(style="cyan")
-    after: str
-    tool_version: str
+    after: Structural
+    tool_version: Structural
 
     def in_words(self) -> str:
         """Return what happened, in one line."""
@@ -66,7 +75,7 @@ class TransitionReopened(Event):
     BADGE: ClassVar[Badge] = Badge(tone="person", style="bold cyan")
     by: Words
     reason: Words
-    opens: str
+    opens: Structural
     judges_again: Digest | None = None
 
     def in_words(self) -> str:

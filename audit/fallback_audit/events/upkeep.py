@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fallback_audit.event_types import Badge, Digest, Event, Excerpt, Role
+from fallback_audit.event_types import Badge, Digest, Event, Excerpt, Role, Structural
 from fallback_audit.events.people import Words
 from fallback_audit.metrics import Metric, Move
 
@@ -32,7 +32,7 @@ class AppendFlagged(Event):
     role: ClassVar[Role] = Role.NOTE
     BADGE: ClassVar[Badge] = Badge(warns=True)
     at: Seq
-    rule: str
+    rule: Structural
     detail: Excerpt
 
     def in_words(self) -> str:
@@ -59,7 +59,7 @@ class PayloadRedacted(Event):
     seq: Seq
     payload_sha256: Digest
     tombstone_sha256: Digest
-    fields: tuple[str, ...]
+    fields: tuple[Structural, ...]
     by: Words
     reason: Words
 
@@ -108,7 +108,7 @@ class EvidenceCollected(Event):
     removed: Annotated[int, Field(ge=1)]
     removed_bytes: Annotated[int, Field(ge=0)]
     list_sha256: Digest
-    older_than: str
+    older_than: Structural
     by: Words
     reason: Words
 
@@ -145,8 +145,8 @@ class SigningKeyRotated(Event):
     """Checkpoints are signed by another key from now on, for a while by both. Keys are C2SP vkeys."""
 
     kind: Literal["SigningKeyRotated"] = "SigningKeyRotated"
-    old_vkey: str
-    new_vkey: str
+    old_vkey: Structural
+    new_vkey: Structural
     by: Words
     reason: Words
 

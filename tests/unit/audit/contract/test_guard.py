@@ -17,10 +17,9 @@ from tests.unit.audit import generated as g
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import maintenance_trails as u
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import without
 from tests.unit.audit.contract.test_contract import EVERY
 from tests.unit.audit.guarding import Guarded, Transaction, stored
-from tests.unit.audit.trails import SCOPE, Events
+from tests.unit.audit.trails import SCOPE, Events, without
 
 VALID = {name: lines for name, lines in g.corpus().items() if not g.broken(lines)}
 

@@ -26,9 +26,8 @@ from tests.unit.audit import again_trails as again
 from tests.unit.audit import human_trails as h
 from tests.unit.audit import model_trails as m
 from tests.unit.audit import trails as t
-from tests.unit.audit.altered import changed, without
 from tests.unit.audit.tamper import fixed_clock
-from tests.unit.audit.trails import Events
+from tests.unit.audit.trails import Events, changed, without
 
 #: The transitions of one fix, in the order in which they were written.
 Fix = dict[str, Events]
