@@ -6,7 +6,7 @@ by what it demands. A fix that has not ended is *open*, never wrong for what may
 
 from collections.abc import Iterator, Sequence
 
-from fallback_audit.contract import attempt, fix, model, parts, people, upkeep
+from fallback_audit.contract import attempt, fix, maintenance, model, parts, people
 from fallback_audit.contract.rule import Altered, FixRule, Rule, fix_rules_of, rule, rules_of
 from fallback_audit.contract.trail import Entry, Finding, Link, Trail
 from fallback_audit.events import AppendFlagged
@@ -57,7 +57,7 @@ CHAPTERS = {
     "People": people,
     "Parts of a fix": parts,
     "Model traffic": model,
-    "The audit trail itself": upkeep,
+    "The audit trail itself": maintenance,
 }
 
 #: Every rule has mutants in the tests, made by its breaches: valid trails that it alone keeps valid.

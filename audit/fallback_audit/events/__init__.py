@@ -14,15 +14,15 @@ from fallback_audit.event_types import Digest as Digest
 from fallback_audit.event_types import Event as Event
 from fallback_audit.event_types import Excerpt as Excerpt
 from fallback_audit.event_types import Role
-from fallback_audit.events import attempt, fix, model, people, upkeep
+from fallback_audit.events import attempt, fix, maintenance, model, people
 from fallback_audit.events.attempt import *  # noqa: F403
 from fallback_audit.events.fix import *  # noqa: F403
+from fallback_audit.events.maintenance import *  # noqa: F403
 from fallback_audit.events.model import *  # noqa: F403
 from fallback_audit.events.people import *  # noqa: F403
-from fallback_audit.events.upkeep import *  # noqa: F403
 from fallback_audit.metrics import Metric
 
-_CHAPTERS = (fix, attempt, model, people, upkeep)
+_CHAPTERS = (fix, attempt, model, people, maintenance)
 
 #: Every kind of event, chapter by chapter.
 KINDS: tuple[type[Event], ...] = tuple(
