@@ -21,7 +21,6 @@ from fallback_audit.events import (
     ModelCalled,
     PatchDelivered,
     PatchProposed,
-    PatchWithdrawn,
     RagSkippedOnRetry,
     RecipeEvaluated,
     RetrievalQueried,
@@ -352,22 +351,3 @@ def deliveries_are_earned(trail: Trail) -> Iterator[Finding]:
             earned.add(event.patch_sha256)  # type: ignore[attr-defined]
         elif event.patch_sha256 not in earned:
             yield seq, "delivered, and neither verified, patched nor approved"
-
-
-@rule(
-    "Only a patch that was delivered is withdrawn, by a person who says why.",
-    "ADR-0029",
-    breaches=(
-        Removed(PatchDelivered),
-        Altered(PatchWithdrawn, "patch_sha256"),
-        Altered(PatchWithdrawn, "by"),
-    ),
-    sees={PatchWithdrawn},
-)
-def withdrawals_are_of_deliveries(trail: Trail) -> Iterator[Finding]:
-    for seq, event in trail.of(PatchWithdrawn):
-        delivered = {it.event.patch_sha256 for it in trail.of(PatchDelivered) if it.seq < seq}
-        if event.patch_sha256 not in delivered:
-            yield seq, "withdrawn, and never delivered"
-        if not event.by.strip() or not event.reason.strip():
-            yield seq, "nobody says who withdrew it, and why"

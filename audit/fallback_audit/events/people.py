@@ -97,22 +97,6 @@ class PatchDelivered(Event):
         return f"patch {self.patch_sha256[:12]} {delivered_words(self)}"
 
 
-class PatchWithdrawn(Event):
-    """A person took back a patch that had been delivered, and why."""
-
-    kind: Literal["PatchWithdrawn"] = "PatchWithdrawn"
-    since: ClassVar[int] = 17
-    role: ClassVar[Role] = Role.AFTER_THE_END
-    BADGE: ClassVar[Badge] = Badge(tone="person", style="bold yellow", warns=True)
-    patch_sha256: Digest
-    by: Words
-    reason: Words
-
-    def in_words(self) -> str:
-        """Return what happened, in one line."""
-        return f"patch {self.patch_sha256[:12]} withdrawn by {self.by}: {self.reason}"
-
-
 def decided_words(event: ReviewDecided) -> str:
     """Who decided what: ``approved by NAME (not proved)``. A person's word is no proof, and no reader may
     take it for one."""

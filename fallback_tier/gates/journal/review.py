@@ -19,7 +19,6 @@ from fallback_audit.events import (
     FixRefused,
     FixVerified,
     PatchProposed,
-    PatchWithdrawn,
     ReviewDecided,
     TransitionReopened,
     decided_words,
@@ -93,14 +92,6 @@ def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecide
     )
     audit.append(transition.scope, decision)
     return decision
-
-
-def withdraw(audit: AuditStore, fix_id: str, signature: Signature, patch: str) -> PatchWithdrawn:
-    """Record that a person takes back a patch that was delivered. Raises ContractError: it was not."""
-    check_signature(signature)
-    event = PatchWithdrawn(patch_sha256=patch, by=signature.by, reason=signature.because)
-    audit.append(read_history(audit, fix_id).transitions[-1].scope, event)
-    return event
 
 
 def reopen(

@@ -12,7 +12,6 @@ from fallback_audit.events import (
     FixVerified,
     GateJudged,
     PatchDelivered,
-    PatchWithdrawn,
     ReviewDecided,
     SandboxDisabled,
     TransitionReopened,
@@ -74,11 +73,6 @@ def delivered(attempt: int, place: DeliveryPlace = DeliveryPlace.WORKING_TREE) -
 def verified_and_delivered() -> Events:
     branch = delivered(1, DeliveryPlace.BRANCH)
     return [*with_gates(t.recipe_verified()), delivered(1), branch]
-
-
-def delivered_and_withdrawn() -> Events:
-    withdrawn = PatchWithdrawn(patch_sha256=digest("patch 1"), by="A. Person", reason="it is slow")
-    return [*verified_and_delivered(), withdrawn]
 
 
 def flaky_and_verified() -> Events:
@@ -182,7 +176,6 @@ def unproved_then_approved() -> Events:
 
 HUMAN_VALID = (
     verified_and_delivered,
-    delivered_and_withdrawn,
     flaky_and_verified,
     resumed_between_gates,
     resumed_after_raise,
@@ -203,11 +196,6 @@ VALID = (*m.VALID, *HUMAN_VALID, *PROOF_VALID, *AGAIN_VALID, *CANDIDATE_VALID, *
 
 
 HUMAN_MUTANTS: dict[str, list[Callable[[], Events]]] = {
-    "withdrawals-are-of-deliveries": [
-        lambda: without(delivered_and_withdrawn(), PatchDelivered),
-        lambda: changed(delivered_and_withdrawn(), PatchWithdrawn, patch_sha256=digest("another")),
-        lambda: changed(delivered_and_withdrawn(), PatchWithdrawn, reason=" "),
-    ],
     "verified-ran-its-gates": [
         lambda: changed(verified_and_delivered(), FixStarted, gates=(*GATES, "build")),
         lambda: changed(verified_and_delivered(), FixStarted, gates=GATES[:-1]),
