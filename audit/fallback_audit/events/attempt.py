@@ -6,7 +6,7 @@ so that every payload has one canonical form (RFC 8785).
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -75,14 +75,12 @@ class AttemptStarted(StartedOn, Event):
     prompt_shape: PromptShape
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         if self.prompt_shape == PromptShape.NONE:
             return f"attempt {self.attempt}: its patch alone is judged again, no tier is asked"
         before = self.prior_attempt_count
         return f"attempt {self.attempt} started{f', {before} failed before it' if before else ''}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(ATTEMPTS)
         if self.prior_attempt_count:
             yield Move(RETRIES)
@@ -99,13 +97,11 @@ class RecipeEvaluated(Event):
     steps: tuple[LadderStep, ...] = ()
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         steps = f" ({', '.join(step.label for step in self.steps)})" if self.steps else ""
         message = f"selected {self.recipe}{steps}" if self.selected else f"no: {self.reason}"
         return f"recipe: {message}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(RAG_PHASE, action="begin")  # the next thing that an attempt does
 
 
@@ -120,12 +116,10 @@ class RetrievalQueried(Event):
     account_sha256: Digest | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         found = ", ".join(self.example_ids) or "no example"
         return f"solved examples: {self.verdict} ({found}): {self.reason}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(RAG_PHASE, (self.verdict.value,), action="end")
 
 
@@ -137,7 +131,6 @@ class ExampleReplayed(Event):
     example_id: Structural
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"example {self.example_id} replayed; no model asked"
 
 
@@ -148,7 +141,7 @@ class RagSkippedOnRetry(Event):
     """
 
     kind: Literal["RagSkippedOnRetry"] = "RagSkippedOnRetry"
-    BADGE: ClassVar[Badge] = Badge(tone="fresh", style="cyan")
+    BADGE = Badge(tone="fresh", style="cyan")
     attempt: Attempt
     attempt_count: int
     last_failure_kind: FailureKind
@@ -156,18 +149,15 @@ class RagSkippedOnRetry(Event):
     summary_excerpt: Excerpt
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"{PromptShape.RETRY.label}: in place of examples, the summary of the last failure"
             f" ({self.last_failure_kind})"
         )
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return self.summary_excerpt
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(RAG_SKIPPED, (self.last_failure_kind.value,))
 
 
@@ -195,7 +185,6 @@ class PatchProposed(Event):
     taken_from: Structural | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         made = f", made in {self.taken_from}" if self.taken_from else ""
         return (
             f"patch {self.patch_sha256[:12]} by {self.tier}{made}: {', '.join(self.files)}"
@@ -211,7 +200,6 @@ class PatchProposed(Event):
         return f" ({', '.join(messages)})" if messages else ""
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         if self.taken_from is None:  # else it was proposed, and counted, before
             yield Move(TIER_OUTCOMES, (self.tier.value, "proposed"))
 
@@ -232,11 +220,9 @@ class AttemptRefused(Event):
     declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"refused ({self.reason}): {self.sentence}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(ATTEMPT_REFUSALS, (self.reason.value,))
 
 
@@ -244,12 +230,11 @@ class ConsumerLeft(Event):
     """Whoever drained the stream went away; the resume rule says what a successor does."""
 
     kind: Literal["ConsumerLeft"] = "ConsumerLeft"
-    BADGE: ClassVar[Badge] = Badge(warns=True)
+    BADGE = Badge(warns=True)
     attempt: Attempt
     resume_rule: Structural
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"the consumer left. {self.resume_rule}"
 
 

@@ -1,7 +1,7 @@
 """What a fix is told of itself: it begins, gates judge its patches, attempts fail, it ends."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -130,7 +130,6 @@ class FixStarted(StartedOn, Event):
     release_age_days: int | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"fix started: {self.advisory_id} in {self.repository} at"
             f" {self.base_commit[:12]} ({self.ecosystem})"
@@ -169,7 +168,6 @@ class FixStarted(StartedOn, Event):
         return required + "".join(f"; excepted from rules on ages: {it}" for it in excepted)
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(FIXES_STARTED, (self.ecosystem,))
 
 
@@ -177,16 +175,14 @@ class SandboxDisabled(Event):
     """Gates ran without a sandbox because a person said so."""
 
     kind: Literal["SandboxDisabled"] = "SandboxDisabled"
-    role: ClassVar[Role] = Role.RESUMING
-    BADGE: ClassVar[Badge] = Badge(tone="bad", style="bold red", warns=True)
+    role = Role.RESUMING
+    BADGE = Badge(tone="bad", style="bold red", warns=True)
     reason: Prose
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"SANDBOX DISABLED: {self.reason}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(SANDBOX_DISABLED)
 
 
@@ -225,7 +221,6 @@ class GateJudged(Event):
     tests: tuple[Tested, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         why = f" ({self.failure_kind})" if self.failure_kind else ""
         detail = "" if self.status == GateStatus.FAILED else f": {self.detail}"
         flaky = f" (flaky: {', '.join(self.flaky)})" if self.flaky else ""
@@ -235,11 +230,9 @@ class GateJudged(Event):
         return f"gate {self.gate} {self.status}{why}{tests}{flaky}{kept}{detail}"
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return self.detail if self.status == GateStatus.FAILED else None
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(GATE_VERDICTS, (self.gate, self.status.value))
         yield Move(GATE_DURATION, (self.gate,), self.duration_ms / 1000, "observe")
         if self.status == GateStatus.FAILED:
@@ -248,7 +241,6 @@ class GateJudged(Event):
 
     @property
     def badge(self) -> Badge:
-        """Return how it is marked."""
         compared = self.tests_level in (None, TestsLevel.COMPARED)
         return {
             GateStatus.PASSED: Badge(style="green", routine=compared and not self.flaky),
@@ -266,8 +258,8 @@ class RecipeCandidateFailed(Event):
     """
 
     kind: Literal["RecipeCandidateFailed"] = "RecipeCandidateFailed"
-    since: ClassVar[int] = 10
-    BADGE: ClassVar[Badge] = Badge(style="yellow")
+    since = 10
+    BADGE = Badge(style="yellow")
     attempt: Attempt
     candidate: Annotated[int, Field(ge=1)]
     failure_kind: FailureKind
@@ -276,7 +268,6 @@ class RecipeCandidateFailed(Event):
     left_out: Annotated[tuple[LadderStep, ...], Field(min_length=1)]
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         gates = ", ".join(self.failing_gates)
         without = " and ".join(step.label for step in self.left_out)
         return (
@@ -293,7 +284,7 @@ class AttemptFailed(Event):
     """
 
     kind: Literal["AttemptFailed"] = "AttemptFailed"
-    BADGE: ClassVar[Badge] = Badge(tone="bad", style="red")
+    BADGE = Badge(tone="bad", style="red")
     attempt: Attempt
     tier: Tier | None
     failure_kind: FailureKind
@@ -305,16 +296,13 @@ class AttemptFailed(Event):
     contradicting_tests: tuple[Prose, ...] = ()
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         gates = ", ".join(self.failing_gates) or "no gate"
         return f"attempt {self.attempt} failed: {self.failure_kind} at {gates}"
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return self.summary_excerpt
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(ATTEMPT_FAILURES, (self.failure_kind.value,))
         if self.tier is not None:
             yield Move(TIER_OUTCOMES, (self.tier.value, "failed"))
@@ -323,7 +311,7 @@ class AttemptFailed(Event):
 class _PatchAccepted(Event):
     """What both ends with a patch tell of it."""
 
-    role: ClassVar[Role] = Role.END
+    role = Role.END
     attempt: Attempt
     tier: Tier
     patch_sha256: Digest
@@ -343,14 +331,12 @@ class FixVerified(_PatchAccepted):
     """
 
     kind: Literal["FixVerified"] = "FixVerified"
-    BADGE: ClassVar[Badge] = Badge(tone="good", style="bold green")
+    BADGE = Badge(tone="good", style="bold green")
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"VERIFIED ({self.proof_level}): passed {', '.join(self.gates_passed)}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield from self._ended("verified")
 
 
@@ -359,16 +345,14 @@ class FixPatched(_PatchAccepted):
     shows the flaw gone. Since schema version 7."""
 
     kind: Literal["FixPatched"] = "FixPatched"
-    since: ClassVar[int] = 7
-    BADGE: ClassVar[Badge] = Badge(tone="good", style="bold yellow")
+    since = 7
+    BADGE = Badge(tone="good", style="bold yellow")
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         passed = ", ".join(self.gates_passed)
         return f"PATCHED, nothing shows the flaw ({self.proof_level}): passed {passed}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield from self._ended("patched")
 
 
@@ -380,8 +364,8 @@ class FixRefused(Event):
     """
 
     kind: Literal["FixRefused"] = "FixRefused"
-    role: ClassVar[Role] = Role.END
-    BADGE: ClassVar[Badge] = Badge(tone="bad", style="bold yellow")
+    role = Role.END
+    BADGE = Badge(tone="bad", style="bold yellow")
     attempt: Attempt
     reason: RefusalReason
     sentence: Prose
@@ -389,11 +373,9 @@ class FixRefused(Event):
     declined: tuple[Declined, ...] = Field(default=(), exclude_if=lambda it: not it)
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"REFUSED ({self.reason}): {self.sentence}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         outcome = "unknown" if self.reason is RefusalReason.UNKNOWN else "refused"
         yield Move(FIXES_ENDED, (outcome, self.reason.value))
 
@@ -405,21 +387,18 @@ class FixEscalated(Event):
     """
 
     kind: Literal["FixEscalated"] = "FixEscalated"
-    role: ClassVar[Role] = Role.END
-    BADGE: ClassVar[Badge] = Badge(tone="warn", style="bold yellow", warns=True)
+    role = Role.END
+    BADGE = Badge(tone="warn", style="bold yellow", warns=True)
     attempt: Attempt
     reason: EscalationReason
     question: Prose
     evidence_sha256: tuple[Digest, ...] = ()
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"ESCALATED ({self.reason})"
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return self.question
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(FIXES_ENDED, ("escalated", self.reason.value))

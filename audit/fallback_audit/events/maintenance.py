@@ -5,7 +5,7 @@ Events that are not about one fix stand in the scope ``MAINTENANCE``.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -29,22 +29,19 @@ class AppendFlagged(Event):
     """
 
     kind: Literal["AppendFlagged"] = "AppendFlagged"
-    role: ClassVar[Role] = Role.NOTE
-    BADGE: ClassVar[Badge] = Badge(warns=True)
+    role = Role.NOTE
+    BADGE = Badge(warns=True)
     at: Seq
     rule: Structural
     detail: Excerpt
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"RULE BROKEN at event {self.at}, recorded all the same: {self.rule}"
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return self.detail
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(FLAGGED)
 
 
@@ -55,7 +52,7 @@ class PayloadRedacted(Event):
     """
 
     kind: Literal["PayloadRedacted"] = "PayloadRedacted"
-    role: ClassVar[Role] = Role.NOTE
+    role = Role.NOTE
     seq: Seq
     payload_sha256: Digest
     tombstone_sha256: Digest
@@ -64,7 +61,6 @@ class PayloadRedacted(Event):
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         what = ", ".join(self.fields)
         return f"event {self.seq} REDACTED ({what}) by {self.by}: {self.reason}"
 
@@ -80,7 +76,6 @@ class SegmentSealed(Event):
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         segment = f"events {self.first_seq} to {self.last_seq} ({self.sha256[:12]})"
         return f"{segment} sealed by {self.by}: {self.reason}"
 
@@ -96,7 +91,6 @@ class SegmentRetired(Event):
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         segment = f"events {self.first_seq} to {self.last_seq} ({self.sha256[:12]})"
         return f"{segment} deleted by {self.by}, its retention over: {self.reason}"
 
@@ -113,7 +107,6 @@ class EvidenceCollected(Event):
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"evidence older than {self.older_than} deleted by {self.by}: {self.removed} pieces,"
             f" {self.removed_bytes} bytes: {self.reason}"
@@ -129,14 +122,13 @@ class RecordBegunAgain(Event):
     """
 
     kind: Literal["RecordBegunAgain"] = "RecordBegunAgain"
-    since: ClassVar[int] = 10
+    since = 10
     lost_size: Seq
     lost_sha256: Digest
     by: Words
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         lost = f"{self.lost_size} events (checkpoint {self.lost_sha256[:12]})"
         return f"RECORD BEGUN AGAIN by {self.by}, {lost} are gone: {self.reason}"
 
@@ -151,7 +143,6 @@ class SigningKeyRotated(Event):
     reason: Words
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         keys = f"from {_key(self.old_vkey)} to {_key(self.new_vkey)}"
         return f"signing key rotated {keys} by {self.by}: {self.reason}"
 

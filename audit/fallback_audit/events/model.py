@@ -1,7 +1,7 @@
 """What models were asked, and what came of it: calls, verdicts on answers, budgets, self-RAG's steps."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -140,7 +140,6 @@ class ModelCalled(Event):
     prompt_evidence: Digest | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         booked = ""
         if self.reserved and self.reserved.cost_usd_estimate:
             booked = f", at most ~${self.reserved.cost_usd_estimate}"
@@ -173,14 +172,12 @@ class ModelAnswered(Event):
     duration_ms: int = 0
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         cost = f", ~${self.cost_usd_estimate}" if self.cost_usd_estimate else ""
         tokens = f"{self.input_tokens:,} + {self.output_tokens:,} tokens"
         whose = "" if self.call_type is CallType.AUTHOR else f"{self.call_type} "
         return f"{whose}answer {self.call}: {tokens}{cost}, {self.stop_reason}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         call = self.call_type.value
         yield Move(CALLS, (call, "answered"))
         yield Move(CALL_DURATION, (call,), self.duration_ms / 1000, "observe")
@@ -203,7 +200,7 @@ class AnswerReused(Event):
     """
 
     kind: Literal["AnswerReused"] = "AnswerReused"
-    BADGE: ClassVar[Badge] = Badge(style="cyan")
+    BADGE = Badge(style="cyan")
     attempt: Attempt
     call: Call
     call_type: CallType
@@ -217,14 +214,12 @@ class AnswerReused(Event):
     candidate: Candidate | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"{self.call_type} call {self.call} to {self.model} not sent: answered before the "
             f"interruption, nothing is paid twice{_asked_for(self)}"
         )
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(CALLS, (self.call_type.value, "reused"))
 
 
@@ -232,7 +227,7 @@ class ModelFailed(Event):
     """The request ended without an answer: a transport failure, not a gate failure."""
 
     kind: Literal["ModelFailed"] = "ModelFailed"
-    BADGE: ClassVar[Badge] = Badge(warns=True)
+    BADGE = Badge(warns=True)
     attempt: Attempt
     call: Call
     call_type: CallType
@@ -240,12 +235,10 @@ class ModelFailed(Event):
     failure: ModelFailureKind | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         kind = f" ({self.failure})" if self.failure else ""
         return f"{self.call_type} call {self.call} gave no answer{kind}: {self.reason}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         call = self.call_type.value
         yield Move(CALLS, (call, "failed"))
         yield Move(MODEL_FAILURES, (call, NONE if self.failure is None else self.failure.value))
@@ -257,17 +250,15 @@ class PlanRejected(Event):
     """An invalid plan: asked again within the call ceiling, never handed on."""
 
     kind: Literal["PlanRejected"] = "PlanRejected"
-    BADGE: ClassVar[Badge] = Badge(style="yellow")
+    BADGE = Badge(style="yellow")
     attempt: Attempt
     call: Call
     problems: tuple[Excerpt, ...]
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"answer {self.call} rejected: not a valid plan"
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return "\n".join(self.problems)
 
 
@@ -278,14 +269,13 @@ class MoreCodeShown(Event):
     """
 
     kind: Literal["MoreCodeShown"] = "MoreCodeShown"
-    BADGE: ClassVar[Badge] = Badge(style="cyan")
+    BADGE = Badge(style="cyan")
     attempt: Attempt
     call: Call
     files: Annotated[tuple[Excerpt, ...], Field(min_length=1)]
     byte_count: Annotated[int, Field(ge=1)]
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"answer {self.call} declined because code was missing: shown {self.byte_count:,} "
             f"bytes more, of {', '.join(self.files)}"
@@ -296,14 +286,13 @@ class RepeatedPatchRejected(Event):
     """The normalised edit set equals an earlier attempt's: asked again, never handed on."""
 
     kind: Literal["RepeatedPatchRejected"] = "RepeatedPatchRejected"
-    BADGE: ClassVar[Badge] = Badge(tone="bad", style="yellow")
+    BADGE = Badge(tone="bad", style="yellow")
     attempt: Attempt
     call: Annotated[int, Field(ge=0)]
     edit_digest: Digest
     repeats_attempt: int
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"answer {self.call} rejected: the edits of attempt {self.repeats_attempt}"
 
 
@@ -316,7 +305,6 @@ class GroundingNotEvaluated(Event):
     call: Call | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"grounding not evaluated: {self.reason}"
 
 
@@ -338,7 +326,6 @@ class GroundingJudged(Event):
     judgement_sha256: Digest
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"answer {self.call} {grounded_words(self.supported)}:"
             f" {self.faithfulness_score:.0%} of {self.claims} claims supported,"
@@ -346,17 +333,14 @@ class GroundingJudged(Event):
         )
 
     def excerpt(self) -> str | None:
-        """Return the lines below."""
         return None if self.supported else "\n".join(self.unsupported)
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(JUDGEMENTS, ("true" if self.supported else "false",))
         yield Move(JUDGE_FAILING, value=0, action="set")
 
     @property
     def badge(self) -> Badge:
-        """Return how it is marked."""
         return Badge(style="green") if self.supported else Badge(tone="warn", style="yellow")
 
 
@@ -366,18 +350,16 @@ class LowConfidenceFlagged(Event):
     """
 
     kind: Literal["LowConfidenceFlagged"] = "LowConfidenceFlagged"
-    BADGE: ClassVar[Badge] = Badge(tone="warn", style="bold yellow")
+    BADGE = Badge(tone="warn", style="bold yellow")
     attempt: Attempt
     reason: Excerpt
     attempts: Annotated[int, Field(ge=1)]
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         return f"LOW CONFIDENCE (unsupported {times}), check by hand: {self.reason}"
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(LOW_CONFIDENCE)
 
 
@@ -388,7 +370,7 @@ class BudgetReached(Event):
     """
 
     kind: Literal["BudgetReached"] = "BudgetReached"
-    BADGE: ClassVar[Badge] = Badge(tone="bad", style="bold yellow", warns=True)
+    BADGE = Badge(tone="bad", style="bold yellow", warns=True)
     attempt: Attempt
     limit: BudgetLimit
     cap: Structural
@@ -396,14 +378,12 @@ class BudgetReached(Event):
     wanted: Structural
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return (
             f"BUDGET REACHED ({self.limit}): the next call may use {self.wanted},"
             f" {self.used} of {self.cap} are used; nothing was sent"
         )
 
     def moves(self) -> Iterator[Move]:
-        """Yield what it counts."""
         yield Move(BUDGET_REFUSALS, (self.limit.value,))
 
 
@@ -416,14 +396,13 @@ class BudgetRaised(Event):
     """
 
     kind: Literal["BudgetRaised"] = "BudgetRaised"
-    BADGE: ClassVar[Badge] = Badge(style="cyan")
+    BADGE = Badge(style="cyan")
     by: Prose
     reason: Prose
     usd_per_fix: Dollars | None = None
     tokens_per_fix: int | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         caps = (("$", self.usd_per_fix), ("tokens ", self.tokens_per_fix))
         to = ", ".join(f"{unit}{cap}" for unit, cap in caps if cap is not None)
         raised = f"budget of this fix raised to {to}" if to else "budget stop lifted"
@@ -434,7 +413,7 @@ class RetrieveDecided(Event):
     """Self-RAG: are examples needed for the next segment of this path? Forced to no on a retry."""
 
     kind: Literal["RetrieveDecided"] = "RetrieveDecided"
-    BADGE: ClassVar[Badge] = Badge(routine=True)
+    BADGE = Badge(routine=True)
     attempt: Attempt
     step: Annotated[int, Field(ge=1)]
     path: Annotated[int, Field(ge=0)]
@@ -443,7 +422,6 @@ class RetrieveDecided(Event):
     reason: Excerpt = ""
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         why = ", ".join(filter(None, ("forced" if self.forced else "", self.reason)))
         message = f"path {self.path}: {_RETRIEVE[self.decision]}"
         return f"self-RAG step {self.step}, {message}" + (f" ({why})" if why else "")
@@ -457,7 +435,7 @@ class SegmentScored(Event):
     """
 
     kind: Literal["SegmentScored"] = "SegmentScored"
-    BADGE: ClassVar[Badge] = Badge(routine=True)
+    BADGE = Badge(routine=True)
     attempt: Attempt
     candidate: Candidate
     example_id: Structural | None = None
@@ -471,7 +449,6 @@ class SegmentScored(Event):
     problem: Excerpt = ""
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"self-RAG {self.candidate.name}: {self._verdict()}"
 
     def _verdict(self) -> str:
@@ -496,13 +473,12 @@ class StrategyDegraded(Event):
     """Self-RAG went on as greedy search (or ended early) rather than overrun a limit, and why."""
 
     kind: Literal["StrategyDegraded"] = "StrategyDegraded"
-    BADGE: ClassVar[Badge] = Badge(style="yellow", warns=True)
+    BADGE = Badge(style="yellow", warns=True)
     attempt: Attempt
     step: Annotated[int, Field(ge=1)]
     reason: Excerpt
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"self-RAG degraded at step {self.step}: {self.reason}"
 
 

@@ -1,7 +1,7 @@
 """What happens after an interruption, and after the end: a run is resumed, a person decides, a patch goes
 out."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,13 +30,12 @@ class FixResumed(StartedOn, Event):
     """
 
     kind: Literal["FixResumed"] = "FixResumed"
-    role: ClassVar[Role] = Role.RESUMING
-    BADGE: ClassVar[Badge] = Badge(style="cyan")
+    role = Role.RESUMING
+    BADGE = Badge(style="cyan")
     after: Structural
     tool_version: Structural
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"resumed after {self.after} (version {self.tool_version})"
 
 
@@ -48,15 +47,14 @@ class ReviewDecided(Event):
     """
 
     kind: Literal["ReviewDecided"] = "ReviewDecided"
-    role: ClassVar[Role] = Role.AFTER_THE_END
-    BADGE: ClassVar[Badge] = Badge(tone="person", style="bold cyan")
+    role = Role.AFTER_THE_END
+    BADGE = Badge(tone="person", style="bold cyan")
     verdict: ReviewVerdict
     by: Words
     reason: Words
     patch_sha256: Digest | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         what = f"patch {self.patch_sha256[:12]} " if self.patch_sha256 else ""
         return f"{what}{decided_words(self)}: {self.reason}"
 
@@ -71,15 +69,14 @@ class TransitionReopened(Event):
     """
 
     kind: Literal["TransitionReopened"] = "TransitionReopened"
-    role: ClassVar[Role] = Role.AFTER_THE_END
-    BADGE: ClassVar[Badge] = Badge(tone="person", style="bold cyan")
+    role = Role.AFTER_THE_END
+    BADGE = Badge(tone="person", style="bold cyan")
     by: Words
     reason: Words
     opens: Structural
     judges_again: Digest | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"{reopened_words(self)} as {self.opens}: {self.reason}"
 
 
@@ -87,13 +84,12 @@ class PatchDelivered(Event):
     """A verified or approved patch was put where a user wanted it. ``reference``: branch and commit."""
 
     kind: Literal["PatchDelivered"] = "PatchDelivered"
-    role: ClassVar[Role] = Role.AFTER_THE_END
+    role = Role.AFTER_THE_END
     patch_sha256: Digest
     place: DeliveryPlace
     reference: Prose | None = None
 
     def in_words(self) -> str:
-        """Return what happened, in one line."""
         return f"patch {self.patch_sha256[:12]} {delivered_words(self)}"
 
 
