@@ -174,7 +174,7 @@ fleet-simulation: setup
 bench-setup: setup $(BENCH)/.peers $(BENCH)/.aider
 	rm -rf $(BENCH)/dist && $(BIN)/python -m hatchling build -t wheel -d $(BENCH)/dist > /dev/null
 	test -x $(BENCH)/ours/bin/python || $(BIN)/uv venv --quiet --python $(PYTHON) $(BENCH)/ours
-	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings,postgres]"
+	$(BIN)/uv pip install --quiet --python $(BENCH)/ours/bin/python --constraint requirements.lock --compile-bytecode --reinstall-package fallback-tier "$$(ls $(BENCH)/dist/*.whl)[embeddings,postgres,serve]"
 
 $(BENCH)/.peers: tests/campaigns/bench/requirements.lock
 $(BENCH)/.aider: tests/campaigns/bench/requirements-aider.lock

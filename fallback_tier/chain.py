@@ -108,7 +108,7 @@ def apply_recipe(
     )
     another = isinstance(selection, Selected) and bool(selection.left_out)
     if outcome.reason.ends_chain or another:
-        # Behind another candidate stands no retrieval: gates have refused a patch already (ADR-0048).
+        # If a later candidate declines, stop: gates have refused a patch already (ADR-0048).
         raise Refusal(
             outcome.reason, outcome.sentence, unread=outcome.unread, declined=outcome.declined
         )

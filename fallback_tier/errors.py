@@ -12,6 +12,7 @@
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
     │   ├── ConfigurationError       a setting or an option that can't be
     │   │   ├── SettingMissingError  a setting that is needed: a model, its key, a file
+    │   │   ├── SeveralFixesError    several fixes where one is required (fix.fixer)
     │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
@@ -46,7 +47,6 @@
     │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
     ├── PluginError                  a plugin's own exception, in the plugin's name
-    ├── AttemptEndedError            a served attempt's process was ended, or died (cli.attempt.forked)
     ├── SandboxError                 no sandbox can be had, and none was waived
     ├── ExampleStoreError            the store of solved examples (solved_examples)
     ├── EmbeddingError               the embedding model can't be used (solved_examples)

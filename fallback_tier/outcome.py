@@ -44,7 +44,7 @@ class Selected(Frozen):
 
 
 class NotApplicable(Frozen):
-    """No deterministic fix applies. ``reason`` refuses for good unless another tier can help.
+    """No deterministic fix applies. If no other tier can help, ``reason`` is that of the final refusal.
 
     ``unread``: the sources that were not read, if the reason is UNKNOWN. ``declined``: the steps that did
     not work, each with what blocked it; one without a step if none began.

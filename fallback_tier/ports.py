@@ -156,8 +156,8 @@ class OffersCandidates(Protocol):
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
     ) -> Selected | None:
-        """What to select instead of what led to ``moves``; it has been applied, so that it can be. None:
-        there is no other. Never raises for a client that can't resolve it."""
+        """Return what to select instead of what led to ``moves``: it was tried, and works. None: there is
+        no other. Never raises for a client that can't resolve it."""
         ...
 
 
@@ -189,7 +189,7 @@ class GateFactory(Protocol):
     """What an entry point of ``fallback_tier.gates`` names: gates for every fix, whatever its ecosystem."""
 
     def __call__(self, plugin: "EcosystemPlugin") -> "Sequence[Gate]":
-        """In order; they come behind the ecosystem's own. None where they have nothing to say of it."""
+        """Return them in order; they come after the ecosystem's own. Empty if none concerns it."""
         ...
 
 

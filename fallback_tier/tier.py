@@ -5,7 +5,7 @@ A first attempt goes down the chain, and each tier may end it (ADR-0005)::
     1. history   the prior attempts must be in order and distilled
     2. cap       a fourth retry is refused before anything is spent (ADR-0014)
     3. start     the attempt counts from here, however it ends
-    4. recipe    a deterministic fix: apply it, ask no model
+    4. recipe    a deterministic fix that the plugin has selected: apply it, ask no model
     5. RAG       an example of the same package and the same code: replay it, ask no model
     6. LLM       a plan from a closed union, checked, turned into changes by us
     7. seal      the diff becomes evidence, its digest an event
@@ -13,8 +13,9 @@ A first attempt goes down the chain, and each tier may end it (ADR-0005)::
 A retry starts from a fresh context (ADR-0011): in place of 4 and 5 it records that retrieval was
 skipped, durably, and the prompt of 6 carries the last failure's summary where the examples stood.
 
-What the caller must do: pass the prior attempts of this gate transition, prove the patch with gates
-before believing it (``fallback_tier.gates``), and distil a failure before asking again.
+What the caller must do: ask the plugin for its recipe (``planning.ask_recipe``), pass the prior attempts of
+this gate transition, prove the patch with gates before believing it (``fallback_tier.gates``), and distil a
+failure before asking again.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -56,8 +57,8 @@ RESUME_RULE = "The attempt counts; start the next one with the same prior attemp
 class ChainParts:
     """What the links of the chain work with. ``retriever`` None: no memory; ``leaf`` None: no model.
 
-    ``is_resumed``: of a fix on record, which a missing client stops and does not end; ``needs_model``: nor
-    does a missing model.
+    ``is_resumed``: the fix is on record, so that a missing client raises and refuses nothing;
+    ``needs_model``: so does a missing model.
     """
 
     retriever: SolvedExampleRetriever | None

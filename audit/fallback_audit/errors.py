@@ -11,12 +11,12 @@
     │   │   ├── OvertakenError     another session goes on with the fix
     │   │   └── CheckpointError    a checkpoint can't be made
     │   │       └── HistoryError   the store is not the one that was signed
-    │   ├── KeyringError           a signing, trusted or evidence key is missing or malformed
+    │   ├── KeyringError           a signing or trusted key is missing or malformed
     │   ├── AuditIntegrityError    what is stored is not what was written
     │   │   └── NotAnExportError   a file is no export, or one of a newer format
     │   └── EvidenceError          an evidence file is missing, altered or too large
     │       ├── UnreadEvidenceError  it may not be read: nothing is known about it
-    │       └── EvidenceKeyError     its key can't be had (fallback_audit.evidence.cipher)
+    │       └── EncryptedEvidenceError  an earlier release encrypted it
     └── (fallback_tier.errors)     the other branches
 """
 
@@ -119,3 +119,9 @@ class UnreadEvidenceError(EvidenceError):
     """An evidence file may not be read: whether it is whole, nobody knows."""
 
     code = "evidence_unread"
+
+
+class EncryptedEvidenceError(EvidenceError):
+    """An earlier release encrypted this evidence file, and this one reads none of those (ADR-0126)."""
+
+    code = "evidence_encrypted"

@@ -164,11 +164,8 @@ class KeepableStore(AuditStore, Protocol):
 class EvidenceStore(Protocol):
     """Content-addressed bytes outside the chain, found by SHA-256."""
 
-    def put(self, content: bytes, *, private: bool = False) -> Digest:
-        """Store durably, mode 0600; the digest is that of ``content``. Raises EvidenceError over the cap.
-
-        ``private``: raw prompts and completions. Encrypted at rest, by a key that is kept elsewhere.
-        """
+    def put(self, content: bytes) -> Digest:
+        """Store durably, mode 0600, and return the digest. Raises EvidenceError over the cap."""
         ...
 
     def get(self, digest: Digest) -> bytes:

@@ -65,14 +65,14 @@ class CodeFinding(Frozen):
         )
 
 
-class Record(NamedTuple):
+class FoundAdvisory(NamedTuple):
     """A record, and whether it is a whole one or was pieced together from what a report says."""
 
     advisory: Advisory
     whole: bool = True
 
 
-Found = Record | Skipped | CodeFinding
+Found = FoundAdvisory | Skipped | CodeFinding
 
 
 class Reported(NamedTuple):
@@ -91,7 +91,7 @@ class Reported(NamedTuple):
     url: str = ""
     cvss: str = ""
 
-    def record(self) -> Record:
+    def record(self) -> FoundAdvisory:
         """As an OSV record. Raises AdvisoryError where the report's fields can't be one."""
         severity = [{"type": "CVSS_V3", "score": self.cvss}] if self.cvss else []
         package = {"ecosystem": self.ecosystem, "name": self.package}
@@ -110,7 +110,7 @@ class Reported(NamedTuple):
             },
             self.id,
         )
-        return Record(advisory, whole=False)
+        return FoundAdvisory(advisory, whole=False)
 
 
 def ranges_up_to(ecosystem: str, version: str, fixes: Sequence[str]) -> list[dict[str, Any]]:

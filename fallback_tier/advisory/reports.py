@@ -6,7 +6,7 @@ from typing import Any
 
 from fallback_tier.advisory.found import (
     Found,
-    Record,
+    FoundAdvisory,
     Reported,
     Skipped,
     mapping,
@@ -66,7 +66,7 @@ def osv_records(items: object, source: str) -> Iterator[Found]:
         except AdvisoryError as error:
             yield Skipped.because(where, error)
         else:
-            yield Record(advisory)
+            yield FoundAdvisory(advisory)
 
 
 def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:

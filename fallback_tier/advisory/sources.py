@@ -13,7 +13,7 @@ from typing import Any
 from fallback_audit.disk_errors import blamed
 from fallback_audit.frozen import Frozen
 from fallback_tier.advisory.bundles import by_flaw, merged
-from fallback_tier.advisory.found import CodeFinding, Found, Record, Skipped, mapping, text
+from fallback_tier.advisory.found import CodeFinding, Found, FoundAdvisory, Skipped, mapping, text
 from fallback_tier.advisory.osv import Advisory, advisory_from
 from fallback_tier.errors import AdvisoryError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
@@ -55,7 +55,7 @@ def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
     or can't be used *inside* a folder or a report, is skipped.
     """
     found = [item for path in paths for item in _read(path)]
-    records = [item for item in found if isinstance(item, Record)]
+    records = [item for item in found if isinstance(item, FoundAdvisory)]
     skipped = [item for item in found if isinstance(item, Skipped)]
     advisories = []
     for advisory in _one_per_flaw(records):
@@ -70,7 +70,7 @@ def load_advisories(paths: Sequence[Path]) -> AdvisorySet:
     )
 
 
-def _one_per_flaw(records: Sequence[Record]) -> Iterator[Advisory]:
+def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
     """Whole records win over what reports say, package by package."""
     whole = {id(record.advisory) for record in records if record.whole}
     for group in by_flaw(record.advisory for record in records):
@@ -200,7 +200,7 @@ def _read_document(data: bytes, source: str) -> Iterator[Found]:
     if reader is not None:
         return reader(answer, source)
     if "id" in answer:
-        return iter((Record(advisory_from(answer, source)),))
+        return iter((FoundAdvisory(advisory_from(answer, source)),))
     raise _unknown(answer, source)
 
 

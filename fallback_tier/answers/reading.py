@@ -36,19 +36,19 @@ THINKING: Final = ("<think>", "</think>")
 _SHOWN_CHARS: Final = 40
 
 #: The validator's kinds of fault whose own words say nothing to do.
-_SHOWN_CHARS_OF_ANSWER: Final = {"extra_forbidden": "there is no such field; leave it out"}
+_TEXT_BY_ERROR_TYPE: Final = {"extra_forbidden": "there is no such field; leave it out"}
 
 #: Stop reasons of an answer whose end is missing.
 _CUT_SHORT: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-def beginning(reported: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
+def beginning(outcome: ModelAnswer | ModelError) -> ModelAnswer | ModelError:
     """As much of an answer as can be one: a longer one is no plan, whatever its rest says, and would not
     fit into the evidence. One character more than that, so that whoever reads it says so. An error is
     passed through."""
-    if isinstance(reported, ModelError):
-        return reported
-    return reported.model_copy(update={"text": reported.text[: MAX_ANSWER_CHARS + 1]})
+    if isinstance(outcome, ModelError):
+        return outcome
+    return outcome.model_copy(update={"text": outcome.text[: MAX_ANSWER_CHARS + 1]})
 
 
 def read_one(
@@ -199,7 +199,7 @@ def _sentence(detail: ErrorDetails) -> str:
     for part in detail["loc"]:
         place += f"[{part}]" if isinstance(part, int) else f".{_name(part)}"
     where = f"At {place.lstrip('.')}: " if place else ""
-    message = _SHOWN_CHARS_OF_ANSWER.get(detail["type"], detail["msg"])
+    message = _TEXT_BY_ERROR_TYPE.get(detail["type"], detail["msg"])
     return f"{where}{shown(message)[:MAX_PROBLEM_CHARS].rstrip('.')}."
 
 

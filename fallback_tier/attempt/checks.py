@@ -105,8 +105,8 @@ def _rejected(draft: Draft, problems: tuple[str, ...], task: AttemptTask) -> Inv
 
 
 def _repeated(proposal: Proposal, draft: Draft, task: AttemptTask) -> Invalid | None:
-    """A fresh context is no use if the same edits come of it (ADR-0011); those that were only to be
-    declared are other ones once they are."""
+    """A fresh context is no use if it gives the same edits (ADR-0011). They are allowed if the plan now
+    declares the capabilities that were missing."""
     digest = edit_digest(proposal.changes)
     declares = bool(proposal.plan and proposal.plan.capabilities)
     earlier = next(

@@ -72,8 +72,8 @@ TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 class AttemptTask:
     """The arguments of one attempt, with what follows from them.
 
-    ``is_resumed``, ``needs_model``: of a fix on record, which a missing client, or a missing model, stops
-    and does not end.
+    ``is_resumed``: the fix is on record, so that a missing client raises and refuses nothing;
+    ``needs_model``: so does a missing model.
     """
 
     advisory: Advisory

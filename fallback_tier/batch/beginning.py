@@ -15,7 +15,7 @@ from fallback_tier.batch.record import BatchRecord, kept_plan, latest_like
 from fallback_tier.batch.running import BatchRun, Watcher
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.resume import check_judged_by
+from fallback_tier.gates.journal.recorded_fix import check_judged_by
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.worktrees import remove_leftovers
 from fallback_tier.installed import as_found, look_at, new_id, tags_of

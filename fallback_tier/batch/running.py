@@ -15,7 +15,8 @@ from fallback_tier.batch.record import BatchRecord, PartKey, parts_on_record
 from fallback_tier.errors import InputError
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
-from fallback_tier.gates.journal.resume import ResumedFix, check_gates, inputs_of, resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import FixResult
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.installed import new_id
@@ -148,42 +149,42 @@ class BatchRun:
         return self._begun_with(fix_id), ()
 
     def _begun_with(self, fix_id: str) -> Advisory:
-        return inputs_of(self.services.audit, self.services.evidence, fix_id).advisory
+        return self._recorded(fix_id).inputs.advisory
+
+    def _recorded(self, fix_id: str) -> RecordedFix:
+        return RecordedFix(self.services.audit, self.services.evidence, fix_id)
 
     def _proved_before(self, advisory: Advisory, _divisible: bool) -> FixResult:
         fix_id = self._on_record.get(_key(advisory))
-        taken = None if fix_id is None else self._taken(fix_id, advisory)
-        if taken is None or taken.result is None:
+        result = None if fix_id is None else self._part(fix_id, advisory).result
+        if result is None:
             raise _NotOnRecordError
-        return taken.result
+        return result
 
     def _prove(self, advisory: Advisory, divisible: bool) -> FixResult:
-        place = self.services.configuration.state_dir
-        fix_id = self._on_record.get(_key(advisory))
-        if fix_id is not None:
-            with holding(place, fix_id):
-                taken = self._taken(fix_id, advisory)
-                return taken.result or self._judged(advisory, fix_id, taken, divisible)
-        fix_id = new_id("fix")
-        with holding(place, fix_id):
-            return self._judged(advisory, fix_id, None, divisible)
+        known = self._on_record.get(_key(advisory))
+        fix_id = known or new_id("fix")
+        with holding(self.services.configuration.state_dir, fix_id):
+            recorded = self._part(fix_id, advisory) if known else None
+            result = None if recorded is None else recorded.result
+            return result or self._judged(advisory, fix_id, recorded, divisible)
 
-    def _taken(self, fix_id: str, advisory: Advisory) -> ResumedFix:
+    def _part(self, fix_id: str, advisory: Advisory) -> RecordedFix:
         """Raises InputError where a person has reopened it: then it is no part of this run any more."""
-        audit, evidence = self.services.audit, self.services.evidence
-        taken = resume_from_trail(audit, evidence, fix_id, advisory=advisory)
-        if taken.linked is not None:
+        recorded = self._recorded(fix_id)
+        recorded.check_advisory(advisory)
+        if recorded.is_reopened:
             raise InputError(
                 f"Fix {fix_id}, a part of this run, was reopened by a person.",
                 next_step="Run that `fallback-tier fix` again: it starts from the beginning.",
             )
-        return taken
+        return recorded
 
     def _judged(
         self,
         advisory: Advisory,
         fix_id: str,
-        taken: ResumedFix | None,
+        recorded: RecordedFix | None,
         divisible: bool,
     ) -> FixResult:
         with self.watch() as watcher:
@@ -192,21 +193,20 @@ class BatchRun:
                 self.repo,
                 advisory,
                 fix_id=fix_id,
-                gate_transition_id=taken.gate_transition_id if taken else None,
-                affected=taken.affected if taken else None,
+                gate_transition_id=recorded.gate_transition_id if recorded else None,
+                affected=recorded.affected if recorded else None,
             )
-            runner = self.services.gate_runner(
+            parts = self.services.fix_parts(
                 advisory,
                 watcher,
                 Setup(several=True, batch_sha256=self.digest, divisible=divisible),
                 repo=inputs.repo_ctx,
                 report=watcher.report,
             )
+            if recorded is not None:
+                recorded.check_gates(parts.gate_names, parts.setup.configuration)
             work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
-            if taken is None:
-                return runner.run(*work)
-            check_gates(taken, runner.gate_names, runner.setup.configuration, fix_id)
-            return runner.resume(*work, taken)
+            return run_fix(parts, *work, recorded)
 
 
 def _some(ids: Sequence[str]) -> str:

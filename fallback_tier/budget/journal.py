@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EncryptedEvidenceError, EvidenceError
 from fallback_audit.events import AttemptStarted, ModelAnswered, ModelCalled
 from fallback_audit.ports import AuditStore, EvidenceStore, Scope, StoredEvent
 from fallback_audit.vocabulary import CallType
@@ -37,7 +37,8 @@ class AuditJournal:
     """Implements ``Journal`` on the audit trail and its evidence. Threads may share it.
 
     An answer whose evidence is gone, altered or of another form is not offered: the model is asked
-    again, and paid again. To stop the fix instead would not bring the money back.
+    again, and paid again. To stop the fix instead would not bring the money back. One that an earlier
+    release encrypted stops it (EncryptedEvidenceError): that release can still use what was paid for.
     """
 
     def __init__(self, audit: AuditStore, evidence: EvidenceStore) -> None:
@@ -72,6 +73,8 @@ class AuditJournal:
             return None
         try:
             return ModelAnswer.model_validate_json(self._evidence.get(event.answer_evidence))
+        except EncryptedEvidenceError:
+            raise
         except (EvidenceError, ValidationError):
             return None
 

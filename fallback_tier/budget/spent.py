@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from fallback_audit.events import Charge, ModelAnswered
-from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.ports import AuditReader, Scope
 from fallback_tier.budget.calls import UsageLedger
 from fallback_tier.budget.prices import Prices
 from fallback_tier.budget.tally import Tally, in_dollars, usage_of
@@ -18,7 +18,7 @@ class Spent(NamedTuple):
     unreported: Charge | None
 
 
-def spent(audit: AuditStore, scope: Scope) -> Spent:
+def spent(audit: AuditReader, scope: Scope) -> Spent:
     """Answers that were found again after an interruption count once, where they were paid."""
     ledger = UsageLedger()
     for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
@@ -29,7 +29,7 @@ def spent(audit: AuditStore, scope: Scope) -> Spent:
     return Spent(ledger.totals(), _unreported(audit, scope))
 
 
-def _unreported(audit: AuditStore, scope: Scope) -> Charge | None:
+def _unreported(audit: AuditReader, scope: Scope) -> Charge | None:
     tally = Tally(audit, Prices(), fix_id=scope.fix_id)
     tally.refresh()
     open_calls = [b.amount for b in tally.calls if b.scope == scope and not b.reported]

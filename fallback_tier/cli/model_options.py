@@ -77,7 +77,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--keep-prompts",
         action="store_true",
-        help="keep every prompt as private evidence, encrypted (default: its digest only)",
+        help="keep every prompt as private evidence (default: its digest only)",
     )
     judge = parser.add_argument_group("judge (none: grounding is not evaluated)")
     judge.add_argument(

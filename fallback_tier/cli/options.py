@@ -84,11 +84,12 @@ def as_given(path: str) -> Path:
 def record(arguments: argparse.Namespace) -> RecordSettings:
     """Where the parts of the record are: an option, else its variable, else the default."""
 
-    def reported(option: str, variable: str) -> str | None:
+    def option_or_variable(option: str, variable: str) -> str | None:
         return getattr(arguments, option, None) or os.environ.get(variable) or None
 
-    database = reported("audit_store", STORE_URL)
-    checkpoints, keys_folder = reported("checkpoints", CHECKPOINTS), reported("keys", KEYS)
+    database = option_or_variable("audit_store", STORE_URL)
+    checkpoints = option_or_variable("checkpoints", CHECKPOINTS)
+    keys_folder = option_or_variable("keys", KEYS)
     return RecordSettings(
         database=SecretStr(database) if database else None,
         checkpoints=as_given(checkpoints) if checkpoints else None,

@@ -19,6 +19,7 @@ from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.cli.serve.command import check_extra
 from fallback_tier.cli.serve.command import run as serve
 from fallback_tier.demo.projects import copy_project, flaw_test, shipped
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import RecordSettings
@@ -117,8 +118,8 @@ def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
     )
     with open_services(configuration, author=ScriptedModel(case.answers)) as services:
         inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
-        runner = services.gate_runner(advisory, lambda _: None, repo=inputs.repo_ctx)
-        runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+        parts = services.fix_parts(advisory, lambda _: None, repo=inputs.repo_ctx)
+        run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 
 def _say(line: str) -> None:

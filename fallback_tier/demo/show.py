@@ -25,8 +25,8 @@ from fallback_tier.cli.progress import FixProgress
 from fallback_tier.demo.cassette import recorded_nonces, replayed_author
 from fallback_tier.demo.projects import copy_project, fetch_flask, fetch_rc, flaw_test, shipped
 from fallback_tier.execution import ClientRunner
-from fallback_tier.fix.delivery import DeliveryOutcome
-from fallback_tier.gates.result import Verified
+from fallback_tier.gates.open_fix import run_fix
+from fallback_tier.gates.result import DeliveryOutcome, Verified
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.ports import LanguageModel, NonceSource
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -148,10 +148,11 @@ class Demo:
         with open_services(configuration, nonces=nonces, author=author) as services:
             inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
-                runner = services.gate_runner(
+                parts = services.fix_parts(
                     advisory, progress, repo=inputs.repo_ctx, report=progress.report
                 )
-                result = runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+                work = inputs.advisory, inputs.repo_ctx, inputs.recipe_selection
+                result = run_fix(parts, *work)
             proved = isinstance(result, Verified)
             if isinstance(result, Verified):
                 deliver(result.application, inputs.repo_ctx, services.clients)
@@ -187,7 +188,7 @@ class Demo:
             )
         )
         with closing(open_readonly(audit_db(self._state))) as reader:
-            evidence = open_evidence(self._state, self._record)
+            evidence = open_evidence(self._state)
             Renderer(self._console).render_fix(reader.events(RETRY_FIX), evidence)
             checked = verify(
                 reader, checkpoints=read_checkpoints(self._state, self._record), evidence=evidence

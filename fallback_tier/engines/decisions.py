@@ -41,7 +41,7 @@ def answer_on_record(audit: AuditReader, fix_id: str) -> Answer:
     return Answer(goes_on=False, is_over=not asks)
 
 
-class Record(AuditReader, HeaderReader, Protocol):
+class FollowedTrail(AuditReader, HeaderReader, Protocol):
     """What is followed."""
 
 
@@ -58,7 +58,7 @@ class Decisions:
     def __post_init__(self) -> None:
         self._open: dict[str, int] = {}
 
-    def read(self, audit: Record) -> None:
+    def read(self, audit: FollowedTrail) -> None:
         """Everything that was recorded since. Raises AuditStoreError: then the next call reads it."""
         tip, _ = audit.tip()
         if tip == self.upto:

@@ -2,13 +2,12 @@
 
 from typing import Protocol
 
-from fallback_tier.fix.ends import OneFix
-from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.result import FixResult, OneFix
 from fallback_tier.gates.steps import FixState, StepKey
 
 
 class OpenedFix(Protocol):
-    """A fix in this process's hands, as ``fallback_tier.fix.opened.OpenFix`` is one."""
+    """A fix in this process's hands, as ``fallback_tier.fix.fixer`` opens one."""
 
     @property
     def state(self) -> FixState:

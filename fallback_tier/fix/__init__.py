@@ -10,36 +10,34 @@ TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
     from typing import Any
 
+    from fallback_tier.fix.advisories import advisories_at as advisories_at
+    from fallback_tier.fix.advisories import advisories_to_fix as advisories_to_fix
     from fallback_tier.fix.delivery import Delivery as Delivery
-    from fallback_tier.fix.delivery import DeliveryOutcome as DeliveryOutcome
-    from fallback_tier.fix.ends import Fixed as Fixed
-    from fallback_tier.fix.ends import OneFix as OneFix
-    from fallback_tier.fix.ends import SeveralFixes as SeveralFixes
+    from fallback_tier.fix.delivery import Fixed as Fixed
+    from fallback_tier.fix.delivery import SeveralFixes as SeveralFixes
     from fallback_tier.fix.fixer import Fixer as Fixer
-    from fallback_tier.fix.fixer import Task as Task
     from fallback_tier.fix.fixer import open_fixer as open_fixer
-    from fallback_tier.fix.given import advisories_at as advisories_at
-    from fallback_tier.fix.given import advisories_to_fix as advisories_to_fix
     from fallback_tier.fix.planning import plan_fixes as plan_fixes
     from fallback_tier.fix.watching import Progress as Progress
     from fallback_tier.fix.watching import ProgressCallback as ProgressCallback
     from fallback_tier.fix.watching import Watch as Watch
+    from fallback_tier.gates.result import DeliveryOutcome as DeliveryOutcome
+    from fallback_tier.gates.result import OneFix as OneFix
     from fallback_tier.wiring import Configuration as Configuration
 
 _HOME = {
     "Configuration": "fallback_tier.wiring",
     "Delivery": "fallback_tier.fix.delivery",
-    "Fixed": "fallback_tier.fix.ends",
+    "Fixed": "fallback_tier.fix.delivery",
     "Fixer": "fallback_tier.fix.fixer",
-    "DeliveryOutcome": "fallback_tier.fix.delivery",
-    "OneFix": "fallback_tier.fix.ends",
-    "SeveralFixes": "fallback_tier.fix.ends",
-    "Task": "fallback_tier.fix.fixer",
+    "DeliveryOutcome": "fallback_tier.gates.result",
+    "OneFix": "fallback_tier.gates.result",
+    "SeveralFixes": "fallback_tier.fix.delivery",
     "ProgressCallback": "fallback_tier.fix.watching",
     "Progress": "fallback_tier.fix.watching",
     "Watch": "fallback_tier.fix.watching",
-    "advisories_at": "fallback_tier.fix.given",
-    "advisories_to_fix": "fallback_tier.fix.given",
+    "advisories_at": "fallback_tier.fix.advisories",
+    "advisories_to_fix": "fallback_tier.fix.advisories",
     "open_fixer": "fallback_tier.fix.fixer",
     "plan_fixes": "fallback_tier.fix.planning",
 }

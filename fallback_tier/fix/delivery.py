@@ -1,4 +1,5 @@
-"""Where a proved patch goes: the working tree or a branch of its own, a file, a folder for its reviewer."""
+"""Where a proved patch goes (the working tree, a branch, a file, a folder for its reviewer), and how a fix
+ended for its caller."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fallback_audit.events import PatchDelivered, SandboxDisabled
 from fallback_audit.frozen import Frozen
@@ -15,9 +17,8 @@ from fallback_tier.errors import ConfigurationError
 from fallback_tier.execution import ClientRunner
 from fallback_tier.gates.journal.inputs import Setup
 from fallback_tier.gates.journal.stopped import resumable
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.gates.result import Committed, DeliveryOutcome, OneFix, WithPatch
 from fallback_tier.handover.branch import (
-    Committed,
     branch_for,
     check_branch,
     commit_message,
@@ -30,25 +31,28 @@ from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
+if TYPE_CHECKING:  # most fixes are of one advisory, and pay for no more
+    from fallback_tier.batch.outcome import AdvisoryEnd
+    from fallback_tier.batch.running import BatchEnd
+
 #: A fix with a patch, and what it is about.
-Fixed = tuple[WithPatch, Advisory]
+ProvedFix = tuple[WithPatch, Advisory]
 
 #: Puts a patch on the working tree; or where an earlier process has delivered it, as it is on record.
 Deliver = Callable[[Applied, RepoContext, ClientRunner], None] | PatchDelivered
 
 
 @dataclass(frozen=True)
-class DeliveryOutcome:
-    """What became of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
+class SeveralFixes:
+    """How the fixes of several advisories ended: by part, by advisory, and what became of the patch."""
 
-    delivered: bool = False
-    committed: Committed | None = None
-    folder: str | None = None
+    end: "BatchEnd"
+    advisories: "tuple[AdvisoryEnd, ...]"
+    delivery: DeliveryOutcome
 
-    def document(self) -> dict[str, object]:
-        """For machines."""
-        commit = None if self.committed is None else self.committed.model_dump()
-        return {"delivered": self.delivered, "commit": commit, "report": self.folder}
+
+#: How a fix ended, for its caller.
+Fixed = OneFix | SeveralFixes
 
 
 class Delivery(Frozen):
@@ -116,7 +120,7 @@ def _absolute(path: Path | None) -> str | None:
 
 
 def hand_over(
-    fixes: Sequence[Fixed],
+    fixes: Sequence[ProvedFix],
     patch: Applied,
     repo: RepoContext,
     services: Services,
@@ -145,7 +149,7 @@ def hand_over(
 
 
 def _deliver(
-    fixes: Sequence[Fixed],
+    fixes: Sequence[ProvedFix],
     patch: Applied,
     repo: RepoContext,
     services: Services,
@@ -169,7 +173,7 @@ def _deliver(
     return committed
 
 
-def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> str:
+def _branch(fixes: Sequence[ProvedFix], repo: RepoContext, services: Services) -> str:
     """Named after what was fixed, not after what was asked for; after what was fixed in part only where
     nothing else was."""
     ids = tuple(dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records))
@@ -179,7 +183,7 @@ def _branch(fixes: Sequence[Fixed], repo: RepoContext, services: Services) -> st
 
 
 def _report(
-    fixes: Sequence[Fixed], repo: RepoContext, services: Services, commit: str | None
+    fixes: Sequence[ProvedFix], repo: RepoContext, services: Services, commit: str | None
 ) -> dict[str, str]:
     """The files of a report; those of several fixes in a folder each, by ecosystem."""
     proof = services.configuration.proof

@@ -1,122 +1,136 @@
 """From advisories and a repository to a proved patch, delivered: what the command line, a service and a
 fleet call (ADR-0063)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fallback_audit.events import FixStarted
 from fallback_audit.ports import AuditReader
 from fallback_tier.advisory import Advisory, AdvisorySet
-from fallback_tier.errors import ConfigurationError
-from fallback_tier.fix.delivery import Delivery
-from fallback_tier.fix.ends import Fixed, OneFix
-from fallback_tier.fix.one import fix_one
-from fallback_tier.fix.opened import Asked, OpenFix, begun, resumed
+from fallback_tier.errors import ConfigurationError, InputError
+from fallback_tier.fix.advisories import unused
+from fallback_tier.fix.delivery import Deliver, Delivery, Fixed, hand_over
 from fallback_tier.fix.watching import UNWATCHED, Watch
-from fallback_tier.gates.journal.resume import inputs_of
-from fallback_tier.installed import look_at
+from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import OpenFix
+from fallback_tier.gates.result import DeliveryOutcome, FixResult, OneFix, WithPatch
+from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.trees.isolation import inspect_repository
+from fallback_tier.gates.trees.worktrees import remove_leftovers
+from fallback_tier.handover.delivery import deliver
+from fallback_tier.handover.interrupted_delivery import complete
+from fallback_tier.installed import as_found, look_at
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Configuration, Services, open_services
+from fallback_tier.wiring.gates import check_proof_fails
 
 if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
+    from fallback_tier.wiring.inputs import Inputs
 
 _DEFAULT = Delivery()
 
 
-@dataclass(frozen=True)
-class Task:
-    """Advisories in a repository that was looked at. ``one``: the one advisory, narrowed to the one
-    ecosystem that it concerns there; None: several are planned together."""
+class SeveralFixesError(ConfigurationError):
+    """One advisory's fix in one ecosystem was required, and several would be planned together."""
 
-    given: AdvisorySet
-    repo: RepoContext
-    one: Advisory | None
-    services: Services
-    watch: Watch
 
-    def run(self, delivery: Delivery = _DEFAULT) -> Fixed:
-        """Fix it, from the start; or, of several, where the same call was interrupted.
+@dataclass
+class EndedFix:
+    """A fix whose end is on record. What may be missing is the delivery of its proved patch."""
 
-        Raises ConfigurationError, SandboxError where no sandbox can be had, ToolError, ModelError,
-        ProofError where the proof that was given can't prove anything, and what the stores raise. The
-        repository is then as it was, and a fix that has begun can be resumed.
-        """
-        if self.one is not None:
-            setup = delivery.checked([self.one.id], self.repo, self.services.clients)
-            return fix_one(self.one, self.repo, self.services, setup, self.watch)
-        if self.services.configuration.proof is not None:
-            raise ConfigurationError(
-                "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
-                next_step="Fix that advisory alone with --proof, then the others.",
-            )
-        from fallback_tier.fix.several import fix_several
+    result: FixResult
+    state: FixState
+    _put: Callable[[WithPatch], DeliveryOutcome]
+    _delivered: OneFix | None = field(default=None, init=False)
 
-        return fix_several(self.given, self.repo, self.services, delivery, self.watch)
+    def next(self) -> StepKey | None:
+        """None: no step is left."""
+        return None
 
-    def resume(self, fix_id: str, delivery: Delivery = _DEFAULT) -> OneFix:
-        """Go on with the fix of this advisory, as configured now. Raises as ``run``."""
-        if self.one is None:
-            raise ConfigurationError(
-                "--resume continues the fix of one advisory, and several are given.",
-                next_step="Give the advisory that the fix began with.",
-            )
-        from fallback_tier.fix.resuming import resume_one
+    def step(self, key: StepKey) -> None:
+        """Not called: no step is left."""
+        raise AssertionError(f"a fix that has ended takes no step, such as {key}")
 
-        setup = delivery.checked([self.one.id], self.repo, self.services.clients)
-        return resume_one(fix_id, self.one, self.repo.root, self.services, setup, self.watch)
+    def deliver(self) -> OneFix:
+        """Put its patch where it was asked for, once, unless that is on record."""
+        if self._delivered is None:
+            self._delivered = OneFix.delivered(self.result, self._put)
+        return self._delivered
+
+    def to_the_end(self) -> OneFix:
+        """Deliver."""
+        return self.deliver()
 
 
 @dataclass(frozen=True)
 class Fixer:
-    """Fixes, with these parts. Not for two fixes at once in one process; two processes wait for each other
-    where they must."""
+    """Opens fixes with these parts, and runs them. Not for two fixes at once in one process; two processes
+    wait for each other where they must."""
 
     services: Services
     watch: Watch = UNWATCHED
 
-    def task(self, given: AdvisorySet, repository: Path, *, fix_id: str | None = None) -> Task:
-        """Look at a clean git checkout. One advisory goes down the whole chain; several are planned at
-        once. ``fix_id``: an identifier that nobody has used, for the fix of one (default: a new one).
+    def fix(
+        self,
+        given: AdvisorySet,
+        repository: Path,
+        delivery: Delivery = _DEFAULT,
+        *,
+        fix_id: str | None = None,
+    ) -> Fixed:
+        """Fix in a clean git checkout. An interrupted run over several advisories continues.
 
-        Raises RepositoryError, ConfigurationError where no plugin serves the advisory's ecosystem.
+        One advisory in one ecosystem goes down the whole chain; several are planned at once. ``fix_id``: an
+        unused identifier for the fix of one (default: a new one). Raises RepositoryError;
+        ConfigurationError, also if no plugin serves the advisory's ecosystem; SandboxError if there is no
+        sandbox; ToolError; ModelError; ProofError if the given proof can't prove anything; and what the
+        stores raise. The repository is then as it was, and a fix that has begun can be resumed.
         """
-        services = self.services
-        if len(given.advisories) == 1 and not given.findings:
-            services.plugin_for(given.advisories[0])  # an ecosystem that nobody serves: bad input
-        repo = look_at(repository, services.clients, services.configuration.settings)
-        if fix_id is not None:
-            repo = repo.model_copy(update={"fix_id": fix_id})
-        return Task(given, repo, self._only_one(given, repo), services, self.watch)
-
-    def fix(self, given: AdvisorySet, repository: Path, delivery: Delivery = _DEFAULT) -> Fixed:
-        """``task``, run."""
-        return self.task(given, repository).run(delivery)
+        repo, one = self._look(given, repository, fix_id)
+        if one is None:
+            return self._fix_several(given, repo, delivery)
+        for note in unused(given):
+            self.watch.note(note)
+        with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
+            return fix.to_the_end()
 
     def resume(
-        self, fix_id: str, *, repository: Path | None = None, delivery: Delivery = _DEFAULT
+        self,
+        fix_id: str,
+        *,
+        given: AdvisorySet | None = None,
+        repository: Path | None = None,
+        delivery: Delivery = _DEFAULT,
     ) -> Fixed:
-        """Go on with a fix that was interrupted, or that a person let go on, by what is on record.
+        """Continue a fix that was interrupted, or that a person let continue, by what is on record.
 
-        ``repository``: where its checkout is now. Raises as ``Task.run``, and InputError where there is
-        nothing to go on with.
+        ``repository``: where its checkout is now. ``given``: its advisory, for a fix that is configured and
+        delivered anew. Raises as ``fix``, and InputError if nothing is to be continued.
         """
-        from fallback_tier.fix.resuming import check_is_whole_run, recorded_start, resume_one
-
-        services = self.services
-        found = recorded_start(services.audit, services.evidence, fix_id)
-        inputs = found.inputs
-        if not inputs.setup.several:
+        if given is not None and repository is not None:
+            repo, one = self._look(given, repository, None)
+            if one is None:
+                raise ConfigurationError(
+                    "--resume continues the fix of one advisory, and several are given.",
+                    next_step="Give the advisory that the fix began with.",
+                )
+            setup, place = self._checked(delivery, one, repo), repo.root
+        else:
+            recorded = self._recorded(fix_id)
+            inputs = recorded.inputs
+            if inputs.setup.several:
+                return self._resume_several(recorded, repository, delivery)
+            one, place = inputs.advisory, repository or inputs.repository
             setup = delivery.instead_of(inputs.setup)
-            place = repository or inputs.repository
-            return resume_one(fix_id, inputs.advisory, place, services, setup, self.watch)
-        from fallback_tier.fix.several import resume_several
-
-        digest = check_is_whole_run(fix_id, found)
-        return resume_several(digest, fix_id, repository, services, delivery, self.watch)
+        with self._resumed(fix_id, one, place, setup) as fix:
+            return fix.to_the_end()
 
     @contextmanager
     def open(
@@ -126,40 +140,198 @@ class Fixer:
         *,
         fix_id: str,
         delivery: Delivery = _DEFAULT,
-    ) -> Iterator[OpenFix]:
-        """For an engine that takes the steps itself (ADR-0086): the fix of one advisory under this
-        identifier, begun, or resumed where it is on record. It is held while it is open.
+    ) -> Iterator[OpenFix | EndedFix]:
+        """Open the fix of one advisory under this identifier, for an engine that takes the steps itself
+        (ADR-0086): begun, or resumed if it is on record. It is held while it is open.
 
-        ``delivery`` with a branch or a report counts where the fix begins; one that goes on is delivered as
-        it began. Raises as ``task`` and ``resume``, and ConfigurationError where several would be planned
-        together.
+        ``delivery`` with a branch or a report counts if the fix begins; one that continues is delivered as
+        it began. Raises as ``fix`` and ``resume``, and SeveralFixesError.
         """
-        services = self.services
-        if is_on_record(services.audit, fix_id):
-            inputs = inputs_of(services.audit, services.evidence, fix_id)
-            asked = Asked(inputs.advisory, services, inputs.setup, self.watch)
-            with resumed(asked, fix_id, repository) as fix:
+        if is_on_record(self.services.audit, fix_id):
+            inputs = self._recorded(fix_id).inputs
+            with self._resumed(fix_id, inputs.advisory, repository, inputs.setup) as fix:
                 yield fix
             return
-        task = self.task(given, repository, fix_id=fix_id)
-        if task.one is None:
-            raise ConfigurationError(
+        repo, one = self._look(given, repository, fix_id)
+        if one is None:
+            raise SeveralFixesError(
                 "An engine takes the steps of one advisory's fix in one ecosystem, and these are several.",
                 next_step="Give each of them an identifier of its own.",
             )
-        setup = delivery.checked([task.one.id], task.repo, services.clients)
-        with begun(Asked(task.one, services, setup, self.watch), task.repo) as fix:
+        with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
             yield fix
 
-    def _only_one(self, given: AdvisorySet, repo: RepoContext) -> Advisory | None:
-        if len(given.advisories) != 1 or given.findings:
-            return None
-        concerned = self.services.concerned(given.advisories[0], repo)
-        return concerned[0] if len(concerned) == 1 else None
+    def _look(
+        self, given: AdvisorySet, repository: Path, fix_id: str | None
+    ) -> tuple[RepoContext, Advisory | None]:
+        """Return the repository, and the one advisory, narrowed to the one ecosystem that it concerns
+        there; None: several are planned together."""
+        services, is_one = self.services, len(given.advisories) == 1 and not given.findings
+        if is_one:
+            services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
+        repo = look_at(repository, services.clients, services.configuration.settings)
+        if fix_id is not None:
+            repo = repo.model_copy(update={"fix_id": fix_id})
+        concerned = services.concerned(given.advisories[0], repo) if is_one else ()
+        return repo, concerned[0] if len(concerned) == 1 else None
+
+    def _checked(self, delivery: Delivery, one: Advisory, repo: RepoContext) -> Setup:
+        return delivery.checked([one.id], repo, self.services.clients)
+
+    def _recorded(self, fix_id: str) -> RecordedFix:
+        return RecordedFix(self.services.audit, self.services.evidence, fix_id)
+
+    # Of one advisory.
+
+    @contextmanager
+    def _begun(self, advisory: Advisory, repo: RepoContext, setup: Setup) -> Iterator[OpenFix]:
+        """Begin the fix that ``repo`` names. Raises InputError if another process holds it, ProofError, and
+        what the parts raise."""
+        inputs = self.services.inputs_on(repo, advisory, fix_id=repo.fix_id)
+        with holding(self.services.configuration.state_dir, repo.fix_id), ExitStack() as held:
+            yield self._opened(inputs, setup, None, held)
+
+    @contextmanager
+    def _resumed(
+        self, fix_id: str, advisory: Advisory, repository: Path, setup: Setup
+    ) -> Iterator[OpenFix | EndedFix]:
+        """Continue a fix from where the record says that it is; one that has ended is only delivered.
+
+        Raises InputError if there is nothing to continue, or another process holds it; RepositoryError if
+        the repository is at another commit; and what the parts raise.
+        """
+        services = self.services
+        with holding(services.configuration.state_dir, fix_id), ExitStack() as held:
+            recorded = self._recorded(fix_id)
+            recorded.check_advisory(advisory)
+            if (result := recorded.result) is not None:
+                yield self._ended(recorded, result, advisory, repository, setup, held)
+                return
+            services.check_raised(recorded.raised)
+            self._check_whose(recorded)
+            repo = look_at(repository, services.clients, services.configuration.settings)
+            recorded.check_base(repo.base_commit)
+            inputs = services.inputs_on(
+                repo,
+                advisory,
+                fix_id=fix_id,
+                gate_transition_id=recorded.gate_transition_id,
+                affected=recorded.affected,
+                makes=recorded.state.recorded is None,
+            )
+            yield self._opened(inputs, setup, recorded, held)
+
+    def _opened(
+        self, inputs: "Inputs", setup: Setup, recorded: RecordedFix | None, held: ExitStack
+    ) -> OpenFix:
+        """Put the beginning on record, or that the fix continues. ``held``: released at the end of all.
+
+        The watcher and the worktree are released before the patch is delivered.
+        """
+        services, advisory, repo = self.services, inputs.advisory, inputs.repo_ctx
+        working = held.enter_context(ExitStack())
+        watcher = working.enter_context(self.watch.fixing())
+        parts = services.fix_parts(advisory, watcher, setup, repo=repo, report=watcher.report)
+        if recorded is None:
+            failure = check_proof_fails(parts, inputs, watcher.report_proof)
+        else:
+            recorded.check_gates(parts.gate_names, parts.setup.configuration)
+            failure = recorded.setup.proof_failure
+        self._known_up_to(repo.fix_id, 0 if recorded is None else recorded.seen, held)
+        kept = parts.setup.model_copy(update={"proof_failure": failure})
+        repo = repo.model_copy(update={"proof_failure": failure})
+        put = partial(self._put, working, advisory, repo, setup, deliver)
+        fix = OpenFix(replace(parts, setup=kept), advisory, repo, inputs.recipe_selection, put)
+        working.callback(fix.close)
+        if recorded is None:
+            fix.begin()
+        else:
+            fix.resume(recorded)
+        return fix
+
+    def _ended(
+        self,
+        recorded: RecordedFix,
+        result: FixResult,
+        advisory: Advisory,
+        repository: Path,
+        setup: Setup,
+        held: ExitStack,
+    ) -> EndedFix:
+        services, fix_id = self.services, recorded.fix_id
+        remove_leftovers(services.configuration.state_dir)
+        facts = inspect_repository(repository, services.clients)
+        repo = as_found(facts, services.configuration.settings)
+        repo = repo.model_copy(update={"fix_id": fix_id})
+        recorded.check_base(repo.base_commit)
+        self.watch.note(f"fix {fix_id} has ended ({recorded.after}): no gate is run again")
+        self._known_up_to(fix_id, recorded.seen, held)
+        put = partial(self._put, ExitStack(), advisory, repo, setup, recorded.delivered or complete)
+        return EndedFix(result, replace(recorded.state, result=result), put)
+
+    def _put(
+        self,
+        working: ExitStack,
+        advisory: Advisory,
+        repo: RepoContext,
+        setup: Setup,
+        how: Deliver,
+        result: WithPatch,
+    ) -> DeliveryOutcome:
+        working.close()
+        proved = [(result, advisory)]
+        return hand_over(proved, result.application, repo, self.services, setup, how)
+
+    def _known_up_to(self, fix_id: str, seen: int, held: ExitStack) -> None:
+        """If another process recorded events after ``seen``, this one may no longer write."""
+        if (fence := self.services.fence) is not None:
+            fence.expect(fix_id, seen)
+            held.callback(fence.let_go, fix_id)
+
+    def _check_whose(self, recorded: RecordedFix) -> None:
+        """Decided once: raises InputError if the options say now that other code is affected."""
+        now = self.services.configuration.settings.whose_code
+        began = recorded.affected
+        if now is not None and began is not None and now is not began.code:
+            raise InputError(
+                f"The fix began as one of {began.code} code, and the options say {now} now.",
+                next_step="Resume it without them, or start a new fix.",
+            )
+
+    # Of several; imported here, as most fixes are of one.
+
+    def _fix_several(self, given: AdvisorySet, repo: RepoContext, delivery: Delivery) -> Fixed:
+        if self.services.configuration.proof is not None:
+            raise ConfigurationError(
+                "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
+                next_step="Fix that advisory alone with --proof, then the others.",
+            )
+        from fallback_tier.fix.several import fix_several
+
+        return fix_several(given, repo, self.services, delivery, self.watch)
+
+    def _resume_several(
+        self, recorded: RecordedFix, repository: Path | None, delivery: Delivery
+    ) -> Fixed:
+        """Continue the run over several advisories of which this fix is a part."""
+        digest = recorded.inputs.setup.batch_sha256
+        if digest is None or recorded.is_reopened:
+            ids = ", ".join(recorded.inputs.advisory.ids)
+            alone = f"Run `fallback-tier fix` for {ids} alone."
+            again = "Run that `fallback-tier fix` again: recipes ask no model, so nothing is paid twice."
+            raise InputError(
+                f"Fix {recorded.fix_id} is one part of a run over several advisories, whose patches are "
+                "delivered together.",
+                next_step=alone if recorded.is_reopened else again,
+            )
+        from fallback_tier.fix.several import resume_several
+
+        fix_id = recorded.fix_id
+        return resume_several(digest, fix_id, repository, self.services, delivery, self.watch)
 
 
 def is_on_record(audit: AuditReader, fix_id: str) -> bool:
-    """It has begun, whoever did that."""
+    """Return whether a fix has begun, whichever process did that."""
     return any(audit.events(fix_id, kinds=frozenset({FixStarted.__name__})))
 
 

@@ -12,12 +12,12 @@ from fallback_tier.batch.beginning import BatchStarter
 from fallback_tier.batch.outcome import advisory_ends, partial_fix_message
 from fallback_tier.batch.part import merged
 from fallback_tier.batch.running import BatchEnd, BatchRun
-from fallback_tier.fix.delivery import Deliver, Delivery, DeliveryOutcome, hand_over
-from fallback_tier.fix.ends import SeveralFixes
+from fallback_tier.fix.delivery import Deliver, Delivery, SeveralFixes, hand_over
 from fallback_tier.fix.planning import check_clients
 from fallback_tier.fix.watching import Watch
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.inputs import Setup
+from fallback_tier.gates.result import DeliveryOutcome
 from fallback_tier.handover.delivery import deliver
 from fallback_tier.handover.interrupted_delivery import complete
 from fallback_tier.repo import RepoContext

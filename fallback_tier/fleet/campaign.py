@@ -24,10 +24,8 @@ from fallback_tier.fleet.proofs import ProofTable
 from fallback_tier.repo import AllowedHost, ReleaseAge, Settings
 from fallback_tier.wiring import Configuration
 from fallback_tier.workers.model_table import ModelTable
+from fallback_tier.workers.problem import FIX_SECONDS
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
-
-#: The longest that a fix may take: as the service has it.
-FIX_SECONDS = 4 * 3_600.0
 
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")]
 

@@ -28,7 +28,7 @@ from fallback_tier.fleet.model import FixFacts, FixState
 from fallback_tier.handover.branch import committed_as
 from fallback_tier.observing.record import open_record
 from fallback_tier.wiring import RecordSettings
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: Why one is only partly fixed.
 NOT_SHOWN = "not_shown"
@@ -51,7 +51,7 @@ class FleetRecord:
     def __init__(self, state_dir: Path, settings: RecordSettings) -> None:
         self._state_dir = state_dir
         self._settings = settings
-        self._reader: TrailReader | None = None
+        self._reader: ReadOnlyTrail | None = None
         self._read = 0
 
     def __call__(self, fix_id: str) -> FixFacts | None:
@@ -70,7 +70,7 @@ class FleetRecord:
         return frozenset(it.scope.fix_id for it in found)
 
     @contextmanager
-    def _reading(self) -> Iterator[TrailReader | None]:
+    def _reading(self) -> Iterator[ReadOnlyTrail | None]:
         """None: nothing is recorded yet."""
         if self._reader is None:
             self._reader = open_record(self._state_dir, self._settings)

@@ -16,7 +16,7 @@ from fallback_tier.fleet.model import NOT_DELIVERED, CampaignState, FixFacts, Fi
 from fallback_tier.fleet.order import FixOrder, order_of
 from fallback_tier.fleet.refreshing import Decided, Facts, anybody, refresh
 from fallback_tier.fleet.store.store import LEASE_S, FleetStore
-from fallback_tier.workers.problem import PASSING, Problem, problem_of
+from fallback_tier.workers.problem import MAX_TAKES, PASSING, Problem, problem_of
 
 #: Between two looks (seconds), and more for each fix that runs; no longer than the lease can bear.
 TICK_S, TICK_OF_ONE_S = 0.5, 0.02
@@ -27,9 +27,6 @@ PROGRESS_S = 5.0
 
 #: Between two looks at escalated fixes: has a person decided? A person needs longer than that.
 DECISIONS_S = 2.0
-
-#: A fix whose worker died this often is not started again by itself: it may be what kills it.
-MAX_TAKES = 5
 
 #: A fix that failed for a reason that passes (``PASSING``) waits this long (seconds), and that counts for
 #: no death.

@@ -42,8 +42,8 @@ _MISTAKE = re.compile(
     r"Error\b"
 )
 
-#: Of a failed attempt, in a question: the gate, the first assertions and what was tried fit; the record has
-#: the rest.
+#: Characters of a failure's summary that a question quotes: the gate, the first assertions and what was
+#: tried fit.
 _MAX_LAST_WORDS = 700
 
 #: Tests that a question names; the record has all of them.
@@ -51,7 +51,7 @@ _NAMED_TESTS = 20
 
 
 @dataclass(frozen=True)
-class Pass:
+class EndVerified:
     """Every gate that ran passed, and one of them saw the flaw gone."""
 
     application: Applied
@@ -60,7 +60,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class OnlyTested:
+class EndPatched:
     """Every gate that ran passed, the base commit's tests among them; nothing shows the flaw gone."""
 
     application: Applied
@@ -69,7 +69,7 @@ class OnlyTested:
 
 
 @dataclass(frozen=True)
-class Refuse:
+class EndRefused:
     """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN;
     ``declined``: the recipe's steps that did not work."""
 
@@ -80,7 +80,7 @@ class Refuse:
 
 
 @dataclass(frozen=True)
-class AskPerson:
+class EndEscalated:
     """A person must decide."""
 
     reason: EscalationReason
@@ -93,10 +93,11 @@ class Failure:
 
     summary: AttemptSummary
     signature: Digest
-    then: AskPerson | Refuse | None
+    then: EndEscalated | EndRefused | None
 
 
-Decision = Pass | OnlyTested | Refuse | AskPerson | Failure
+EndDecision = EndVerified | EndPatched | EndRefused | EndEscalated
+Decision = EndDecision | Failure
 
 
 def decide(
@@ -109,29 +110,29 @@ def decide(
 ) -> Decision:
     """Strict AND of objective signals. The state must hold an application with its verdicts.
 
-    ``fix_id`` is what a person is told to name who wants the fix to go on; ``code``: whose is affected;
+    ``fix_id``: the identifier in commands that a question suggests; ``code``: whose is affected;
     ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: what gates refuse
     is proved in smaller parts (ADR-0051), so that there is no retry, and nobody is asked.
     """
     match _decide(state, fix_id, code, recalls=recalls):
         case Failure() as failure if divisible:
             return replace(failure, then=_apart(f"failed: {_cut(what_failed(failure.summary))}"))
-        case AskPerson(reason=EscalationReason.NOTHING_PROVED) if divisible:
+        case EndEscalated(reason=EscalationReason.NOTHING_PROVED) if divisible:
             return _apart("could not be proved by any gate: each was skipped.")
-        case AskPerson(reason=EscalationReason.GATES_UNDECIDED) if divisible:
+        case EndEscalated(reason=EscalationReason.GATES_UNDECIDED) if divisible:
             return _apart(f"could not be decided about by {_cut(_undecided(state))}.")
-        case AskPerson() as ask:
+        case EndEscalated() as ask:
             return with_command(ask, fix_id)
-        case Failure(then=AskPerson() as ask) as failure:
+        case Failure(then=EndEscalated() as ask) as failure:
             return replace(failure, then=with_command(ask, fix_id))
         case decision:
             return decision
 
 
-def _apart(how: str) -> Refuse:
+def _apart(how: str) -> EndRefused:
     """The end of several fixes in one patch that are to be proved in smaller parts."""
     sentence = f"In one patch these fixes {how} They are proved in smaller parts."
-    return Refuse(RefusalReason.FAILS_TOGETHER, sentence)
+    return EndRefused(RefusalReason.FAILS_TOGETHER, sentence)
 
 
 def how_to_answer(fix_id: str) -> str:
@@ -139,7 +140,7 @@ def how_to_answer(fix_id: str) -> str:
     return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
-def with_command(ask: AskPerson, fix_id: str) -> AskPerson:
+def with_command(ask: EndEscalated, fix_id: str) -> EndEscalated:
     """A question names the command that goes on from it; one about money has its own."""
     if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
         return ask
@@ -157,17 +158,17 @@ def _decide(state: FixState, fix_id: str, code: AffectedCode, *, recalls: bool) 
     if state.gates_with(GateStatus.FAILED):
         return _failure(state, application, code, recalls=recalls)
     if state.gates_with(GateStatus.UNDECIDED):
-        return AskPerson(
+        return EndEscalated(
             EscalationReason.GATES_UNDECIDED,
             f"No gate failed this patch, but it is not known to be right: by {_cut(_undecided(state))}. "
             "Is it right? Approve it, or repair what prevents the comparison and have the gates run again.",
         )
     passed, skipped = state.gates_with(GateStatus.PASSED), state.gates_with(GateStatus.SKIPPED)
     if not SHOWING_GATES[code].isdisjoint(passed):
-        return Pass(application, passed, skipped)
+        return EndVerified(application, passed, skipped)
     if TESTS_GATE in passed:
-        return OnlyTested(application, passed, skipped)
-    return AskPerson(
+        return EndPatched(application, passed, skipped)
+    return EndEscalated(
         EscalationReason.NOTHING_PROVED,
         "The patch applies, but no gate could prove it: each was skipped. Review it by hand, or "
         "give the repository a test that shows the vulnerability.",
@@ -182,19 +183,19 @@ def _undecided(state: FixState) -> str:
 
 def _refusal(state: FixState, refused: Refused, fix_id: str) -> Decision:
     if refused.reason is RefusalReason.MODEL_UNAVAILABLE:
-        return AskPerson(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
+        return EndEscalated(EscalationReason.MODEL_UNAVAILABLE, refused.sentence)
     if refused.reason is RefusalReason.BUDGET_EXHAUSTED:
         question = refused.sentence
         if state.reached is not None:
             question = f"{reached_in_words(state.reached)} {how_to_go_on(state.reached, fix_id)}"
-        return AskPerson(EscalationReason.BUDGET_EXHAUSTED, question)
+        return EndEscalated(EscalationReason.BUDGET_EXHAUSTED, question)
     if state.prior_attempts:
-        return _contradiction(_own_attempts(state)) or AskPerson(
+        return _contradiction(_own_attempts(state)) or EndEscalated(
             EscalationReason.RETRY_REFUSED,
             f"{len(state.prior_attempts)} attempt(s) failed, and the next gave no patch: "
             f"{refused.sentence} {_last_words(state.prior_attempts[-1])}",
         )
-    return Refuse(refused.reason, refused.sentence, refused.unread, refused.declined)
+    return EndRefused(refused.reason, refused.sentence, refused.unread, refused.declined)
 
 
 def _failure(
@@ -222,7 +223,7 @@ def _failure(
 
 def _instead_of_a_retry(
     state: FixState, summary: AttemptSummary, signature: Digest, code: AffectedCode
-) -> AskPerson | None:
+) -> EndEscalated | None:
     """The question that ends the fix here; None: a fresh attempt may do better."""
     before = _own_attempts(state)
     attempts = (*before, summary)
@@ -238,19 +239,19 @@ def _instead_of_a_retry(
     if broken := _broken_tests(state):
         how += f": {_some(broken)}"
     if state.recorded is not None:
-        return _contradiction(attempts) or AskPerson(
+        return _contradiction(attempts) or EndEscalated(
             EscalationReason.GATES_FAILED_AGAIN,
             f"The gates were run again on the patch of attempt {summary.attempt}, and it failed at {how}. "
             "Is the patch wrong, or still the gate?",
         )
     if len(state.prior_attempts) + 1 > MAX_RETRIES:
-        return _contradiction(attempts) or AskPerson(
+        return _contradiction(attempts) or EndEscalated(
             EscalationReason.RETRY_CAP_REACHED,
             f"{len(state.prior_attempts) + 1} attempts failed, the last one at {how}. Fix it by hand, "
             "or reopen it, to start again with what is known now?",
         )
     if len(signatures) >= SAME_FAILURE_LIMIT and len(set(signatures[-SAME_FAILURE_LIMIT:])) == 1:
-        return _contradiction(attempts) or AskPerson(
+        return _contradiction(attempts) or EndEscalated(
             EscalationReason.SAME_FAILURE_REPEATED,
             f"{SAME_FAILURE_LIMIT} attempts failed in the same way ({how}). What is missing?",
         )
@@ -258,7 +259,7 @@ def _instead_of_a_retry(
     if summary.failure_kind is FailureKind.REPEATED_PATCH or (
         summary.failure_kind is FailureKind.PLAN_INVALID and is_same_answer
     ):
-        return _contradiction(attempts) or AskPerson(
+        return _contradiction(attempts) or EndEscalated(
             EscalationReason.RETRY_REFUSED,
             f"The model repeats itself, so it is not asked again. {_last_words(summary)}",
         )
@@ -296,7 +297,7 @@ def _own_attempts(state: FixState) -> tuple[AttemptSummary, ...]:
     return state.prior_attempts[len(state.prior_attempts) - own :]
 
 
-def _contradiction(attempts: Sequence[AttemptSummary]) -> AskPerson | None:
+def _contradiction(attempts: Sequence[AttemptSummary]) -> EndEscalated | None:
     """The question of the last attempt that tests alone stood against; None where there was none.
 
     A fix may have to change a test that asserts the flaw. No patch may, so that is for a person to say.
@@ -304,7 +305,7 @@ def _contradiction(attempts: Sequence[AttemptSummary]) -> AskPerson | None:
     against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
     if against is None:
         return None
-    return AskPerson(
+    return EndEscalated(
         EscalationReason.TESTS_CONTRADICT_PATCH,
         f"The proof passes with the patch of attempt {against.attempt}, but tests that pass at the base "
         f"commit fail with it: {_some(against.contradicting_tests)}. If they assert what the advisory "

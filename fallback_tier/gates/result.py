@@ -1,6 +1,7 @@
-"""How a fix ends: verified, refused or escalated."""
+"""How a fix ends (verified, patched, refused or escalated), and what became of its patch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -125,6 +126,46 @@ class Escalated(_Ended):
 
 
 FixResult = Annotated[Verified | Patched | RefusedFix | Escalated, Field(discriminator="outcome")]
+
+
+class Committed(Frozen):
+    """Where a patch was committed. ``existed``: it was there already, so no branch was made."""
+
+    branch: str
+    commit: str
+    existed: bool = False
+
+    @property
+    def reference(self) -> str:
+        """As a delivery has it on record."""
+        return f"{self.branch} {self.commit}"
+
+
+@dataclass(frozen=True)
+class DeliveryOutcome:
+    """What became of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
+
+    delivered: bool = False
+    committed: Committed | None = None
+    folder: str | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return it for machines."""
+        commit = None if self.committed is None else self.committed.model_dump()
+        return {"delivered": self.delivered, "commit": commit, "report": self.folder}
+
+
+@dataclass(frozen=True)
+class OneFix:
+    """How the fix of one advisory ended, and what became of its patch."""
+
+    result: FixResult
+    delivery: DeliveryOutcome = field(default_factory=DeliveryOutcome)
+
+    @classmethod
+    def delivered(cls, result: FixResult, put: Callable[[WithPatch], DeliveryOutcome]) -> "OneFix":
+        """Put a proved patch where it was asked for. Raises what ``put`` raises."""
+        return cls(result, put(result)) if isinstance(result, WithPatch) else cls(result)
 
 
 def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:

@@ -51,7 +51,7 @@ class FixState:
     failed_candidates: tuple[RecipeCandidateFailed, ...] = ()
     #: The cap that stopped the attempt in hand.
     reached: BudgetReached | None = None
-    #: Its failure with its signature, where an interrupted run has them on record already.
+    #: Its failure with its signature, if an interrupted run has recorded them already.
     failed: tuple[AttemptSummary, Digest] | None = None
     #: Gates alone are run again, on this patch: no tier is asked, and nothing is tried again.
     recorded: RecordedPatch | None = None

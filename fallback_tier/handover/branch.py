@@ -8,12 +8,11 @@ import re
 from collections.abc import Sequence
 
 from fallback_audit.events import PatchDelivered
-from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import DeliveryPlace
 from fallback_tier.advisory import Advisory
 from fallback_tier.errors import ConfigurationError, PatchError, ToolFailedError
 from fallback_tier.execution import ClientRunner
-from fallback_tier.gates.result import Patched, WithPatch
+from fallback_tier.gates.result import Committed, Patched, WithPatch
 from fallback_tier.gates.trees.isolation import GIT_TIMEOUT_S, USERS_CONFIGURATION, git
 from fallback_tier.gates.trees.private_index import PrivateIndex, private_index
 from fallback_tier.handover.headline import headline
@@ -28,19 +27,6 @@ _NAMED_IN_BRANCH = 3
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._+-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9]+")
-
-
-class Committed(Frozen):
-    """Where a patch was committed. ``existed``: it was there already, so no branch was made."""
-
-    branch: str
-    commit: str
-    existed: bool = False
-
-    @property
-    def reference(self) -> str:
-        """As a delivery has it on record."""
-        return f"{self.branch} {self.commit}"
 
 
 def committed_as(delivered: PatchDelivered) -> Committed | None:

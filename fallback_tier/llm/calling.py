@@ -30,7 +30,7 @@ from fallback_tier.llm.parallel import Arrived, exchange
 from fallback_tier.outcome import CallUsage
 from fallback_tier.patch.diff import patch_digest
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.redact import excerpt, redact_secrets
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Caller:
         try:
             yield from self._announce(model, list(to_send.values()), again)
         except OverBudget:
-            # Nothing was used yet: who then asks for fewer need not pay for what was found.
+            # Return reused answers, so that a smaller request can use them.
             self._given_back += [(calls[index].key, earlier) for index, earlier in found.items()]
             raise
         for index, earlier in found.items():
@@ -133,11 +133,11 @@ class Caller:
         arrived = yield from self._exchange(model, list(to_send.values()), drafts)
         # All ends are durable before the first is told: a consumer that leaves between two of them
         # loses no answer that was paid for.
-        reported = [
+        ends = [
             self._record(self._end(model, call, end))
             for call, end in zip(to_send.values(), arrived, strict=True)
         ]
-        yield from reported
+        yield from ends
         for (index, call), end in zip(to_send.items(), arrived, strict=True):
             if isinstance(end.outcome, ModelError):
                 outcomes[index] = end.outcome
@@ -178,9 +178,10 @@ class Caller:
     def _announce(
         self, model: LanguageModel, calls: Sequence[_Call], again: Sequence[AnswerReused]
     ) -> Generator[TierEvent, None, None]:
-        """On record with their charges, and only then to be sent; all of them or none.
+        """Record calls with their charges, before they are sent; all of them or none.
 
-        Then what was found ``again``: who leaves there leaves calls that were not sent either.
+        Then record the answers that are reused ``again``: if the consumer stops there, the new calls are
+        unsent, too.
         """
         announced: list[_Call] = []
         try:
@@ -244,7 +245,7 @@ class Caller:
         )
 
     def _kept_prompt(self, text: str) -> str | None:
-        return self._evidence.put(text.encode(), private=True) if self._keep_prompts else None
+        return self._evidence.put(text.encode()) if self._keep_prompts else None
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
         assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
@@ -275,9 +276,15 @@ class Caller:
             cost_usd_estimate=None if cost is None else f"{cost:f}",
             stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
             answer_sha256=patch_digest(answer.text),
-            answer_evidence=self._evidence.put(answer.model_dump_json().encode(), private=True),
+            answer_evidence=self._kept_answer(answer),
             duration_ms=end.duration_ms,
         )
+
+    def _kept_answer(self, answer: ModelAnswer) -> str | None:
+        """Keep an answer for a resume. None: it holds a secret, which no evidence does: ask again then."""
+        if redact_secrets(answer.text)[0] != answer.text:
+            return None
+        return self._evidence.put(answer.model_dump_json().encode())
 
     def _failed(self, call: _Call, error: ModelError) -> ModelFailed:
         return ModelFailed(

@@ -19,7 +19,7 @@ from fallback_tier.llm.model_attempt import ModelAttempt
 from fallback_tier.outcome import Plan
 from fallback_tier.ports import LanguageModel, ModelAnswer, NonceSource
 from fallback_tier.prompt.judge import JudgeContext, judge_request
-from fallback_tier.prompt.redact import excerpt
+from fallback_tier.prompt.redact import excerpt, redact_secrets
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PlanJudge:
                 ),
                 judge_model=self.model.model,
                 judgement_sha256=self.evidence.put(
-                    verdict.model_dump_json().encode(), private=True
+                    redact_secrets(verdict.model_dump_json())[0].encode("utf-8", "replace")
                 ),
             )
         )

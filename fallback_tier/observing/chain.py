@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fallback_audit.checkpoints.log import CheckpointLog
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 
 
 class ChainLag(NamedTuple):
@@ -17,7 +17,7 @@ class ChainLag(NamedTuple):
 
 
 def chain_lag(
-    reader: TrailReader,
+    reader: ReadOnlyTrail,
     log: CheckpointLog,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ChainLag:

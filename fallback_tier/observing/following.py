@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from fallback_audit.errors import AuditError
 from fallback_audit.ports import StoredEvent
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: Events that are read before others have a turn: a twentieth of a second's work.
 SLICE_EVENTS = 500
@@ -57,7 +57,7 @@ class Follower:
 
     def __init__(
         self,
-        open_reader: Callable[[], TrailReader | None],
+        open_reader: Callable[[], ReadOnlyTrail | None],
         *,
         every: Sequence[Taker] = (),
         live: Sequence[Taker] = (),
@@ -67,7 +67,7 @@ class Follower:
         self._every = tuple(every)
         self._live = tuple(live)
         self._slice = slice_events
-        self._reader: TrailReader | None = None
+        self._reader: ReadOnlyTrail | None = None
         self._began_at: int | None = None
         self._position = Position()
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class Follower:
             self._position = Position(goal, last)
         return self._position
 
-    def _hand_out(self, reader: TrailReader, takers: Sequence[Taker], goal: int) -> bool:
+    def _hand_out(self, reader: ReadOnlyTrail, takers: Sequence[Taker], goal: int) -> bool:
         """A slice of what stands behind the position, to ``goal`` at most. True: there is no more of it.
 
         The position moves with each event, so that what follows one that can't be read is all that is
@@ -138,7 +138,7 @@ class Follower:
                 return False
         return True
 
-    def _opened(self) -> TrailReader | None:
+    def _opened(self) -> ReadOnlyTrail | None:
         if self._reader is None:
             self._reader = self._open_reader()
         return self._reader

@@ -15,7 +15,7 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.observing.chain import ChainLag, chain_lag
 from fallback_tier.observing.families import Families
 from fallback_tier.observing.following import Follower
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A state's name, or a member of a vocabulary, and how many stand there.
 QueueDepth = Callable[[], Mapping[Any, int]]
@@ -27,7 +27,7 @@ class Figures:
 
     families: Families
     follower: Follower
-    open_reader: Callable[[], TrailReader | None]
+    open_reader: Callable[[], ReadOnlyTrail | None]
     log: CheckpointLog
     _: KW_ONLY
     queue_depth: QueueDepth | None = None

@@ -1,13 +1,13 @@
 """Text that reads as it runs: what a patch adds is what a reviewer, and every judge of ours, takes it for.
 
 A comment that ends where no reader sees it, text that runs in another order than it is shown in, a name
-that looks like another one, an encoding that turns comments into code: each hides what a patch does, from
+that is read as another one, an encoding that turns comments into code: each hides what a patch does, from
 a person as from a parser. Only the lines that a patch adds or changes are asked about; what the base
 commit has elsewhere is not the patch's.
 
 * Every text: no character that is not seen or that moves what is seen, no blank but a space and a tab, no
-  carriage return but before a line feed, no word of look-alike letters, no declared encoding that reads
-  an added line otherwise than UTF-8 does.
+  carriage return but before a line feed, no declared encoding that reads an added line otherwise than
+  UTF-8 does. Letters are not judged by their looks (ADR-0126).
 * Code that is read here: names are ASCII, unless the file had that very name; no escapes in names; no
   HTML comments, which are comments in one kind of JavaScript and code in another.
 * Python: its own parser finds the same names and statements as ours (``parsers_agree``).
@@ -42,14 +42,6 @@ _VARIATION, _JOINER = "\ufe0f", "\u200d"
 _SYMBOLS = frozenset({"So", "Sk", "Sm"})
 #: Emoji of other categories: of keys, letters and marks.
 _OTHER_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030")
-
-#: Scripts that may stand in one word with Latin: UTS #39, "highly restrictive". Names begin so.
-_WITH_LATIN = ("LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
-
-#: Latin-1 is on keyboards (``µs``, ``nº``), and none of its letters looks like one of ASCII.
-_LAST_OF_LATIN_1 = "\xff"
-
-_WORD = re.compile(r"\w+")
 
 #: Encodings in which ASCII is ASCII whatever stands before it. UTF-7, unicode_escape or the stateful ones
 #: of East Asia are not: there plain ASCII may be anything.
@@ -132,7 +124,7 @@ def _line_reason(text: str, *, is_ended: bool, is_listing: bool) -> str | None:
             return f"{_named(character)}, which nobody sees: write it as an escape, or leave it out"
         if category == "Zs" and character != " " and not is_listing:
             return f"{_named(character)}, which looks like a space: write a space, or an escape"
-    return None if is_listing else next(filter(None, map(_look_alike, _WORD.findall(text))), None)
+    return None
 
 
 def _is_of_emoji(text: str, at: int) -> bool:
@@ -145,22 +137,6 @@ def _is_of_emoji(text: str, at: int) -> bool:
     joins = before == _VARIATION or unicodedata.category(before) in _SYMBOLS
     after = text[at + 1 : at + 2]
     return joins and bool(after) and unicodedata.category(after) in _SYMBOLS
-
-
-def _look_alike(word: str) -> str | None:
-    """A letter of another script among ASCII ones: "paypal" with a Cyrillic letter."""
-    if word.isascii() or not any(character.isascii() and character.isalpha() for character in word):
-        return None
-    for character in word:
-        if character <= _LAST_OF_LATIN_1 or not character.isalpha():
-            continue
-        plain = unicodedata.normalize("NFKC", character)
-        if plain.isascii() or not unicodedata.name(character, "").startswith(_WITH_LATIN):
-            return (
-                f"{_named(character)} among the Latin letters of {word!a}, which reads as another word: "
-                "use letters of one script, or an escape"
-            )
-    return None
 
 
 def _named(character: str) -> str:

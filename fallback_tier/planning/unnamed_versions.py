@@ -9,7 +9,7 @@ from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
 
-def selected(
+def ask_recipe(
     plugin: EcosystemPlugin,
     advisory: Advisory,
     repo: RepoContext,
@@ -17,9 +17,9 @@ def selected(
     tags: Tags = no_tags,
     believe_version: bool = True,
 ) -> RecipeSelection:
-    """The plugin's selection, unless the repository's own code is affected, or that would call a package
-    unaffected of which the record names no version. That refusal is final: no gate could tell that the
-    package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
+    """Ask the plugin for its recipe, unless the repository's own code is affected, or the recipe would say
+    "not affected" though the record names no version of the package. That refusal is final: no gate could
+    tell that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
     if repo.affected is not None:
         about_own = settled(
             advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version

@@ -37,9 +37,9 @@ def whose_code(
     ``advisory``: narrowed to the plugin's ecosystem, one record.
     """
     called = plugin.own_packages(repo, frozenset(advisory.packages(plugin.name)))
-    reported = repo.settings.whose_code
-    if reported is not None:
-        return _as_decided_by_user(reported, called)
+    users_word = repo.settings.whose_code
+    if users_word is not None:
+        return _as_decided_by_user(users_word, called)
     if not called:
         return Affected(code=AffectedCode.DEPENDENCY, decided_by=DecidedBy.MANIFEST)
     witness = _Witness(plugin, may_ask=ask_registry and not repo.settings.offline)
@@ -85,13 +85,13 @@ def settled(
             return NotApplicable(reason=RefusalReason.OWN_CODE, sentence=affected.sentence)
 
 
-def _as_decided_by_user(reported: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
-    own = called if reported is AffectedCode.OWN else ()
+def _as_decided_by_user(code: AffectedCode, called: tuple[OwnPackage, ...]) -> Affected:
+    own = called if code is AffectedCode.OWN else ()
     text = {
         AffectedCode.OWN: "A person said that this repository's own code is affected (--own-code).",
         AffectedCode.DEPENDENCY: "A person said that a dependency is affected (--dependency).",
-    }[reported]
-    return Affected(code=reported, decided_by=DecidedBy.PERSON, own=own, sentence=text)
+    }[code]
+    return Affected(code=code, decided_by=DecidedBy.PERSON, own=own, sentence=text)
 
 
 @dataclass

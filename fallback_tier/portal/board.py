@@ -45,7 +45,7 @@ from fallback_tier.portal.lines import (
     Day,
     FixLine,
 )
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 
 
 class Board:
@@ -53,7 +53,7 @@ class Board:
     of what is recorded from now on."""
 
     def __init__(
-        self, open_reader: Callable[[], TrailReader | None], live: Sequence[Taker] = ()
+        self, open_reader: Callable[[], ReadOnlyTrail | None], live: Sequence[Taker] = ()
     ) -> None:
         self.lock = threading.RLock()
         self._takers: dict[str, Callable[[FixLine, Any, StoredEvent], None]] = {

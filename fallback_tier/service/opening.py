@@ -17,7 +17,7 @@ from fallback_tier.service.operations.audits import Audits, exports_dir
 from fallback_tier.service.operations.campaigns import Campaigns
 from fallback_tier.service.operations.feed import Feed
 from fallback_tier.service.operations.fixes import Fixes
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.operations.reviews import Reviews
 from fallback_tier.service.people import People
 from fallback_tier.service.queue.queue import OrderQueue
@@ -38,7 +38,7 @@ class Service:
     keys: KeyStore
     people: People
     queue: OrderQueue
-    record: Record
+    record: TrailAndEvidence
     fixes: Fixes
     reviews: Reviews
     audits: Audits
@@ -58,7 +58,7 @@ def open_service(settings: ServiceSettings, state_dir: Path, secrets: Secrets) -
     configured = configuration(settings, state_dir, secrets)
     with ExitStack() as stack:
         database = stack.enter_context(Database(service_db(state_dir)))
-        record = Record(state_dir, record_settings(settings, secrets))
+        record = TrailAndEvidence(state_dir, record_settings(settings, secrets))
         record.make()
         with writing_below(state_dir):
             remove_tree(exports_dir(state_dir))  # what an earlier version may have left there

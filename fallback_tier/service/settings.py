@@ -16,6 +16,7 @@ from fallback_tier.repo import AllowedHost, ReleaseAge
 from fallback_tier.service.queue.queue import MAX_QUEUED
 from fallback_tier.service.roles import Role
 from fallback_tier.workers.model_table import ModelTable
+from fallback_tier.workers.problem import FIX_SECONDS
 from fallback_tier.workers.repositories import RepositoryName, RepositorySettings
 
 #: Where the service listens by itself: this machine alone.
@@ -26,9 +27,6 @@ BODY_BYTES = 8 * 1024 * 1024 + 65_536
 
 #: What a fix needs on the disk, at least: a checkout, an environment, logs.
 MIN_FREE_BYTES = 1024**3
-
-#: The longest that a fix may take: gates have time limits of their own, and there are many.
-FIX_SECONDS = 4 * 3_600.0
 
 _MAX_CONFIG_BYTES = 1024 * 1024
 
@@ -121,9 +119,7 @@ class RecordTable(_Table):
         default=None, description="signed checkpoints, best on another disk"
     )
     keys: Path | None = Field(default=None, description="signing and trusted keys")
-    keep_prompts: bool = Field(
-        default=False, description="keep raw prompts, encrypted; admins may read them"
-    )
+    keep_prompts: bool = Field(default=False, description="keep raw prompts; admins may read them")
 
 
 class OidcSettings(_Table):

@@ -22,7 +22,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.files.entries import say_nothing
 from fallback_tier.installed import clients_and_plugins, look_at, new_id, tags_of
 from fallback_tier.outcome import NotApplicable
-from fallback_tier.planning import parts, selected, whose_code
+from fallback_tier.planning import ask_recipe, parts, whose_code
 from fallback_tier.ports import EcosystemPlugin, LanguageModel, NonceSource
 from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fallback_tier.budget.limiter import CallLimiter
     from fallback_tier.gates.journal.inputs import Setup
     from fallback_tier.gates.journal.recording import Observer
-    from fallback_tier.gates.runner import GateRunner
+    from fallback_tier.gates.open_fix import FixParts
     from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 from fallback_tier.wiring.inputs import NO_RECIPE_ASKED
 from fallback_tier.wiring.inputs import Inputs as Inputs
@@ -64,7 +64,7 @@ class Services:
     evidence: EvidenceStore
     tier: FallbackTier
     models: tuple[LanguageModel, ...] = ()
-    #: That of ``audit``; None: its store asks no such guard.
+    #: The write guard of ``audit``; None: the store has none.
     fence: ContractGuard | None = None
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class Services:
         # A proof that fails here shows the flaw, whatever number the manifest has.
         believed = self.configuration.proof is None
         tags = tags_of(repo, self.clients)
-        chosen = selected(plugin, advisory, own, tags=tags, believe_version=believed)
+        chosen = ask_recipe(plugin, advisory, own, tags=tags, believe_version=believed)
         return Inputs(advisory, own, chosen)
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
@@ -179,7 +179,7 @@ class Services:
         )
         return replace(self, tier=tier)
 
-    def gate_runner(
+    def fix_parts(
         self,
         advisory: Advisory,
         observe: "Observer",
@@ -187,20 +187,21 @@ class Services:
         *,
         repo: RepoContext,
         report: Callable[[str], None] = say_nothing,
-    ) -> "GateRunner":
-        """A runner with this advisory's gates, and those that ``repo``'s base commit describes.
+    ) -> "FixParts":
+        """What a fix is made and judged with: this advisory's gates, and those that ``repo``'s base commit
+        describes.
 
         ``setup``: what to keep for a run that resumes it, beside this configuration; ``report`` hears
         what is waited for. Raises SandboxError where no sandbox can be had, ConfigurationError where the
         user's own gates can't be read.
         """
         from fallback_tier.gates.journal.inputs import Setup
-        from fallback_tier.gates.runner import GateRunner
+        from fallback_tier.gates.open_fix import FixParts
         from fallback_tier.wiring.gates import gates_for
 
         plugin, sandbox = self.plugin_for(advisory), self.sandbox()
         kept = {"configuration": self.configuration.recorded(), "bounds": sandbox.bounds}
-        return GateRunner(
+        return FixParts(
             tier=self.tier,
             gates=gates_for(plugin, repo, self.configuration, self.clients),
             sandbox=sandbox,
@@ -247,7 +248,7 @@ def wire(
     retriever = build_retriever(configuration) if asks else None
     check_places(configuration, clients, ecosystems)
     # Opened last: whatever is wrong with the configuration, no store is left open.
-    evidence = open_evidence(configuration.state_dir, configuration.record)
+    evidence = open_evidence(configuration.state_dir)
     guard = guard_of(configuration.record)
     audit = open_trail(configuration.state_dir, configuration.record, guard)
     leaf = None

@@ -13,7 +13,7 @@ from fallback_tier.gates.builtin.custom import CustomGate
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.gates.builtin.proof_given import PROOF
 from fallback_tier.gates.distilling.proof_failure import proof_failure
-from fallback_tier.gates.runner import GateRunner
+from fallback_tier.gates.open_fix import FixParts
 from fallback_tier.gates.steps import APPLIES
 from fallback_tier.installed import installed_gates
 from fallback_tier.outcome import RecipeSelection, Selected
@@ -63,8 +63,8 @@ def _check_unique(gates: Sequence[Gate], taken: Collection[str]) -> None:
         seen.add(gate.name)
 
 
-def check_proofs(
-    runner: GateRunner, inputs: "Inputs", report: Callable[[str], None]
+def check_proof_fails(
+    parts: FixParts, inputs: "Inputs", report: Callable[[str], None]
 ) -> ProofFailure | None:
     """Check that the proof fails at the base commit, before anything is spent on a patch, and return how.
 
@@ -73,20 +73,20 @@ def check_proofs(
     ``report`` is called with what takes time. Raises ProofError where it can't prove anything;
     SandboxError, RepositoryError, ToolError.
     """
-    if not _may_be_patched(runner.tier, inputs.recipe_selection):
+    if not _may_be_patched(parts.tier, inputs.recipe_selection):
         return None
-    for gate in runner.gates:
+    for gate in parts.gates:
         if isinstance(gate, ProofGate):
             report("checking that it fails at the base commit")
             output = check_proof(
                 gate,
                 inputs.advisory,
                 inputs.repo_ctx,
-                clients=runner.clients,
-                sandbox=runner.sandbox,
-                workspace=runner.workspace,
-                timeout_s=runner.timeout_s,
-                report=runner.report,
+                clients=parts.clients,
+                sandbox=parts.sandbox,
+                workspace=parts.workspace,
+                timeout_s=parts.timeout_s,
+                report=parts.report,
             )
             return proof_failure(output, gate.proof.files, inputs.repo_ctx.tracked_files)
     return None

@@ -18,14 +18,13 @@ from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import RequestError
 from fallback_audit.event_types import StartedOn
 from fallback_audit.evidence.checking import this_machine
-from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AppendGuard, AuditReader, HeaderReader, KeepableStore
 from fallback_audit.stores.postgres_location import PostgresLocation, require_driver
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
+from fallback_audit.verifying.snapshot import VerifiableStore
 from fallback_audit.verifying.sources import GivenCheckpoints, KeptNote, LogCheckpoints
-from fallback_audit.verifying.verify import VerifiableStore
 from fallback_tier.files.folders import users_folder
 
 #: What a crash or an attacker may take from the record unnoticed, at most, while nothing ends.
@@ -85,7 +84,7 @@ def keys_dir(record: RecordSettings) -> Path:
     return users_folder("config") / "keys"
 
 
-class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):
+class ReadOnlyTrail(AuditReader, HeaderReader, VerifiableStore, Protocol):
     """A record that is only read: its events, its headers, its bytes."""
 
     def segments(self) -> list[bytes]:
@@ -98,7 +97,7 @@ class TrailReader(AuditReader, HeaderReader, VerifiableStore, Protocol):
 
 
 def guard_of(record: RecordSettings) -> ContractGuard:
-    """Who writes to the store with it is one session of a fix (ADR-0086), and keeps to the contract."""
+    """Return a guard: one session per fix may write (ADR-0086), and events must keep the contract."""
     return ContractGuard(record.on_violation.value)
 
 
@@ -127,12 +126,12 @@ def open_trail(
         events=record.checkpoint_events,
         seconds=record.checkpoint_seconds,
         from_first=True,
-        started_on=_this_machine(state_dir, record) if shared else None,
+        started_on=_this_machine(state_dir) if shared else None,
     )
 
 
-def _this_machine(state_dir: Path, record: RecordSettings) -> StartedOn:
-    store = open_evidence(state_dir, record).identify()
+def _this_machine(state_dir: Path) -> StartedOn:
+    store = open_evidence(state_dir).identify()
     return StartedOn(machine=this_machine(), evidence_store=store)
 
 
@@ -174,7 +173,7 @@ def open_bare(
     return PostgresAuditStore(url, guard=guard, verifiers=verifiers)
 
 
-def read_trail(state_dir: Path, record: RecordSettings) -> TrailReader:
+def read_trail(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail:
     """The store for reading, which must be there already. Raises AuditStoreError, KeyringError."""
     verifiers = Keyring.load(keys_dir(record)).verifiers()
     if record.database is None:
@@ -213,6 +212,6 @@ def exported_checkpoints(
     return GivenCheckpoints(notes, keyring, 2 * record.checkpoint_events, extra)
 
 
-def open_evidence(state_dir: Path, record: RecordSettings) -> FileEvidenceStore:
+def open_evidence(state_dir: Path) -> FileEvidenceStore:
     """The evidence store."""
-    return FileEvidenceStore(evidence_dir(state_dir), keys=EvidenceKeys(lambda: keys_dir(record)))
+    return FileEvidenceStore(evidence_dir(state_dir))

@@ -9,14 +9,14 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.files.folders import remove_tree
-from fallback_tier.files.locks import hold
+from fallback_tier.files.locks import hold, try_hold
 from fallback_tier.gates.trees.isolation import says_disk_full
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.workers.repositories import RepositorySettings
@@ -47,6 +47,22 @@ _USERS = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 def checkout(home: Path, fix_id: str) -> Path:
     """The folder of a fix's."""
     return home / "checkouts" / fix_id
+
+
+def remove_unused(home: Path) -> None:
+    """Remove shared checkouts that no process holds: those of workers that were killed."""
+    for path in (home / "checkouts").glob("*.lock"):
+        with suppress(OSError):  # in use again, or gone: the next one to close tries it
+            lock = try_hold(path)
+            if lock is not None:
+                with lock:
+                    remove_tree(path.with_suffix(""))
+                    path.unlink(missing_ok=True)  # while it is held
+
+
+def lock_path(home: Path, name: str) -> Path:
+    """The lock of a shared checkout: whoever works in it holds it."""
+    return checkout(home, name).with_name(f"{name}.lock")
 
 
 class Texts(NamedTuple):

@@ -30,6 +30,31 @@ class Problem(Frozen):
     next_step: str
 
 
+#: A fix whose worker died this often is not started again by itself: it may be what kills it.
+MAX_TAKES = 5
+
+#: The longest that a fix may take: gates have time limits of their own, and there are many.
+FIX_SECONDS = 4 * 3_600.0
+
+
+def took_too_long(limit_s: float, resume: str) -> Problem:
+    """Why a fix was ended. ``resume``: how it continues, as a clause."""
+    return Problem(
+        code="time_limit",
+        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
+        next_step=f"Raise the limit, then {resume}: what is on record is not run again.",
+    )
+
+
+def not_started(error: OSError, resume: str) -> Problem:
+    """Why a fix has no worker."""
+    return Problem(
+        code="worker",
+        problem=f"No worker could be started: {error.strerror}.",
+        next_step=f"See the system's limits on processes and memory, then {resume}.",
+    )
+
+
 def problem_of(error: FallbackError) -> Problem:
     """An error of ours as it is told."""
     return Problem(code=error.code, problem=error.problem, next_step=error.next_step)

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from fallback_tier.sandbox.clients import passed_to_clients
 
-#: Python without the user's own modules, and a module to run.
-_COMMAND = (sys.executable, "-I", "-m")
+#: Python without the user's own modules, and the guard of every worker.
+_COMMAND = (sys.executable, "-I", "-m", "fallback_tier.workers.guarded")
 
 #: What a worker needs of our environment beside what its clients may know: where libraries are.
 _ENVIRONMENT = ("LD_LIBRARY_PATH",)
@@ -20,12 +20,12 @@ _ENVIRONMENT = ("LD_LIBRARY_PATH",)
 def start_worker(
     module: str, limit_s: float, order: bytes, lock: BinaryIO, log: Path
 ) -> "subprocess.Popen[bytes]":
-    """Run ``module`` with its time limit as argument and its order on standard input: keys come through
-    this pipe alone. ``log`` takes what it says; ``lock`` is its own from now on. Raises OSError.
+    """Run a worker's ``module`` under a guard, with its order on standard input: keys come through this
+    pipe alone. ``log`` takes its output; ``lock`` is its own from now on. Raises OSError.
     """
     with log.open("wb") as reported:
         process = subprocess.Popen(
-            (*_COMMAND, module, str(limit_s)),
+            (*_COMMAND, str(limit_s), module),
             env=worker_environment(os.environ),
             stdin=subprocess.PIPE,
             stdout=reported,

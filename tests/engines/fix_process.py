@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.serving import serve_standard_input
-from fallback_tier.fix.opened import OpenFix
 from tests.engines.scenario import scenario_of
 
 
 @contextmanager
-def opened(order: bytes) -> Iterator[OpenFix]:
+def opened(order: bytes) -> Iterator[OpenedFix]:
     scenario, fix_id = scenario_of(order)
     with scenario.opened(fix_id) as fix:
         yield fix

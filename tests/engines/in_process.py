@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowFailureError
 
 from fallback_tier.advisory import Advisory
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import Problem, Request, Standing, Ticket
+from fallback_tier.engines.sessions.messages import Request, SessionProblem, Standing, Ticket
 from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.sessions.serving import carry_out_all
 from fallback_tier.engines.temporal.activities import FixSession, Launch
@@ -24,7 +24,7 @@ from fallback_tier.engines.temporal.client import FixWorkflows, WorkflowState
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import Limits
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-from fallback_tier.fix.ends import OneFix
+from fallback_tier.gates.result import OneFix
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.outcome import AttemptSummary, RecipeApplication, RecipeSelection
 from fallback_tier.repo import RepoContext
@@ -68,7 +68,7 @@ class ThreadedFix:
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._replies: asyncio.Queue[Standing | Problem | None] = asyncio.Queue()
+        self._replies: asyncio.Queue[Standing | SessionProblem | None] = asyncio.Queue()
         self._thread = threading.Thread(
             target=self._serve, args=(fix_id.encode(),), name=f"fix-{fix_id}", daemon=True
         )
@@ -80,7 +80,7 @@ class ThreadedFix:
         carry_out_all(self._run.opened, order, self._asked.get, self._tell)
         self._tell(None)
 
-    def _tell(self, reply: Standing | Problem | None) -> None:
+    def _tell(self, reply: Standing | SessionProblem | None) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody listens any more
             self._loop.call_soon_threadsafe(self._replies.put_nowait, reply)
 

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.events import AuditEvent
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import AppendGuard, AuditStore, Record, StoredEvent, TrailReader
 from fallback_audit.verifying.verify import verify
 from fallback_audit.vocabulary import GateStatus
@@ -29,20 +30,19 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.fix import Fixer
-from fallback_tier.fix.opened import OpenFix
+from fallback_tier.fix.fixer import EndedFix
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.journal.review import Signature, run_gates_again
+from fallback_tier.gates.open_fix import OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, RecordSettings, Services, evidence_dir, random_nonce
-from fallback_tier.wiring.trail import TrailReader as RecordReader
-from fallback_tier.wiring.trail import open_bare, read_trail
+from fallback_tier.wiring.trail import ReadOnlyTrail, open_bare, read_trail
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES
@@ -161,7 +161,7 @@ class EngineScenario:
     # --- Parts -----------------------------------------------------------------------------------
 
     @contextmanager
-    def opened(self, fix_id: str) -> Iterator[OpenFix]:
+    def opened(self, fix_id: str) -> Iterator[OpenFix | EndedFix]:
         """As a process of its own has it."""
         with (
             self.services(fix_id) as services,
@@ -179,7 +179,7 @@ class EngineScenario:
         fence = ContractGuard()
         event, before, worker = self._next_kill(fix_id)
         audit = open_bare(self.state, self.record, guard=Killing(fence, event, before, worker))
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         gate = RuleGate(accepts)
         if fix_id.startswith("asks"):
             gate = AsksGate(self._flag(fix_id))  # type: ignore[assignment]
@@ -228,7 +228,7 @@ class EngineScenario:
         self._flag(fix_id).touch()
         audit = self._store()
         try:
-            evidence = file_evidence(evidence_dir(self.state))
+            evidence = FileEvidenceStore(evidence_dir(self.state))
             signature = Signature("a person", "they can decide by now")
             run_gates_again(audit, evidence, fix_id, signature, opens=f"again-{fix_id}")
         finally:
@@ -247,7 +247,7 @@ class EngineScenario:
     # --- The record ------------------------------------------------------------------------------
 
     @contextmanager
-    def reading(self) -> Iterator[RecordReader]:
+    def reading(self) -> Iterator[ReadOnlyTrail]:
         reader = read_trail(self.state, self.record)
         try:
             yield reader
@@ -279,7 +279,7 @@ class EngineScenario:
         """The whole record, by ``audit verify`` and its contract."""
         with self.reading() as audit:
             report = verify(
-                audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
+                audit, checkpoints=None, evidence=FileEvidenceStore(evidence_dir(self.state))
             )
         assert report.ok, report.model_dump(mode="json")
 

@@ -12,7 +12,7 @@ from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.process import FixProcess, start_process
 from fallback_tier.engines.temporal.connecting import Cluster
 from fallback_tier.engines.temporal.worker import WorkerSettings, run_worker
-from fallback_tier.wiring.trail import TrailReader
+from fallback_tier.wiring.trail import ReadOnlyTrail
 from tests.engines.forked_fix import start_fork
 from tests.engines.scenario import EngineScenario
 from tests.forks import is_fork
@@ -39,7 +39,7 @@ async def work(scenario: EngineScenario, settings: WorkerSettings) -> None:
             file.write(f"{fix_id}\n")
         return not (scenario.root / "paused").exists()
 
-    def reading() -> AbstractContextManager[TrailReader]:
+    def reading() -> AbstractContextManager[ReadOnlyTrail]:
         if (scenario.root / f"cut-off-{settings.host}").exists():
             (scenario.root / f"looked-{settings.host}").touch()
             raise AuditStoreError("no route to host", next_step="Look at the network.")

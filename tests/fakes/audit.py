@@ -96,7 +96,7 @@ class MemoryEvidence:
 
     contents: dict[str, bytes] = field(default_factory=dict)
 
-    def put(self, content: bytes, *, private: bool = False) -> str:
+    def put(self, content: bytes) -> str:
         digest = hashlib.sha256(content).hexdigest()
         self.contents[digest] = content
         return digest

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.events import BudgetRaised, BudgetReached
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_plugins.messages_api.scripted import ScriptedModel
@@ -15,9 +16,9 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.resume import ResumedFix, check_base, resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.prompt.builder import PromptBuilder
 from fallback_tier.repo import RepoContext
@@ -26,7 +27,6 @@ from fallback_tier.sandbox.runners import UnsandboxedRunner
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, NO_RECIPE, PLAN
@@ -53,12 +53,12 @@ class BudgetScenario:
         write(root / "repo", FILES)
         self.commit = commit_all(root / "repo")
         self.audit = SqliteAuditStore(root / "audit.db")
-        self.evidence = file_evidence(root / "evidence")
+        self.evidence = FileEvidenceStore(root / "evidence")
         self.author = ScriptedModel([{"answer": a, "usage": USED} for a in answers])
         self.advisory = parse_advisory(ADVISORY, "test")
         self.waiver: str | None = None
 
-    def runner(self, **limits: int | str) -> GateRunner:
+    def parts(self, **limits: int | str) -> FixParts:
         leaf = LlmLeaf(
             self.author,
             PromptBuilder(random_nonce, frozenset()),
@@ -76,7 +76,7 @@ class BudgetScenario:
             evidence=self.evidence,
         )
         gate = RuleGate(lambda c: "check(name)" in c.worktree.tree.locate("app.py").read_text())
-        return GateRunner(
+        return FixParts(
             tier=tier,
             gates=[gate],
             sandbox=UnsandboxedRunner(),
@@ -100,22 +100,23 @@ class BudgetScenario:
         )
 
     def run(self, **limits: int | str) -> FixResult:
-        return self.runner(**limits).run(self.advisory, self.repo, NO_RECIPE)
+        return run_fix(self.parts(**limits), self.advisory, self.repo, NO_RECIPE)
 
     def raised(self, **caps: int | str) -> BudgetReached:
         event = BudgetRaised.model_validate({"by": "Ada", "reason": "it is worth it", **caps})
         return raise_budget(self.audit, FIX, event)
 
-    def resume_fix(self, advisory: Advisory | None = None, commit: str = "") -> ResumedFix:
-        taken = resume_from_trail(
-            self.audit, self.evidence, FIX, advisory=advisory or self.advisory
-        )
-        check_base(taken, commit or self.commit, FIX)
-        return taken
+    def recorded(self, advisory: Advisory | None = None, commit: str = "") -> RecordedFix:
+        """What is on record of it, once it may continue."""
+        recorded = RecordedFix(self.audit, self.evidence, FIX)
+        recorded.check_advisory(advisory or self.advisory)
+        assert recorded.state
+        recorded.check_base(commit or self.commit)
+        return recorded
 
     def resume(self, **limits: int | str) -> FixResult:
-        taken = self.resume_fix()
-        return self.runner(**limits).resume(self.advisory, self.repo, NO_RECIPE, taken)
+        recorded = self.recorded()
+        return run_fix(self.parts(**limits), self.advisory, self.repo, NO_RECIPE, recorded)
 
     @property
     def kinds(self) -> list[str]:

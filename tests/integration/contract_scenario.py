@@ -24,7 +24,7 @@ from fallback_tier.budget.journal import AuditJournal
 from fallback_tier.budget.meter import BudgetLimits
 from fallback_tier.errors import PatchError
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
-from fallback_tier.gates.journal.resume import resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -32,8 +32,8 @@ from fallback_tier.gates.journal.review import (
     reopen,
     run_gates_again,
 )
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import Escalated, FixResult, Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.llm.judging import PlanJudge
 from fallback_tier.llm.leaf import LlmLeaf
@@ -286,7 +286,7 @@ class ContractScenario:
         chosen = Selected(recipe="direct-bump", parameters=bump)
         return chosen if self.story.recipe == "selected" else NO_RECIPE
 
-    def runner(self) -> GateRunner:
+    def parts(self) -> FixParts:
         """New parts, as a new process has them; models and gates go on where they were."""
         judge = None
         if self.story.case.judge is not None:
@@ -306,7 +306,7 @@ class ContractScenario:
             audit=self.watched,
             evidence=self.evidence,
         )
-        return GateRunner(
+        return FixParts(
             tier=tier,
             gates=[self.gate, SkippedGate(name="tests")],
             sandbox=UnsandboxedRunner(),
@@ -328,9 +328,9 @@ class ContractScenario:
         """From the start to the end of a gate transition, in as many processes as it takes."""
         leaves = list(self.story.leaves)
         self.leave_after = leaves.pop(0) if leaves else None
-        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
             try:
-                return self.runner().run(self.advisory, self.repo, self.selection)
+                return run_fix(self.parts(), self.advisory, self.repo, self.selection)
             except LeftError:
                 pass
             while True:
@@ -342,7 +342,7 @@ class ContractScenario:
 
     def run_again(self) -> FixResult:
         """The gate transition that a person opened."""
-        with patch("fallback_tier.gates.fix_steps.Worktrees", WordTrees):
+        with patch("fallback_tier.gates.open_fix.Worktrees", WordTrees):
             return self.go_on()
 
     def go_on(self) -> FixResult:
@@ -350,13 +350,12 @@ class ContractScenario:
         path = self.watched.store._path
         self.watched.store.close()
         self.watched.store = SqliteAuditStore(path, guard=ContractGuard())
-        taken = resume_from_trail(
-            self.watched, self.evidence, self.repo.fix_id, advisory=self.advisory
-        )
-        if taken.result is not None:
-            return taken.result
-        repo = self.repo.model_copy(update={"gate_transition_id": taken.gate_transition_id})
-        return self.runner().resume(self.advisory, repo, self.selection, taken)
+        recorded = RecordedFix(self.watched, self.evidence, self.repo.fix_id)
+        recorded.check_advisory(self.advisory)
+        if recorded.result is not None:
+            return recorded.result
+        repo = self.repo.model_copy(update={"gate_transition_id": recorded.gate_transition_id})
+        return run_fix(self.parts(), self.advisory, repo, self.selection, recorded)
 
     def answer(self, result: FixResult) -> str:
         """A person's word, where one was asked for; returns what was done."""

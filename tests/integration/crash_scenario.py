@@ -18,6 +18,7 @@ from typing import Any
 
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, GateJudged, PatchProposed
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import Advisory, AdvisorySet, parse_advisory
@@ -28,11 +29,8 @@ from fallback_tier.budget.prices import Prices, read_price
 from fallback_tier.cli.fix.command import finish, run_with
 from fallback_tier.errors import RecipeError
 from fallback_tier.fix import Fixer
-from fallback_tier.fix.resuming import resume_one
-from fallback_tier.fix.watching import UNWATCHED
 from fallback_tier.gate_ports import Gate, GateContext
 from fallback_tier.gates.builtin.proof_given import Proof
-from fallback_tier.gates.journal.resume import inputs_of
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.ports import ModelRequest
 from fallback_tier.prompt.builder import PromptBuilder
@@ -42,7 +40,6 @@ from fallback_tier.wiring import Configuration, Services, audit_db, evidence_dir
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.crashing import CrashingStore, Kill, in_child
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, git, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
@@ -124,10 +121,8 @@ class CrashScenario:
 
     def go_on(self, services: Services, advisory: Advisory | None = None) -> int:
         """The rest of the one fix on record, in this process."""
-        inputs = inputs_of(services.audit, services.evidence, self.fix_id)
-        advisory = advisory or inputs.advisory
-        place, setup = inputs.repository, inputs.setup
-        fixed = resume_one(self.fix_id, advisory, place, services, setup, UNWATCHED)
+        given = None if advisory is None else AdvisorySet(advisories=(advisory,))
+        fixed = Fixer(services).resume(self.fix_id, given=given, repository=self.repo)
         return finish(fixed, services, as_json=True)
 
     @property
@@ -152,7 +147,7 @@ class CrashScenario:
         """A whole record, no verdict twice, nothing left behind."""
         with self._store() as audit:
             report = verify(
-                audit, checkpoints=None, evidence=file_evidence(evidence_dir(self.state))
+                audit, checkpoints=None, evidence=FileEvidenceStore(evidence_dir(self.state))
             )
             judged, patch = Counter[tuple[object, ...]](), ""
             for stored in audit.events():
@@ -193,7 +188,7 @@ class CrashScenario:
         """All parts as a process of its own has them."""
         fence = ContractGuard()
         audit = CrashingStore(audit_db(self.state), kill, guard=fence)
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         configuration = Configuration(
             state_dir=self.state, sandbox_waiver="a test", proof=self.proof
         )

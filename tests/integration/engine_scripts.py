@@ -13,11 +13,8 @@ from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
-from fallback_tier.fix.ends import OneFix
 from fallback_tier.gate_ports import Gate, GateContext
-from fallback_tier.gates.fix_steps import FixSteps, GateParts
-from fallback_tier.gates.result import FixResult
-from fallback_tier.gates.steps import FixState, StepKey
+from fallback_tier.gates.open_fix import FixParts, OpenFix
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
 from fallback_tier.repo import RepoContext
@@ -124,7 +121,7 @@ class ScriptedFix:
     opened: int = 0
 
     @contextmanager
-    def open(self, fix_id: str) -> "Iterator[ScriptedSteps]":
+    def open(self, fix_id: str) -> "Iterator[OpenFix]":
         """Begin it; an engine opens it once, where nothing dies."""
         self.opened += 1
         assert self.opened == 1
@@ -134,7 +131,7 @@ class ScriptedFix:
         commit = commit_all(repo_root)
         case = FallbackTierCallable(repo_root, audit=self.audit, with_model=self.script.with_model)
         tier = case.build(ScriptedModel(self.script.answers))
-        parts = GateParts(
+        parts = FixParts(
             tier=tier,
             gates=[make() for make in self.script.gates],
             sandbox=UnsandboxedRunner(),
@@ -153,8 +150,9 @@ class ScriptedFix:
             gate_transition_id="gate-1",
         )
         advisory = parse_advisory(ADVISORY, "test")
-        with closing(FixSteps(parts, advisory, repo, self.script.selection)) as steps:
-            yield ScriptedSteps(steps, steps.begin(FixState()))
+        with closing(OpenFix(parts, advisory, repo, self.script.selection)) as fix:
+            fix.begin()
+            yield fix
 
     @property
     def trail(self) -> list[dict[str, Any]]:
@@ -163,27 +161,6 @@ class ScriptedFix:
             event.model_dump(mode="json", exclude=set(APART)) | {"kind": event.kind}
             for event in self.audit.payloads
         ]
-
-
-class ScriptedSteps:
-    """The steps in hand."""
-
-    def __init__(self, steps: FixSteps, state: FixState) -> None:
-        self._steps = steps
-        self.state = state
-
-    @property
-    def result(self) -> FixResult | None:
-        return self.state.result
-
-    def next(self) -> StepKey | None:
-        return self._steps.next(self.state)
-
-    def step(self, key: StepKey) -> None:
-        self.state = self._steps.step(key, self.state)
-
-    def deliver(self) -> OneFix:
-        return OneFix(self._steps.result(self.state))
 
 
 #: Takes the steps of the fix of this name to its end.

@@ -25,7 +25,7 @@ from fallback_tier.execution import CommandResult, Sandbox
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gate_ports import GateContext, GateVerdict, SuiteTime
 from fallback_tier.gates.trees.isolation import inspect_repository
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -222,7 +222,7 @@ def diff_of(repo: RepoContext, changes: Mapping[str, str | None]) -> str:
     return diff
 
 
-def smuggle(worktree: Worktree, path: str, content: bytes) -> None:
+def smuggle(worktree: RunnerWorktree, path: str, content: bytes) -> None:
     """Make a change part of the patch that is in no diff."""
     tree = worktree.tree
     place = (tree.lower[-1] if tree.lower else tree.root) / path
@@ -235,7 +235,7 @@ def smuggle(worktree: Worktree, path: str, content: bytes) -> None:
 @dataclass(frozen=True)
 class Case:
     context: GateContext
-    worktree: Worktree
+    worktree: RunnerWorktree
 
     def judge(self, gates: object) -> dict[str, GateVerdict]:
         """Verdicts by gate, up to and including the first failure, as the runner does it."""

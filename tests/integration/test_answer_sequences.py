@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fallback_audit.vocabulary import EscalationReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import InputError
-from fallback_tier.gates.journal.resume import resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.review import (
     Signature,
     approve,
@@ -17,6 +17,7 @@ from fallback_tier.gates.journal.review import (
     reopen,
     run_gates_again,
 )
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import FixResult
 from tests.fixtures.fallback_tier_callable import ADVISORY, NO_RECIPE
 from tests.integration import test_fix_sequences as sequences
@@ -72,9 +73,9 @@ def answer(fix: Fix, word: str, opens: str) -> bool:
 def go_on(fix: Fix) -> FixResult:
     """The gate transition that was opened, as `fallback-tier resume` runs it."""
     advisory = parse_advisory(ADVISORY, "test")
-    taken = resume_from_trail(fix.audit, fix.evidence, fix.repo.fix_id, advisory=advisory)
-    fix.repo = fix.repo.model_copy(update={"gate_transition_id": taken.gate_transition_id})
-    return fix.checked(lambda: fix.runner().resume(advisory, fix.based, NO_RECIPE, taken))
+    recorded = RecordedFix(fix.audit, fix.evidence, fix.repo.fix_id)
+    fix.repo = fix.repo.model_copy(update={"gate_transition_id": recorded.gate_transition_id})
+    return fix.checked(lambda: run_fix(fix.parts(), advisory, fix.based, NO_RECIPE, recorded))
 
 
 def judged_again(plan: str, gate: Iterator[str]) -> Came:

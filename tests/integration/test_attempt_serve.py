@@ -15,6 +15,7 @@ import pytest
 
 from fallback_tier.cli.attempt.request import MAX_ID_CHARACTERS, MAX_INPUT_BYTES
 from tests.e2e.command import SCRIPT, osv, repository, run, snapshot
+from tests.fakes.repository import commit_all
 from tests.waiting import PATIENCE_S, becomes, next_line
 
 
@@ -85,7 +86,7 @@ def test_a_line_with_a_key_twice_is_refused(tmp_path: Path, repo: Path) -> None:
         assert "the key 'affected' twice" in answer["error"]["problem"]
 
 
-def test_each_line_is_answered_as_a_process_of_its_own_would(tmp_path: Path, repo: Path) -> None:
+def test_each_line_is_answered_as_a_separate_process_would(tmp_path: Path, repo: Path) -> None:
     other = repository(tmp_path / "other", {"requirements.txt": "left==1.5.0\nright==1.0\n"})
     before = snapshot(repo)
     npm = repository(tmp_path / "npm", {"package.json": '{"dependencies": {"left": "1.0.0"}}\n'})
@@ -158,7 +159,7 @@ def test_nothing_is_lost_at_the_end_of_input(tmp_path: Path, repo: Path) -> None
 def test_told_to_end_it_answers_what_it_has_begun(tmp_path: Path, repo: Path) -> None:
     """SIGTERM while an attempt runs: its answer comes, and no further line is read."""
     asked = tmp_path / "asked"
-    slow = stand_in(tmp_path, f'case "$PWD" in *rehearsal*) ;; *) touch {asked}; sleep 2;; esac')
+    slow = stand_in(tmp_path, f"touch {asked}; sleep 2")
     with serving(tmp_path / "state", git=slow) as served:
         served.say(request(repo, id="a"))
         served.say(request(repo, id="b"))
@@ -170,7 +171,7 @@ def test_told_to_end_it_answers_what_it_has_begun(tmp_path: Path, repo: Path) ->
 
 
 def stand_in(place: Path, first: str) -> Path:
-    """A folder with a git that does something first. (The rehearsal is of a repository of ours.)"""
+    """A folder with a git that does something first."""
     found = shutil.which("git")
     git = place / "stand-in" / "git"
     git.parent.mkdir()
@@ -186,63 +187,52 @@ def test_told_to_end_while_it_waits_it_ends(tmp_path: Path, repo: Path) -> None:
         assert served.process.wait(PATIENCE_S) == 0
 
 
-def test_the_time_limit_is_told_with_the_id(tmp_path: Path, repo: Path) -> None:
-    hanging = stand_in(tmp_path, 'case "$PWD" in *rehearsal*) ;; *) exec sleep 1000;; esac')
-    with serving(tmp_path / "state", "--time-limit", "2", git=hanging) as served:
-        answer = served.ask(request(repo, id="late"))
-        assert (answer["id"], answer["error"]["code"]) == ("late", "attempt_ended")
-        assert "after 2 s" in answer["error"]["problem"]
-        assert served.ask(b"nope")["error"]["code"] == "input"
-        assert served.end() == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "stdin", "reason"),
-    [
-        (["--time-limit", "5"], "{}", "--time-limit is of the attempts that --serve makes"),
-        (["--serve", "--script", "/absent"], "", "--script /absent: there is no such file"),
-    ],
-)
-def test_options_that_can_not_be(
-    tmp_path: Path, options: list[str], stdin: str, reason: str
-) -> None:
-    ended = run("attempt", *options, "--state-dir", tmp_path / "state", stdin=stdin)
+def test_an_option_that_can_not_be_is_refused_before_the_first_line(tmp_path: Path) -> None:
+    ended = run("attempt", "--serve", "--script", "/absent", "--state-dir", tmp_path / "state")
     assert ended.code == 2
-    assert reason in ended.problem
+    assert "/absent" in ended.problem
 
 
-def test_a_warm_process_has_one_thread_and_imported_what_an_attempt_needs(
-    tmp_path: Path, repo: Path
-) -> None:
-    program = f"""
-import json, os, sys
-from fallback_tier.cli.attempt.forked import in_a_child
-from fallback_tier.cli.attempt.warming import warm
-from fallback_tier.cli.attempt.serving import _attempt
-from fallback_tier.cli.main import build_parser
-from fallback_tier.cli.options import configuration
-warm()
-words = ["attempt", "--serve", "--offline", "--state-dir", {str(tmp_path / "state")!r}]
-configured = configuration(build_parser().parse_args(words))
-before = set(sys.modules)
-def work():
-    member = _attempt({json.dumps(request(repo))!r}.encode(), configured)
-    return json.dumps([member.decode(), sorted(set(sys.modules) - before)]).encode()
-print(len(os.listdir("/proc/self/task")))
-print(in_a_child(work, time_limit_s=60).decode())
+def test_what_changed_since_the_last_line_is_seen(tmp_path: Path, repo: Path) -> None:
+    """A new commit of the same folder: nothing of an attempt reaches the next."""
+    found = []
+    with serving(tmp_path / "state") as served:
+        for number, text in enumerate(
+            ("left==1.0.0\n", "right==1.0\nleft==1.5.0\n", "left==2.0.0\n")
+        ):
+            (repo / "requirements.txt").write_text(text)
+            if number:
+                commit_all(repo)
+            found.append(served.ask(request(repo))["application"])
+            alone = run(
+                *("attempt", "--offline", "--state-dir", tmp_path / "alone"),
+                stdin=json.dumps(request(repo)),
+            )
+            assert found[-1] == alone.json
+    assert found[0]["diff"] != found[1]["diff"]
+    assert [each["outcome"] for each in found] == ["applied", "applied", "refused"]
+
+
+def test_what_is_printed_is_no_answer_and_takes_no_request(tmp_path: Path) -> None:
+    """Of this process as of a program that it starts."""
+    program = """
+import subprocess
+from fallback_tier.cli.attempt.serving import protocol_streams
+with protocol_streams() as (requests, answers):
+    for line in requests:
+        print("noise")
+        subprocess.run(["sh", "-c", "echo more noise; cat"])
+        answers.write(line.upper())
+        answers.flush()
+print("afterwards")
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
+        input="one\ntwo\n",
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=True,
     )
-    threads, message = done.stdout.splitlines()
-    member, imported = json.loads(message)
-    assert threads == "1"
-    assert member.startswith('"application": ')
-    assert imported == []
-    assert not any(
-        Path(path).name.startswith("fallback-tier-rehearsal") for path in tmp_path.iterdir()
-    )
+    assert done.stdout == "ONE\nTWO\nafterwards\n"
+    assert sorted(done.stderr.split("\n")) == ["", *["more noise"] * 2, *["noise"] * 2]

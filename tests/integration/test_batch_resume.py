@@ -19,6 +19,7 @@ import pytest
 from fallback_audit.contract.guard import ContractGuard
 from fallback_audit.events import AuditEvent, FixEscalated, FixStarted, GateJudged
 from fallback_audit.evidence.documents import get_document
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.verifying.verify import verify
 from fallback_tier.advisory import AdvisorySet
@@ -36,7 +37,6 @@ from tests.choice import a_choice
 from tests.e2e.command import repository
 from tests.fakes.crashing import CrashingStore, Kill, in_child
 from tests.fakes.ecosystem import LadderEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import git
 from tests.unit.planning.test_planning import advisory
@@ -88,7 +88,7 @@ class Scenario:
     @contextmanager
     def services(self, kill: Kill | None = None) -> Iterator[Services]:
         audit = CrashingStore(audit_db(self.state), kill, guard=ContractGuard())
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         plugins = {
             "PyPI": LadderEcosystem(gate_list=(RuleGate(self._accepts),)),
             "npm": LadderEcosystem(name="npm", gate_list=(RuleGate(lambda _: True),)),
@@ -125,7 +125,7 @@ class Scenario:
     def check(self) -> None:
         """A whole record that keeps its contract, no verdict twice, nothing left behind."""
         store = SqliteAuditStore(audit_db(self.state))
-        evidence = file_evidence(evidence_dir(self.state))
+        evidence = FileEvidenceStore(evidence_dir(self.state))
         report = verify(store, checkpoints=None, evidence=evidence)
         store.close()
         assert report.ok, report.model_dump(mode="json")

@@ -7,21 +7,24 @@ from typing import Any
 
 import pytest
 
-from fallback_audit.errors import EvidenceError
+from fallback_audit.errors import EncryptedEvidenceError, EvidenceError
 from fallback_audit.events import AttemptFailed, BudgetRaised
+from fallback_audit.evidence.kept import private_digests
+from fallback_audit.evidence.store import ENCRYPTED
 from fallback_audit.vocabulary import BudgetLimit, EscalationReason
 from fallback_tier.advisory import parse_advisory
+from fallback_tier.cli import exit_codes
+from fallback_tier.cli.ending import ended
 from fallback_tier.errors import (
     InputError,
     RepositoryError,
     SettingMissingError,
     ToolMissingError,
 )
-from fallback_tier.gates.fix_steps import FixSteps
 from fallback_tier.gates.journal.budget_raise import raise_budget
 from fallback_tier.gates.journal.holding import holding
+from fallback_tier.gates.open_fix import FixParts, OpenFix, run_fix
 from fallback_tier.gates.result import Escalated, Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import FixState, StepKey
 from fallback_tier.outcome import Selected
 from fallback_tier.tier import FallbackTier
@@ -69,6 +72,23 @@ def test_a_fix_that_stops_at_each_of_its_calls_ends_like_one_that_never_stopped(
     assert len(scenario.author.requests) == len(free.author.requests) == len(STORY)
     assert scenario.kinds.count("ModelCalled") == len(STORY)
     assert scenario.kinds.count("AnswerReused") == 2 * 1
+
+
+def test_an_answer_that_an_earlier_release_encrypted_stops_its_resume(
+    scenario: BudgetScenario,
+) -> None:
+    """It was paid for, and the release that encrypted it can still use it: nothing is asked again."""
+    scenario.run(tokens_per_fix=0)
+    scenario.raised(tokens_per_fix=int(scenario.least))
+    scenario.resume(tokens_per_fix=0)
+    assert scenario.kinds.count("ModelAnswered") == 1
+    (digest,) = (digest for it in scenario.audit.events() for digest in private_digests(it.payload))
+    scenario.evidence.path(digest).write_bytes(ENCRYPTED + b"of an earlier release")
+    scenario.raised(tokens_per_fix=int(scenario.least))
+    with pytest.raises(EncryptedEvidenceError) as caught:
+        scenario.resume(tokens_per_fix=0)
+    assert ended(caught.value, as_json=False) == exit_codes.ENVIRONMENT
+    assert len(scenario.author.requests) == 1
 
 
 def test_the_cost_of_a_fix_is_that_of_all_its_attempts(scenario: BudgetScenario) -> None:
@@ -168,22 +188,22 @@ class TestMissing:
 
     def interrupted(self, scenario: BudgetScenario) -> None:
         """Its first attempt has proposed a patch, and the process is gone."""
-        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, NO_RECIPE)
-        state = steps.begin(FixState())
-        steps.step(StepKey(1, "attempt"), state)
-        steps.close()
+        fix = OpenFix(scenario.parts(), scenario.advisory, scenario.repo, NO_RECIPE)
+        fix.begin()
+        fix.step(StepKey(1, "attempt"))
+        fix.close()
 
-    def without(self, runner: GateRunner, **parts: Any) -> GateRunner:
-        tier = runner.tier
+    def without(self, whole: FixParts, **parts: Any) -> FixParts:
+        tier = whole.tier
         found = {"retriever": None, "leaf": tier.parts.leaf, "plugins": {"PyPI": FakeEcosystem()}}
-        kept = {"audit": runner.audit, "evidence": runner.evidence}
-        return replace(runner, tier=FallbackTier(**{**found, **kept, **parts}))
+        kept = {"audit": whole.audit, "evidence": whole.evidence}
+        return replace(whole, tier=FallbackTier(**{**found, **kept, **parts}))
 
     def test_a_model_that_only_a_later_attempt_needs(self, scenario: BudgetScenario) -> None:
         self.interrupted(scenario)
-        runner = self.without(scenario.runner(), leaf=None)
+        parts = self.without(scenario.parts(), leaf=None)
         with pytest.raises(SettingMissingError, match="needs a model to continue") as stopped:
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+            run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "--model NAME" in stopped.value.next_step
         assert "GateJudged" in scenario.kinds, "the gates needed no model"
         assert not {"FixRefused", "FixEscalated"} & set(scenario.kinds)
@@ -197,12 +217,12 @@ class TestMissing:
         recipe = Selected(
             recipe="direct-bump", parameters={"package": "vulnerable", "version": "1"}
         )
-        steps = FixSteps(scenario.runner(), scenario.advisory, scenario.repo, recipe)
-        steps.begin(FixState())
-        steps.close()
-        runner = self.without(scenario.runner(), plugins={"PyPI": Missing()})
+        fix = OpenFix(scenario.parts(), scenario.advisory, scenario.repo, recipe)
+        fix.begin()
+        fix.close()
+        parts = self.without(scenario.parts(), plugins={"PyPI": Missing()})
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, recipe, scenario.resume_fix())
+            run_fix(parts, scenario.advisory, scenario.repo, recipe, scenario.recorded())
         assert not {"AttemptRefused", "FixRefused", "FixEscalated"} & set(scenario.kinds)
         assert isinstance(scenario.resume(), Verified)
 
@@ -211,9 +231,9 @@ class TestMissing:
             raise ToolMissingError("npm is not on PATH.", next_step="Install npm.")
 
         self.interrupted(scenario)
-        runner = replace(scenario.runner(), gates=[RuleGate(judge)])
+        parts = replace(scenario.parts(), gates=[RuleGate(judge)])
         with pytest.raises(ToolMissingError, match="npm is not on PATH"):
-            runner.resume(scenario.advisory, scenario.repo, NO_RECIPE, scenario.resume_fix())
+            run_fix(parts, scenario.advisory, scenario.repo, NO_RECIPE, scenario.recorded())
         assert "FixEscalated" not in scenario.kinds
         assert isinstance(scenario.resume(), Verified)
 
@@ -233,12 +253,12 @@ class TestReopening:
     def test_nobody_raised_it(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         with pytest.raises(InputError, match="nobody has raised it") as caught:
-            scenario.resume_fix()
+            scenario.recorded()
         assert "review raise-budget fix-1" in caught.value.next_step
 
     def test_it_has_ended(self, scenario: BudgetScenario) -> None:
         ended = scenario.run()
-        taken = scenario.resume_fix()
+        taken = scenario.recorded()
         assert taken.result == ended
         assert not taken.delivered
 
@@ -246,20 +266,20 @@ class TestReopening:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         ended = scenario.resume()
-        assert scenario.resume_fix().result == ended
+        assert scenario.recorded().result == ended
 
     def test_another_commit(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         with pytest.raises(RepositoryError, match="began at commit"):
-            scenario.resume_fix(commit="f" * 40)
+            scenario.recorded(commit="f" * 40)
 
     def test_another_advisory(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=1)
         scenario.raised(tokens_per_fix=10**6)
         other = parse_advisory(ADVISORY.replace(b"TEST-2026-1", b"TEST-2026-9"), "test")
         with pytest.raises(InputError, match=r"TEST-2026-1.*TEST-2026-9"):
-            scenario.resume_fix(advisory=other)
+            scenario.recorded(advisory=other)
 
     def test_the_summary_of_a_failed_attempt_is_gone(self, scenario: BudgetScenario) -> None:
         scenario.run(tokens_per_fix=0)
@@ -273,14 +293,13 @@ class TestReopening:
         content = kept.read_bytes()
         kept.unlink()
         with pytest.raises(EvidenceError):
-            scenario.resume_fix()
+            scenario.recorded()
         scenario.evidence.put(content)
 
 
 def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_question() -> None:
     from fallback_audit.vocabulary import PromptShape, RefusalReason
-    from fallback_tier.gates.decision import AskPerson, decide
-    from fallback_tier.gates.steps import FixState
+    from fallback_tier.gates.decision import EndEscalated, decide
     from fallback_tier.outcome import Refused
 
     refused = Refused(
@@ -290,4 +309,4 @@ def test_a_tier_that_refuses_for_its_budget_without_saying_which_is_still_a_ques
         sentence="Spent.",
     )
     decision = decide(FixState(application=refused), FIX)
-    assert decision == AskPerson(EscalationReason.BUDGET_EXHAUSTED, "Spent.")
+    assert decision == EndEscalated(EscalationReason.BUDGET_EXHAUSTED, "Spent.")

@@ -15,8 +15,8 @@ from fallback_plugins.messages_api.scripted import ScriptedModel
 from fallback_plugins.solved_examples.store.example_store import ExampleStore
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.outcome import Applied
 from fallback_tier.retrieval import RagHit, RetrievalAccount, SolvedExample
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -58,7 +58,7 @@ def fixed(
     state = place / "state"
     record = RecordSettings(keys=state / "keys")
     with closing(open_trail(state, record)) as audit:
-        evidence = open_evidence(state, record)
+        evidence = open_evidence(state)
         account = RetrievalAccount(mode="lexical", returned=("of the retriever's own",))
         tier = FallbackTierCallable(
             place / "repo",
@@ -68,7 +68,7 @@ def fixed(
             audit=audit,
             evidence=evidence,
         ).build(ScriptedModel(answers))
-        runner = GateRunner(
+        parts = FixParts(
             tier=tier,
             gates=[RuleGate(lambda c: "replace" in c.worktree.tree.locate("app.py").read_text())],
             sandbox=UnsandboxedRunner(),
@@ -80,7 +80,7 @@ def fixed(
             observe=lambda event: None,
         )
         repo = context(place / "repo", fix_id)
-        result = runner.run(parse_advisory(ADVISORY, "test"), repo, NO_RECIPE)
+        result = run_fix(parts, parse_advisory(ADVISORY, "test"), repo, NO_RECIPE)
     return result if isinstance(result, Verified) else None
 
 

@@ -1,4 +1,4 @@
-"""Raw prompts and answers on disk: none unless switched on or needed, and then only encrypted."""
+"""Raw prompts and answers on disk: none unless switched on or needed, and then for their owner alone."""
 
 import json
 from contextlib import closing
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.events import ModelAnswered, ModelCalled
-from fallback_audit.evidence.cipher import EvidenceKeyError
-from fallback_audit.evidence.keys import EvidenceKeys
+from fallback_audit.evidence.kept import private_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import open_readonly
 from fallback_tier.cli import exit_codes
@@ -55,9 +54,7 @@ class Scenario:
             *options,
         )
         assert ended.code == exit_codes.PATCHED, ended
-        self.evidence = FileEvidenceStore(
-            evidence_dir(self.state), keys=EvidenceKeys(lambda: self.keys)
-        )
+        self.evidence = FileEvidenceStore(evidence_dir(self.state))
         with closing(open_readonly(audit_db(self.state))) as reader:
             self.events = [stored.payload for stored in reader.events()]
 
@@ -65,10 +62,15 @@ class Scenario:
     def prompts(self) -> list[str | None]:
         return [e.prompt_evidence for e in self.events if isinstance(e, ModelCalled)]
 
-    def on_disk(self, words: str) -> list[str]:
-        """The files that hold these words as they are."""
+    def on_disk(self, words: str) -> set[Path]:
+        """The files that hold these words."""
         files = (path for path in self.state.rglob("*") if path.is_file())
-        return [path.name for path in files if words.encode() in path.read_bytes()]
+        return {path for path in files if words.encode() in path.read_bytes()}
+
+    @property
+    def private(self) -> set[Path]:
+        """The files that the record calls private."""
+        return {self.evidence.path(it) for event in self.events for it in private_digests(event)}
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +83,32 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     return Scenario(tmp_path_factory.mktemp("on"), "--keep-prompts")
 
 
-def test_no_prompt_and_no_answer_is_there_in_the_clear(on: Scenario, off: Scenario) -> None:
+def test_prompts_and_answers_are_where_the_record_says(on: Scenario, off: Scenario) -> None:
     for scenario in (on, off):
         assert scenario.on_disk("return int(text)"), "the search finds the patch"
-        for words in (PROMPTED, ANSWERED, SECRET):
-            assert scenario.on_disk(words) == []
+        assert scenario.on_disk(SECRET) == set()
+        assert scenario.on_disk(ANSWERED)
+        assert scenario.on_disk(ANSWERED) <= scenario.private
+    assert off.on_disk(PROMPTED) == set()
+    assert len(on.on_disk(PROMPTED)) == 2
+    assert on.on_disk(PROMPTED) <= on.private
 
 
-def test_answers_are_kept_to_resume_and_only_with_their_key(off: Scenario) -> None:
+def test_they_are_for_their_owner_and_in_no_export(on: Scenario, tmp_path: Path) -> None:
+    assert len(on.private) == 4
+    assert {path.stat().st_mode & 0o777 for path in on.private} == {0o600}
+    out = tmp_path / "all.jsonl"
+    record = ("--state-dir", on.state, "--keys", on.keys)
+    assert run("audit", "export", "--out", out, "--with-evidence", *record).code == exit_codes.OK
+    held = {it["digest"] for it in map(json.loads, out.read_text().splitlines()) if "digest" in it}
+    assert held
+    assert not {on.evidence.path(digest) for digest in held} & on.private
+
+
+def test_answers_are_kept_to_resume(off: Scenario) -> None:
     kept = [e.answer_evidence for e in off.events if isinstance(e, ModelAnswered)]
     assert len(kept) == 2
-    assert all(digest and off.evidence.is_private(digest) for digest in kept)
     assert ANSWERED.encode() in off.evidence.get(str(kept[0]))
-    with pytest.raises(EvidenceKeyError):
-        FileEvidenceStore(evidence_dir(off.state)).get(str(kept[0]))
 
 
 def test_prompts_are_kept_when_switched_on(on: Scenario, off: Scenario) -> None:
@@ -105,4 +119,4 @@ def test_prompts_are_kept_when_switched_on(on: Scenario, off: Scenario) -> None:
     assert PROMPTED.encode() in first
     assert SECRET.encode() not in first
     assert len(first) == called[0].prompt_bytes
-    assert all(digest and on.evidence.is_private(digest) for digest in on.prompts)
+    assert {on.evidence.path(str(digest)) for digest in on.prompts} <= on.private

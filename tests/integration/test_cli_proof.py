@@ -10,7 +10,7 @@ from fallback_audit.evidence.documents import get_document
 from fallback_tier.cli import exit_codes
 from fallback_tier.gates.journal.inputs import FixInputs
 from fallback_tier.sandbox.runners import BubblewrapSandbox
-from fallback_tier.wiring.trail import RecordSettings, open_evidence
+from fallback_tier.wiring.trail import open_evidence
 from tests.campaigns.own_code.author import InTurn, serving
 from tests.e2e.command import Ended, osv, repository, run, snapshot
 from tests.integration.gate_setup import needs_sandbox
@@ -190,7 +190,7 @@ def test_the_first_prompt_shows_how_the_proof_fails(scenario: Scenario) -> None:
         "audit", "show", ended.json["fix_id"], "--state-dir", scenario.place / "state", "--json"
     )
     (started,) = (one for one in shown.json["events"] if one["kind"] == "FixStarted")
-    evidence = open_evidence(scenario.place / "state", RecordSettings())
+    evidence = open_evidence(scenario.place / "state")
     inputs = get_document(evidence, FixInputs, started["payload"]["inputs_sha256"])
     assert inputs.setup.proof_failure is not None
     assert "code from outside was run" in inputs.setup.proof_failure.text

@@ -22,9 +22,9 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.gate_ports import GateContext, GateVerdict
 from fallback_tier.gates.decision import SAME_FAILURE_LIMIT
 from fallback_tier.gates.journal.budget_raise import raise_budget
-from fallback_tier.gates.journal.resume import resume_from_trail
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import Escalated, FixResult, Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -105,8 +105,8 @@ class Fix(LeafScenario):
     seen: int = 0
     leave_after: int | None = None
 
-    def runner(self) -> GateRunner:
-        return GateRunner(
+    def parts(self) -> FixParts:
+        return FixParts(
             tier=self.tier(),
             gates=[self.gate],
             sandbox=UnsandboxedRunner(),
@@ -125,7 +125,7 @@ class Fix(LeafScenario):
 
     def start(self) -> FixResult:
         return self.checked(
-            lambda: self.runner().run(parse_advisory(ADVISORY, "test"), self.based, NO_RECIPE)
+            lambda: run_fix(self.parts(), parse_advisory(ADVISORY, "test"), self.based, NO_RECIPE)
         )
 
     def go_on(self) -> FixResult:
@@ -135,8 +135,10 @@ class Fix(LeafScenario):
         raised = BudgetRaised(by="Ada", reason="worth it", tokens_per_fix=least)
         raise_budget(self.audit, self.repo.fix_id, raised)
         advisory = parse_advisory(ADVISORY, "test")
-        taken = resume_from_trail(self.audit, self.evidence, self.repo.fix_id, advisory=advisory)
-        return self.checked(lambda: self.runner().resume(advisory, self.based, NO_RECIPE, taken))
+        recorded = RecordedFix(self.audit, self.evidence, self.repo.fix_id)
+        return self.checked(
+            lambda: run_fix(self.parts(), advisory, self.based, NO_RECIPE, recorded)
+        )
 
     @property
     def based(self) -> RepoContext:

@@ -19,8 +19,8 @@ from fallback_tier.advisory import parse_advisory
 from fallback_tier.errors import ToolFailedError
 from fallback_tier.fix.document import document
 from fallback_tier.gate_ports import Gate, GateContext
+from fallback_tier.gates.open_fix import FixParts, run_fix
 from fallback_tier.gates.result import Escalated, FixResult, RefusedFix, Verified
-from fallback_tier.gates.runner import GateRunner
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.limits import MAX_RETRIES
 from fallback_tier.outcome import (
@@ -81,7 +81,7 @@ class Bench:
         tier = FallbackTierCallable(self.repo_root, audit=self.audit, with_model=with_model).build(
             ScriptedModel(answers)
         )
-        runner = GateRunner(
+        parts = FixParts(
             tier=tier,
             gates=gates,
             sandbox=UnsandboxedRunner(),
@@ -100,8 +100,8 @@ class Bench:
             fix_id="fix-1",
             gate_transition_id="gate-1",
         )
-        result = runner.run(
-            parse_advisory(ADVISORY, "test"), repo, selection, prior_attempts=prior_attempts
+        result = run_fix(
+            parts, parse_advisory(ADVISORY, "test"), repo, selection, prior_attempts=prior_attempts
         )
         self.check_contract()
         return result

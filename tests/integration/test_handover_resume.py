@@ -10,9 +10,9 @@ import pytest
 
 from fallback_audit.events import PatchDelivered
 from fallback_audit.vocabulary import DeliveryPlace
-from fallback_tier.fix.resuming import resume_one
-from fallback_tier.fix.watching import UNWATCHED
-from fallback_tier.gates.journal.resume import inputs_of
+from fallback_tier.advisory import AdvisorySet
+from fallback_tier.fix import Delivery, Fixer, OneFix
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.result import WithPatch
 from tests.fakes.crashing import Kill
 from tests.fakes.repository import git
@@ -78,19 +78,21 @@ def test_it_is_told_where_the_record_says_that_it_is(whole: CrashScenario, tmp_p
         killed_at(whole, tmp_path / "scenario", Kill(len(whole.events), before=False)) as scenario,
         scenario.services() as services,
     ):
-        inputs = inputs_of(services.audit, services.evidence, scenario.fix_id)
+        inputs = RecordedFix(services.audit, services.evidence, scenario.fix_id).inputs
         for commit in (None, "other"):
-            setup = inputs.setup.model_copy(
-                update={"commit": commit, "report": str(tmp_path / "report")}
+            report = tmp_path / f"report-{commit}"
+            fixed = Fixer(services).resume(
+                scenario.fix_id,
+                given=AdvisorySet(advisories=(inputs.advisory,)),
+                repository=inputs.repository,
+                delivery=Delivery(commit=commit, report=report),
             )
-            fixed = resume_one(
-                *(scenario.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
-            )
+            assert isinstance(fixed, OneFix)
             assert isinstance(fixed.result, WithPatch)
             assert fixed.delivery.committed is not None
             assert fixed.delivery.committed.branch == BRANCH
         assert git(scenario.repo, "branch", "--list", "other") == ""
-        body = (tmp_path / "report" / "pull-request.md").read_text()
+        body = (report / "pull-request.md").read_text()
         assert "**Without a sandbox**" in body  # another process did: the record says so
         assert len(deliveries(scenario)) == 1
 
@@ -102,12 +104,10 @@ def test_a_dry_run_commits_nothing(whole: CrashScenario, tmp_path: Path) -> None
         ) as scenario,
         scenario.services() as services,
     ):
-        inputs = inputs_of(services.audit, services.evidence, scenario.fix_id)
+        inputs = RecordedFix(services.audit, services.evidence, scenario.fix_id).inputs
         assert inputs.setup.commit == BRANCH
-        setup = inputs.setup.model_copy(update={"dry_run": True})
-        fixed = resume_one(
-            *(scenario.fix_id, inputs.advisory, inputs.repository, services, setup, UNWATCHED)
-        )
+        fixed = Fixer(services).resume(scenario.fix_id, delivery=Delivery(dry_run=True))
+        assert isinstance(fixed, OneFix)
         assert isinstance(fixed.result, WithPatch)
         assert not fixed.delivery.delivered
         assert git(scenario.repo, "branch", "--list", BRANCH) == ""

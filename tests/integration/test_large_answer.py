@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from fallback_audit.events import ModelAnswered, PlanRejected
-from fallback_audit.evidence.keys import EvidenceKeys
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_tier.answers.reading import MAX_ANSWER_CHARS
 from fallback_tier.outcome import Applied
@@ -13,9 +12,8 @@ from tests.fixtures.fallback_tier_callable import PLAN, FallbackTierCallable
 
 def test_what_the_evidence_can_not_hold_is_asked_for_again(tmp_path: Path) -> None:
     (tmp_path / "repository").mkdir()
-    keys = EvidenceKeys(lambda: tmp_path / "keys")
     # Less than a real store's limit, more than the longest text that is read as a plan.
-    evidence = FileEvidenceStore(tmp_path / "evidence", max_bytes=1_000_000, keys=keys)
+    evidence = FileEvidenceStore(tmp_path / "evidence", max_bytes=1_000_000)
     tier = FallbackTierCallable(
         tmp_path / "repository", answers=["{" + "a " * 750_000, PLAN], evidence=evidence
     )

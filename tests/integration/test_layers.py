@@ -18,7 +18,7 @@ from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gates.trees.bases import Bases
 from fallback_tier.gates.trees.layers import LayeredWorktree, uncover
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.confinement import writable_worktree
@@ -51,7 +51,9 @@ def repo(tmp_path: Path) -> RepoContext:
 
 
 @pytest.fixture
-def worktree(sandbox: BubblewrapSandbox, repo: RepoContext, tmp_path: Path) -> Iterator[Worktree]:
+def worktree(
+    sandbox: BubblewrapSandbox, repo: RepoContext, tmp_path: Path
+) -> Iterator[RunnerWorktree]:
     diff = diff_of(repo, CHANGES)
     with Worktrees(tmp_path / "state", SubprocessClients(), sandbox).open(repo) as worktree:
         assert isinstance(worktree, LayeredWorktree), "layers wherever they can be mounted"
@@ -70,7 +72,7 @@ def texts(tree: FileTree) -> dict[str, str]:
 
 
 def test_commands_see_the_patched_files_at_the_worktrees_place(
-    sandbox: BubblewrapSandbox, worktree: Worktree
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree
 ) -> None:
     seen = sh(sandbox, worktree.tree, "pwd; find . -path ./.git -prune -o -type f -print | sort")
     assert seen.output.split() == [str(worktree.tree.root), *(f"./{path}" for path in PATCHED)]
@@ -78,14 +80,16 @@ def test_commands_see_the_patched_files_at_the_worktrees_place(
     assert sh(sandbox, worktree.tree, "cat app.py lib/new.py").output == "patched\nnew\n"
 
 
-def test_git_is_readable_and_not_writable(sandbox: BubblewrapSandbox, worktree: Worktree) -> None:
+def test_git_is_readable_and_not_writable(
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree
+) -> None:
     assert sh(sandbox, worktree.tree, "cat .git/HEAD").ok
     for script in ("echo x > .git/config", "mv .git git", "rm -r .git", "mkdir .git/new"):
         assert not sh(sandbox, worktree.tree, script).ok, script
 
 
 def test_nothing_reaches_the_base_or_the_next_attempt(
-    sandbox: BubblewrapSandbox, worktree: Worktree
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree
 ) -> None:
     before = [snapshot(layer) for layer in worktree.tree.lower]
     script = "rm -rf lib; echo evil > app.py; mkdir -p node_modules/x; chmod 0 ."
@@ -112,7 +116,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_restore_undoes_what_a_command_did_to_tracked_files(
-    sandbox: BubblewrapSandbox, worktree: Worktree, kind: str
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree, kind: str
 ) -> None:
     installed = "mkdir -p node_modules/left lib/__pycache__; echo left > node_modules/left/i.js; "
     installed += "echo c > lib/__pycache__/a.pyc; "
@@ -133,7 +137,7 @@ def test_restore_undoes_what_a_command_did_to_tracked_files(
 
 
 def test_what_was_installed_is_not_even_looked_at(
-    sandbox: BubblewrapSandbox, worktree: Worktree, monkeypatch: pytest.MonkeyPatch
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sh(sandbox, worktree.tree, "mkdir -p node_modules/a/b/c lib/deep/built/x; echo x > app.py")
     looked: list[str] = []
@@ -145,7 +149,7 @@ def test_what_was_installed_is_not_even_looked_at(
 
 
 def test_fresh_trees_have_nothing_that_was_written(
-    sandbox: BubblewrapSandbox, worktree: Worktree
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree
 ) -> None:
     sh(sandbox, worktree.tree, "echo evil > app.py; mkdir node_modules")
     with worktree.fresh(patched=True) as ours, worktree.fresh(patched=False) as base:
@@ -162,7 +166,7 @@ def test_fresh_trees_have_nothing_that_was_written(
 
 
 def test_one_upper_layer_is_never_mounted_twice_at_once(
-    sandbox: BubblewrapSandbox, worktree: Worktree
+    sandbox: BubblewrapSandbox, worktree: RunnerWorktree
 ) -> None:
     done: list[CommandResult] = []
     with mounting(worktree.tree):
@@ -175,7 +179,7 @@ def test_one_upper_layer_is_never_mounted_twice_at_once(
     assert done[0].ok
 
 
-def test_layers_are_not_mounted_without_a_sandbox(worktree: Worktree) -> None:
+def test_layers_are_not_mounted_without_a_sandbox(worktree: RunnerWorktree) -> None:
     with pytest.raises(SandboxError, match="made of layers"):
         UnsandboxedRunner().run(["true"], worktree=worktree.tree, timeout_s=60)
 

@@ -18,7 +18,7 @@ from fallback_tier.errors import InputError
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
 from fallback_tier.installed import clients_and_plugins, look_at
 from fallback_tier.outcome import NotApplicable
-from fallback_tier.planning import selected, whose_code
+from fallback_tier.planning import ask_recipe, whose_code
 from fallback_tier.repo import RepoContext, Settings
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
@@ -64,7 +64,7 @@ def test_the_repository_is_the_affected_package(project: MiniProject, tmp_path: 
     repo = found(project, tmp_path)
     affected = whose_code(plugin, project.advisory, repo)
     decided = repo.model_copy(update={"affected": affected})
-    selection = selected(plugin, project.advisory, decided)
+    selection = ask_recipe(plugin, project.advisory, decided)
     assert isinstance(selection, NotApplicable)
     assert selection.reason is RefusalReason.OWN_CODE
 

@@ -10,7 +10,7 @@ from fallback_tier.execution import Sandbox
 from fallback_tier.files.tree import FileTree
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.gates.trees.private_git import WHOLE_COMMITS
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
@@ -43,7 +43,7 @@ def sandbox() -> Sandbox:
 
 
 @contextmanager
-def opened(repo: RepoContext, sandbox: Sandbox, *, layered: bool) -> Iterator[Worktree]:
+def opened(repo: RepoContext, sandbox: Sandbox, *, layered: bool) -> Iterator[RunnerWorktree]:
     worktrees = Worktrees(repo.root.parent / "state", SubprocessClients(), sandbox, layered=layered)
     with worktrees.open(repo) as worktree:
         yield worktree

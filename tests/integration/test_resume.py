@@ -11,6 +11,7 @@ import pytest
 
 from fallback_audit.errors import EvidenceError
 from fallback_audit.events import FixStarted, GateJudged, PatchProposed, TransitionReopened
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.vocabulary import RefusalReason
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.cli import exit_codes
@@ -21,7 +22,6 @@ from fallback_tier.gates.builtin.proof_given import Proof
 from fallback_tier.gates.journal.holding import holding
 from fallback_tier.wiring import evidence_dir
 from tests.fakes.crashing import Kill
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate, SkippedGate
 from tests.fakes.repository import git
 from tests.fixtures.fallback_tier_callable import ADVISORY
@@ -248,7 +248,7 @@ def test_a_resumed_fix_stops_without_the_evidence_of_what_it_resolved(
     stopped: CrashScenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (digest,) = (one for it in stopped.events for one in getattr(it, "resolutions", ()))
-    file_evidence(evidence_dir(stopped.state)).path(digest).unlink()
+    FileEvidenceStore(evidence_dir(stopped.state)).path(digest).unlink()
     before = stopped.kinds
     with (
         pytest.raises(EvidenceError, match="recorded at gate 'resolves'") as caught,

@@ -1,8 +1,8 @@
-"""What a model or a package client says may hold a secret: no evidence that lies in clear does."""
+"""What a model or a package client says may hold a secret: no evidence does."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from fallback_audit.events import ModelAnswered
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_tier.advisory import Advisory
 from fallback_tier.outcome import (
@@ -23,18 +23,6 @@ from tests.fixtures.fallback_tier_callable import PLAN, FallbackTierCallable
 SECRET = "ghp_" + "a1B2" * 9
 
 
-@dataclass
-class Readable(MemoryEvidence):
-    """Keeps apart what lies in clear."""
-
-    clear: list[bytes] = field(default_factory=list)
-
-    def put(self, content: bytes, *, private: bool = False) -> str:
-        if not private:
-            self.clear.append(content)
-        return super().put(content, private=private)
-
-
 class TalkingEcosystem(FakeEcosystem):
     """Its client quotes what nobody should keep."""
 
@@ -46,26 +34,27 @@ class TalkingEcosystem(FakeEcosystem):
 
 
 def test_a_plans_rationale_is_redacted(tmp_path: Path) -> None:
-    evidence = Readable()
+    evidence = MemoryEvidence()
     plan = {**PLAN, "rationale": f"as {SECRET} showed", "citations": ()}
     attempted = FallbackTierCallable(tmp_path, answers=[plan], evidence=evidence)()
     applied = attempted.application
     assert isinstance(applied, Applied)
     assert applied.plan is not None
     assert applied.plan.rationale == "as [REDACTED] showed"
-    assert evidence.clear
-    assert not [content for content in evidence.clear if SECRET.encode() in content]
+    assert [it.answer_evidence for it in attempted.audit.of(ModelAnswered)] == [None]
+    assert evidence.contents
+    assert not [it for it in evidence.contents.values() if SECRET.encode() in it]
 
 
 def test_a_recipes_account_is_redacted(tmp_path: Path) -> None:
-    evidence = Readable()
+    evidence = MemoryEvidence()
     tier = FallbackTierCallable(tmp_path, plugin=TalkingEcosystem(), evidence=evidence)
     applied = tier(selection=_selected()).application
     assert isinstance(applied, Applied)
     assert applied.remediation is not None
     assert applied.remediation.notes == ("It has [REDACTED].",)
-    assert len(evidence.clear) == 3  # the patch, the account, the application
-    assert not [content for content in evidence.clear if SECRET.encode() in content]
+    assert len(evidence.contents) == 3  # the patch, the account, the application
+    assert not [it for it in evidence.contents.values() if SECRET.encode() in it]
 
 
 def test_only_sentences_are_changed() -> None:

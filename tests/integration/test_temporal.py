@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 from fallback_audit.errors import AuditStoreError
 from fallback_audit.vocabulary import PromptShape, RefusalReason
 from fallback_tier.engines.opened import OpenedFix
-from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
+from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
 from fallback_tier.engines.temporal.connecting import Cluster, connect
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
@@ -30,7 +30,7 @@ from fallback_tier.engines.temporal.messages import (
     StepOrder,
 )
 from fallback_tier.engines.temporal.workflow import FixWorkflow
-from fallback_tier.fix.ends import OneFix
+from fallback_tier.gates.result import OneFix
 from fallback_tier.gates.steps import StepKey
 from fallback_tier.outcome import Refused
 from tests.engines.fleet import QUICK, Fleet, fleet_on
@@ -227,7 +227,7 @@ async def _opened_beside_its_cancellation(address: str, *, cancelled_first: bool
     @activity.defn(name=OPEN)
     async def opens(_ticket: Ticket) -> Session:
         await asyncio.wait_for(may_end, PATIENCE_S)
-        return Session("the session", queue, Standing(next=Step(1, "attempt")))
+        return Session("the session", queue, Standing(next=SessionStep(1, "attempt")))
 
     @activity.defn(name=CLOSE)
     async def closes(order: StepOrder) -> Standing:

@@ -1,11 +1,13 @@
 """Two machines that share the record and its evidence, and no lock, have one fix open."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fallback_audit.errors import OvertakenError
-from fallback_tier.fix.opened import OpenFix
+from fallback_tier.fix.fixer import EndedFix
+from fallback_tier.gates.open_fix import OpenFix
 from tests.engines.scenario import EngineScenario
 
 
@@ -31,6 +33,8 @@ def test_a_fix_that_has_ended_is_delivered_by_one(tmp_path: Path, *, first_is_ne
     new.check()
 
 
-def _has_looked(fix: OpenFix) -> None:
-    fix._how = lambda *_: None
-    fix._asked.services.audit.events = lambda *_, **__: iter(())  # type: ignore[method-assign]
+def _has_looked(fix: OpenFix | EndedFix) -> None:
+    put = fix._put
+    assert isinstance(put, partial)
+    fix._put = partial(put.func, *put.args[:-1], lambda *_: None)
+    put.func.__self__.services.audit.events = lambda *_, **__: iter(())

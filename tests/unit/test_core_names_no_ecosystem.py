@@ -28,7 +28,6 @@ KNOWN = {
     "fallback_tier/advisory/npm_ranges.py": _REPORT,
     "fallback_tier/advisory/reports.py": _REPORT,
     "fallback_tier/advisory/sources.py": _HELP,
-    "fallback_tier/cli/attempt/warming.py": "a try before the first request: any ecosystem serves",
     "fallback_tier/cli/serve/command.py": _HELP,
     "fallback_tier/cli/serve/parser.py": _HELP,
     "fallback_tier/service/http/examples.py": "an example in the OpenAPI document",

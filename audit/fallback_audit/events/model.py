@@ -154,7 +154,8 @@ class ModelAnswered(Event):
     """What the server said it used. The cost is an estimate from a dated price table.
 
     ``answer_sha256`` is the digest of the text; ``answer_evidence`` that of the whole answer as it is
-    kept, so that an attempt that is resumed need not pay for it twice.
+    kept, so that an attempt that is resumed need not pay for it twice; None: it was not kept, since it
+    holds a secret.
     """
 
     kind: Literal["ModelAnswered"] = "ModelAnswered"

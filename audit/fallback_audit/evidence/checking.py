@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
-from fallback_audit.errors import EvidenceError, UnreadEvidenceError
+from fallback_audit.errors import EncryptedEvidenceError, EvidenceError, UnreadEvidenceError
 from fallback_audit.event_types import Digest, StartedOn
-from fallback_audit.evidence.cipher import EvidenceKeyError
 from fallback_audit.evidence.collected import collected
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.kept import kept_digests, private_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.frozen import Frozen
 from fallback_audit.ports import AuditReader, Scope
@@ -22,7 +21,7 @@ class Finding(StrEnum):
     """What is the matter with evidence that an event names."""
 
     BAD = "bad"
-    #: Private, and its key is not here: nothing is known about it.
+    #: Encrypted by an earlier release: nothing is known about it.
     LOCKED = "locked"
     #: Its retention is over, which is on record.
     REMOVED = "removed"
@@ -40,7 +39,8 @@ class BadEvidence(Frozen):
 
 
 class EvidenceReport(Frozen):
-    """``named``: pieces that events oblige us to keep; ``private``: encrypted ones among them.
+    """``named``: pieces that events oblige us to keep; ``private``: a model's prompts
+    and answers among them; ``locked``: those that an earlier release encrypted.
 
     ``files``, ``bytes``, ``parts``: what lies there, needed or not; a part is of a process that died.
     ``elsewhere``: pieces that are on another machine, by its name.
@@ -94,7 +94,7 @@ def examine(
     """
     try:
         evidence.get(digest)
-    except EvidenceKeyError as error:
+    except EncryptedEvidenceError as error:
         return Finding.LOCKED, error.problem
     except UnreadEvidenceError:
         raise
@@ -126,10 +126,11 @@ def check_evidence(
     counts = dict.fromkeys(Finding, 0)
     bad: list[BadEvidence] = []
     seen: set[bytes] = set()
-    private = 0
+    private: set[Digest] = set()
     started_on: dict[Scope, StartedOn] = {}
     elsewhere = Counter[str]()
     for stored in reader.events():
+        private.update(private_digests(stored.payload))
         if isinstance(stored.payload, StartedOn):
             started_on[stored.scope] = stored.payload
         for digest in kept_digests(stored.payload):
@@ -140,7 +141,6 @@ def check_evidence(
                 progress(len(seen))
             found = examine(evidence, digest, removed, started_on.get(stored.scope))
             if found is None:
-                private += evidence.is_private(digest)
                 continue
             counts[found[0]] += 1
             if found[0] is Finding.ELSEWHERE:
@@ -160,7 +160,7 @@ def check_evidence(
         bytes=sum(file.size for file in files),
         parts=sum(1 for file in files if file.digest is None),
         named=len(seen),
-        private=private + counts[Finding.LOCKED],
+        private=len(private),
         locked=counts[Finding.LOCKED],
         removed=counts[Finding.REMOVED],
         elsewhere=dict(sorted(elsewhere.items())),

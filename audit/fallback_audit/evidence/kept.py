@@ -1,4 +1,4 @@
-"""Which evidence an event obliges its writer to keep."""
+"""Which evidence an event obliges its writer to keep, and which of it is private."""
 
 from fallback_audit.events import (
     AnswerReused,
@@ -45,3 +45,12 @@ def kept_digests(event: AuditEvent) -> tuple[Digest, ...]:
             return event.evidence_sha256
         case _:
             return ()
+
+
+def private_digests(event: AuditEvent) -> tuple[Digest, ...]:
+    """Return those of ``kept_digests`` that are what a model was asked or answered, word for word.
+
+    They are in no export, and over HTTP for admins alone.
+    """
+    private = ModelCalled | ModelAnswered | AnswerReused | GroundingJudged
+    return kept_digests(event) if isinstance(event, private) else ()

@@ -1,7 +1,7 @@
 """The evidence store: content-addressed files beside the chain, named by their SHA-256.
 
-Private ones (raw prompts, raw answers) are encrypted where they lie; their name stays the digest of
-their content, so that the chain says the same of both.
+Only their owner can read them. Earlier releases encrypted raw prompts and answers (ADR-0126): such a file
+is recognised, never read, and replaced once its content is put again.
 """
 
 import errno
@@ -17,10 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fallback_audit.disk_errors import blamed
-from fallback_audit.errors import DiskError, EvidenceError, FallbackError, UnreadEvidenceError
+from fallback_audit.errors import (
+    DiskError,
+    EncryptedEvidenceError,
+    EvidenceError,
+    FallbackError,
+    UnreadEvidenceError,
+)
 from fallback_audit.event_types import Digest
-from fallback_audit.evidence.cipher import OVERHEAD_BYTES, decrypt, encrypt, is_encrypted
-from fallback_audit.evidence.keys import KeySource
 from fallback_audit.files import (
     descriptor_of,
     lock,
@@ -33,6 +37,9 @@ from fallback_audit.files import (
 
 #: One piece of evidence. Twice the largest patch we make (8 MiB); logs are cut before.
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
+
+#: How a file begins that an earlier release encrypted. Evidence may be anything: compare its digest first.
+ENCRYPTED = b"fallback-tier/evidence/v1\0"
 
 #: The file with the store's id.
 _ID, _ID_BYTES = "id", 8
@@ -62,17 +69,14 @@ class StoredFile(NamedTuple):
 class FileEvidenceStore:
     """``EvidenceStore`` on a directory: ``root/ab/cd…``, files 0600, directories 0700.
 
-    Fan-out by the first byte keeps each directory small at a million files. ``keys`` None: private
-    evidence can neither be stored nor read. The directory is locked (flock) while a file is stored
-    or removed, so that nothing is removed that somebody is just being told is there.
+    Fan-out by the first byte keeps each directory small at a million files. The directory is locked
+    (flock) while a file is stored or removed, so that nothing is removed that somebody is just being
+    told is there.
     """
 
-    def __init__(
-        self, root: Path, *, max_bytes: int = MAX_EVIDENCE_BYTES, keys: KeySource | None = None
-    ) -> None:
+    def __init__(self, root: Path, *, max_bytes: int = MAX_EVIDENCE_BYTES) -> None:
         self._root = root
         self._max_bytes = max_bytes
-        self._keys = keys
 
     def identify(self) -> str:
         """Return the store's id, 16 hexadecimal characters, making one for a new store.
@@ -97,12 +101,11 @@ class FileEvidenceStore:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def put(self, content: bytes, *, private: bool = False) -> Digest:
+    def put(self, content: bytes) -> Digest:
         """Store durably and return the digest. Idempotent; what is there already counts as new again.
 
         Raises EvidenceError over the cap, where the disk refuses, and where a file of this digest
-        is there but altered: replacing it would hide that; EvidenceKeyError without a usable key.
-        What was private stays so; what was not becomes so when it is put again as such.
+        is there but altered: replacing it would hide that.
         """
         if len(content) > self._max_bytes:
             raise EvidenceError(
@@ -114,12 +117,10 @@ class FileEvidenceStore:
         try:
             make_private_directory(path.parent)
             with self._locked(fcntl.LOCK_SH):
-                if not path.exists() or (private and not self.is_private(digest)):
-                    stored = encrypt(content, digest, self._keys) if private else content
+                if not path.exists() or self._is_encrypted(digest):
                     with made_whole(path, PART_PREFIX) as file:
-                        file.write(stored)
+                        file.write(content)
                 else:
-                    self.get(digest)
                     os.utime(path)
                     sync_directory(path.parent)
         except OSError as error:
@@ -130,20 +131,20 @@ class FileEvidenceStore:
         """The content of ``digest``.
 
         Raises EvidenceError: missing, altered; UnreadEvidenceError: it may not be read; DiskError: the
-        system failed to; EvidenceKeyError: private, and its key can't be had.
+        system failed to; EncryptedEvidenceError: an earlier release encrypted it.
         """
-        stored = self._bytes(digest)
+        content = self._bytes(digest)
         # The digest first: evidence that only looks encrypted is what its name says.
-        if _digest(stored) == digest:
-            return stored
-        content = decrypt(stored, digest, self._keys) if is_encrypted(stored) else None
-        if content is None or _digest(content) != digest:
-            raise self._altered(self.path(digest))
-        return content
-
-    def is_private(self, digest: Digest) -> bool:
-        """Is it encrypted where it lies? Raises EvidenceError: missing, unreadable."""
-        return _digest(self._bytes(digest)) != digest
+        if _digest(content) == digest:
+            return content
+        if content.startswith(ENCRYPTED):
+            raise EncryptedEvidenceError(
+                f"Evidence {self.path(digest)} was encrypted by an earlier release of fallback-tier, and "
+                "this one can't read it.",
+                next_step="Read it, or resume its fix, with the release that wrote it and its keys' "
+                "folder. It is a model's prompt, answer or judgement: no patch and no log is lost.",
+            )
+        raise self._altered(self.path(digest))
 
     def files(self) -> Iterator[StoredFile]:
         """Everything that lies in the store, one directory at a time. Raises EvidenceError."""
@@ -198,7 +199,7 @@ class FileEvidenceStore:
             with os.fdopen(descriptor, "rb") as file:
                 content = None
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    content = file.read(self._max_bytes + OVERHEAD_BYTES + 1)
+                    content = file.read(self._max_bytes + 1)
         except FileNotFoundError as error:
             raise EvidenceError(
                 f"Evidence {digest} is missing from {self._root}.",
@@ -212,6 +213,14 @@ class FileEvidenceStore:
         if content is None:
             raise self._altered(path)
         return content
+
+    def _is_encrypted(self, digest: Digest) -> bool:
+        """Return whether an earlier release encrypted it. Raises EvidenceError: altered, unreadable."""
+        try:
+            self.get(digest)
+        except EncryptedEvidenceError:
+            return True
+        return False
 
     def path(self, digest: str) -> Path:
         """The file of this digest, be it there or not: for people. Raises EvidenceError for no digest."""

@@ -17,7 +17,7 @@ from fallback_audit.errors import (
     RequestError,
     UnreadEvidenceError,
 )
-from fallback_audit.evidence.kept import kept_digests
+from fallback_audit.evidence.kept import kept_digests, private_digests
 from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.exporting.format import Base, Head, InclusionProof
 from fallback_audit.exporting.proving import inclusion_paths
@@ -36,7 +36,7 @@ class Exporter:
     """Writes what a snapshot shows. Raises AuditIntegrityError for bytes that can't be trusted.
 
     ``evidence`` given: what the events oblige to keep goes along, but for what is private (raw prompts,
-    raw answers), which never leaves its encrypted store.
+    raw answers), which never leaves its store.
     """
 
     snapshot: Snapshot
@@ -46,6 +46,7 @@ class Exporter:
     evidence: FileEvidenceStore | None = None
     progress: Progress | None = None
     _named: set[str] = field(default_factory=set, init=False)
+    _private: set[str] = field(default_factory=set, init=False)
 
     @cached_property
     def _verifiers(self) -> Sequence[Verifier]:
@@ -119,14 +120,15 @@ class Exporter:
         event = writer.event(row, proof)
         if self.evidence is not None:
             self._named.update(kept_digests(event))
+            self._private.update(private_digests(event))
         if self.progress is not None:
             self.progress(row.seq)
 
     def _put_evidence(self, writer: ExportWriter) -> None:
         if self.evidence is None:
             return
-        for digest in sorted(self._named):
-            if self.evidence.find(digest) is None or self.evidence.is_private(digest):
+        for digest in sorted(self._named - self._private):
+            if self.evidence.find(digest) is None:
                 continue
             try:
                 writer.evidence(digest, self.evidence.get(digest))

@@ -223,7 +223,10 @@ class _Check:
         if self._sealed is not None:
             yield from self._sealed.notes()
         if self._evidence is not None and self._evidence.locked:
-            yield f"Private evidence whose key is not here: {self._evidence.locked:,}."
+            yield (
+                f"Evidence that an earlier release encrypted, and that was not checked: "
+                f"{self._evidence.locked:,}."
+            )
         for machine, count in sorted(self._evidence.elsewhere.items()) if self._evidence else ():
             yield (
                 f"Evidence on another machine, {machine}: {count:,}. It was not checked: run "

@@ -6,7 +6,6 @@ import sys
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.attempt.request import MAX_INPUT_BYTES, attempted, read_request
 from fallback_tier.cli.options import configuration
-from fallback_tier.errors import ConfigurationError
 from fallback_tier.outcome import Applied
 
 
@@ -16,11 +15,6 @@ def run(arguments: argparse.Namespace) -> int:
         from fallback_tier.cli.attempt.serving import serve
 
         return serve(arguments)
-    if arguments.time_limit is not None:
-        raise ConfigurationError(
-            "--time-limit is of the attempts that --serve makes.",
-            next_step="Add --serve, or leave it out: who starts one attempt can end its process.",
-        )
     request = read_request(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1))
     application = attempted(request, configuration(arguments))
     sys.stdout.write(application.model_dump_json() + "\n")

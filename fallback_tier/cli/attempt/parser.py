@@ -10,7 +10,6 @@ from fallback_tier.cli.arguments import (
     add_on_violation,
     add_record,
     add_whose_code,
-    seconds,
 )
 from fallback_tier.cli.exit_codes import epilog
 from fallback_tier.cli.model_options import add_model
@@ -29,12 +28,6 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read one such object a line until the input ends, each with an id of its own if you "
         "like, and print an answer a line (docs/attempt-serve.md): without the cost of a start each",
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="SECONDS",
-        help="with --serve: what one attempt may take (default: 900, at most 3600)",
     )
     add_whose_code(parser)
     add_offline(parser)

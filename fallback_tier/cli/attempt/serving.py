@@ -1,22 +1,23 @@
 """``fallback-tier attempt --serve``: a request a line, an answer a line, without a start for each.
 
-This process imports what an attempt by recipe needs, once, and holds nothing else: each attempt runs in a
-child of it, with stores, plugins and clients of its own (ADR-0082).
+One process makes the attempts, one after the other, each with its own stores, plugins and clients, which
+are closed at its end (ADR-0126). Standard input and output belong to the protocol alone.
 """
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from pydantic import TypeAdapter
 
 from fallback_tier.cli import exit_codes
-from fallback_tier.cli.attempt.forked import in_a_child
 from fallback_tier.cli.attempt.request import (
     MAX_INPUT_BYTES,
     Identifier,
@@ -25,7 +26,6 @@ from fallback_tier.cli.attempt.request import (
     check_size,
     read_request,
 )
-from fallback_tier.cli.attempt.warming import warm
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import as_object
 from fallback_tier.cli.unexplained import explained
@@ -33,10 +33,9 @@ from fallback_tier.errors import FallbackError
 from fallback_tier.files.inputs import parse_json
 from fallback_tier.wiring import Configuration
 
-#: What one attempt may take, where nobody says: a model's three answers and its judge's, each slow.
-TIME_LIMIT_S = 900.0
-
 _identifiers: TypeAdapter[Identifier] = TypeAdapter(Identifier)
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class _Stop(BaseException):
@@ -49,42 +48,50 @@ def serve(arguments: argparse.Namespace) -> int:
     Raises ConfigurationError for options that can't be; what is wrong with one line is that line's answer.
     """
     configured = configuration(arguments)
-    limit = TIME_LIMIT_S if arguments.time_limit is None else arguments.time_limit
-    warm()
     ending = _Ending()
-    with ending.watched(), suppress(_Stop):
-        for number, line in ending.lines(sys.stdin.buffer):
-            sys.stdout.buffer.write(answer(line, number, configured, time_limit_s=limit))
-            sys.stdout.buffer.flush()
+    with protocol_streams() as (requests, answers), ending.watched(), suppress(_Stop):
+        for number, line in ending.lines(requests):
+            answers.write(answer(line, number, configured))
+            answers.flush()
     return exit_codes.OK
 
 
-def answer(line: bytes, number: int, configured: Configuration, *, time_limit_s: float) -> bytes:
-    """One line of JSON: ``id``, ``line``, and either ``application`` or ``error``. Raises nothing of the
-    request's."""
+@contextmanager
+def protocol_streams() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yield this process' standard input and output under other descriptors, which no child inherits.
+
+    Meanwhile standard input is empty, and what a plugin or a program prints goes to standard error: neither
+    can take a request or forge an answer.
+    """
+    sys.stdout.flush()
+    with os.fdopen(os.dup(_STDIN), "rb") as requests, os.fdopen(os.dup(_STDOUT), "wb") as answers:
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), _STDIN)
+        os.dup2(_STDERR, _STDOUT)
+        try:
+            yield requests, answers
+        finally:
+            sys.stdout.flush()
+            os.dup2(requests.fileno(), _STDIN)
+            os.dup2(answers.fileno(), _STDOUT)
+
+
+def answer(line: bytes, number: int, configured: Configuration) -> bytes:
+    """Return one line of JSON: ``id``, ``line``, and either ``application`` or ``error``.
+
+    Raises nothing of the request's.
+    """
     identifier: Identifier = None
     try:
         check_size(line)
         identifier = _identifier(line)
-        member = in_a_child(lambda: _attempt(line, configured), time_limit_s=time_limit_s)
+        application = attempted(read_request(line, ServedRequest), configured)
+        member = b'"application": ' + application.model_dump_json().encode()
     except Exception as error:  # noqa: BLE001 (a line's error is that line's answer)
-        member = _error(error)
+        reported = error if isinstance(error, FallbackError) else explained(error)
+        member = b'"error": ' + json.dumps(as_object(reported)).encode()
     head = json.dumps({"id": identifier, "line": number})
     return head.removesuffix("}").encode() + b", " + member + b"}\n"
-
-
-def _attempt(line: bytes, configured: Configuration) -> bytes:
-    """In the child: the member of the answer that tells how it went."""
-    try:
-        application = attempted(read_request(line, ServedRequest), configured)
-    except Exception as error:  # noqa: BLE001 (told in one form)
-        return _error(error)
-    return b'"application": ' + application.model_dump_json().encode()
-
-
-def _error(error: Exception) -> bytes:
-    reported = error if isinstance(error, FallbackError) else explained(error)
-    return b'"error": ' + json.dumps(as_object(reported)).encode()
 
 
 def _identifier(line: bytes) -> Identifier:

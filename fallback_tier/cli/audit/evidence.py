@@ -23,7 +23,7 @@ from fallback_tier.wiring.trail import open_evidence, read_trail
 def check(arguments: argparse.Namespace) -> int:
     """Everything that events name. Exit code TRAIL_BROKEN where something is missing or altered."""
     settings, folder = record(arguments), state_dir(arguments)
-    evidence = open_evidence(folder, settings)
+    evidence = open_evidence(folder)
     with (
         PlanProgress(Console(stderr=True)) as shown,
         closing(read_trail(folder, settings)) as reader,
@@ -39,7 +39,7 @@ def _found(report: EvidenceReport) -> Iterator[str]:
     if report.removed:
         yield f"  removed   {report.removed:,}: their retention was over, which is on record"
     if report.locked:
-        yield f"  locked    {report.locked:,}: private, and their key is not here"
+        yield f"  locked    {report.locked:,}: an earlier release encrypted them"
     for machine, count in report.elsewhere.items():
         yield f"  elsewhere {count:,} on another machine, {safe(machine)}: check them there"
     if report.parts:

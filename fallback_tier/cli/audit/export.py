@@ -44,7 +44,7 @@ def export_(arguments: argparse.Namespace) -> int:
         )
     settings, state = record(arguments), state_dir(arguments)
     checkpoints = read_checkpoints(state, settings)
-    evidence = open_evidence(state, settings) if arguments.with_evidence else None
+    evidence = open_evidence(state) if arguments.with_evidence else None
     with (
         closing(read_trail(state, settings)) as reader,
         counting(reader.tip()[0]) as progress,
@@ -59,7 +59,7 @@ def export_(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
         written = exporter.fix(file, arguments.fix) if arguments.fix else exporter.trail(file)
-        vulnerabilities = _vulnerabilities(arguments.fix, reader, open_evidence(state, settings))
+        vulnerabilities = _vulnerabilities(arguments.fix, reader, open_evidence(state))
     if not arguments.out:
         return exit_codes.OK
     counts = _counts(written)
@@ -101,7 +101,7 @@ def import_(arguments: argparse.Namespace) -> int:
     target = Target(
         audit_db(state),
         CheckpointLog(checkpoint_dir(state, settings)),
-        open_evidence(state, settings),
+        open_evidence(state),
     )
     with unpacked(arguments.file, keyring) as spool:
         source = exported_checkpoints(settings, keyring, *spool.notes())

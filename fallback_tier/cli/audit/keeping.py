@@ -71,7 +71,7 @@ def _kept(
         store=cast(
             "SealableStore", store
         ),  # every store can do this; a reader can show what would be
-        evidence=open_evidence(folder, settings),
+        evidence=open_evidence(folder),
         segments=segment_dir(folder),
         keyring=Keyring.load(keys_dir(settings)),
         covered=covered,

@@ -29,7 +29,7 @@ from fallback_tier.cli.suggesting import command
 from fallback_tier.errors import InputError
 from fallback_tier.outcome import Applied
 from fallback_tier.wiring.trail import (
-    TrailReader,
+    ReadOnlyTrail,
     keys_dir,
     open_evidence,
     read_trail,
@@ -37,11 +37,11 @@ from fallback_tier.wiring.trail import (
 )
 
 
-def _reader(arguments: argparse.Namespace) -> closing[TrailReader]:
+def _reader(arguments: argparse.Namespace) -> closing[ReadOnlyTrail]:
     return closing(read_trail(state_dir(arguments), record(arguments)))
 
 
-def _whole(arguments: argparse.Namespace, reader: TrailReader) -> AuditReader:
+def _whole(arguments: argparse.Namespace, reader: ReadOnlyTrail) -> AuditReader:
     """With what was sealed, as far as its files are there."""
     if not reader.segments():
         return reader
@@ -77,7 +77,7 @@ def show(arguments: argparse.Namespace) -> int:
                 f"There is no fix {arguments.fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record.",
             )
-        evidence = open_evidence(state_dir(arguments), record(arguments))
+        evidence = open_evidence(state_dir(arguments))
         if arguments.json:
             print_json(fix_json(events, evidence))
         else:

@@ -30,7 +30,7 @@ from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import ConfigurationError, FallbackError, InputError
 from fallback_tier.files.inputs import open_named
 from fallback_tier.wiring.trail import (
-    TrailReader,
+    ReadOnlyTrail,
     evidence_dir,
     exported_checkpoints,
     keys_dir,
@@ -146,12 +146,12 @@ def _copy(arguments: argparse.Namespace, path: Path) -> VerificationReport:
 
 
 def _verified(
-    arguments: argparse.Namespace, reader: TrailReader, source: CheckpointSource
+    arguments: argparse.Namespace, reader: ReadOnlyTrail, source: CheckpointSource
 ) -> VerificationReport:
-    settings, state = record(arguments), state_dir(arguments)
+    state = state_dir(arguments)
     # Beside a copy that was carried elsewhere there may be none: the report says that it was not read.
     asked = not arguments.no_evidence and (not arguments.target or evidence_dir(state).is_dir())
-    evidence = open_evidence(state, settings) if asked else None
+    evidence = open_evidence(state) if asked else None
     since = read_state(Path(arguments.since_state)) if arguments.since_state else None
     with counting(reader.tip()[0]) as progress:
         return verify_store(

@@ -26,14 +26,14 @@ from fallback_tier.cli.examples.records import open_store, shows_secret
 from fallback_tier.cli.options import record, state_dir
 from fallback_tier.cli.results import print_plain
 from fallback_tier.errors import ConfigurationError, InputError
-from fallback_tier.fix.given import advisories_at
+from fallback_tier.fix.advisories import advisories_at
 from fallback_tier.gates.builtin.committed import CommittedFiles
 from fallback_tier.gates.trees.isolation import inspect_repository
 from fallback_tier.patch.apply import apply_patch
 from fallback_tier.patch.policy import forbidden_reason, recipe_only_reason
 from fallback_tier.retrieval import SolvedExample
 from fallback_tier.sandbox.clients import SubprocessClients
-from fallback_tier.wiring.trail import TrailReader, open_evidence, read_trail
+from fallback_tier.wiring.trail import ReadOnlyTrail, open_evidence, read_trail
 
 #: Manifests of a repository that may declare its licence.
 _MANIFESTS = ("package.json", "pyproject.toml")
@@ -49,7 +49,7 @@ def harvest(arguments: argparse.Namespace) -> int:
         licence=arguments.licence or _licence_of(repository),
     )
     state = state_dir(arguments)
-    evidence = open_evidence(state, record(arguments))
+    evidence = open_evidence(state)
     with closing(read_trail(state, record(arguments))) as reader:
         _check_chain(reader)
         events = _asked(reader, arguments.fix_ids)
@@ -86,7 +86,7 @@ def influenced(arguments: argparse.Namespace) -> int:
     name = arguments.example_id
     versions = {item.content_sha256: item for item in open_store(arguments).versions(name)}
     state = state_dir(arguments)
-    evidence = open_evidence(state, record(arguments))
+    evidence = open_evidence(state)
     with closing(read_trail(state, record(arguments))) as reader:
         found = influences(name, reader.events(), evidence)
     if not (versions or found):
@@ -119,7 +119,7 @@ def _licence_of(repository: Path) -> str:
     return found
 
 
-def _check_chain(reader: TrailReader) -> None:
+def _check_chain(reader: ReadOnlyTrail) -> None:
     """A precedent is taken from an intact trail, or from none."""
     # Each trail's contract is judged as it is harvested, and its own evidence read.
     report = verify(reader, checkpoints=None, contract=False)
@@ -131,7 +131,7 @@ def _check_chain(reader: TrailReader) -> None:
         )
 
 
-def _asked(reader: TrailReader, fix_ids: list[str]) -> list[StoredEvent]:
+def _asked(reader: ReadOnlyTrail, fix_ids: list[str]) -> list[StoredEvent]:
     if not fix_ids:
         return list(reader.events())
     events: list[StoredEvent] = []

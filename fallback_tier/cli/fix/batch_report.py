@@ -20,10 +20,9 @@ from fallback_tier.cli.fix.report import (
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.remediation import line, safe, show_left
 from fallback_tier.cli.suggesting import command
-from fallback_tier.fix.delivery import DeliveryOutcome
+from fallback_tier.fix.delivery import SeveralFixes
 from fallback_tier.fix.document import document
-from fallback_tier.fix.ends import SeveralFixes
-from fallback_tier.gates.result import WithPatch
+from fallback_tier.gates.result import DeliveryOutcome, WithPatch
 from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.wiring import Services

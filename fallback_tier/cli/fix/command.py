@@ -10,11 +10,11 @@ from fallback_tier.cli.fix.report import exit_code, next_steps, report
 from fallback_tier.cli.options import cap_in_words, configuration
 from fallback_tier.cli.output import print_json
 from fallback_tier.cli.progress import OnTerminal
-from fallback_tier.fix.delivery import Delivery
+from fallback_tier.fix.advisories import advisories_to_fix
+from fallback_tier.fix.delivery import Delivery, Fixed
 from fallback_tier.fix.document import document
-from fallback_tier.fix.ends import Fixed, OneFix
 from fallback_tier.fix.fixer import Fixer, open_fixer
-from fallback_tier.fix.given import advisories_to_fix
+from fallback_tier.gates.result import OneFix
 from fallback_tier.wiring import Services
 
 
@@ -31,17 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) -> int:
     """The same with a fixer that is there already."""
-    as_json = arguments.json
-    task = fixer.task(given, Path(arguments.repository))
-    if task.one is not None and given.skipped and not as_json:
-        from fallback_tier.cli.fix.plan import show_unused
-
-        show_unused(Console(stderr=True), given)
-    where = delivery_of(arguments)
-    fixed = (
-        task.resume(arguments.resume, where) if arguments.resume is not None else task.run(where)
-    )
-    return finish(fixed, fixer.services, as_json=as_json)
+    repository, where = Path(arguments.repository), delivery_of(arguments)
+    if arguments.resume is None:
+        fixed = fixer.fix(given, repository, where)
+    else:
+        fixed = fixer.resume(arguments.resume, given=given, repository=repository, delivery=where)
+    return finish(fixed, fixer.services, as_json=arguments.json)
 
 
 def delivery_of(arguments: argparse.Namespace) -> Delivery:

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from fallback_audit.vocabulary import ProofLevel, RefusalReason
-from fallback_tier.advisory import AdvisorySet
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.options import settings
 from fallback_tier.cli.progress import OnTerminal
@@ -29,13 +28,10 @@ from fallback_tier.cli.remediation import (
     why_not_cheaper,
 )
 from fallback_tier.cli.results import print_shown
-from fallback_tier.fix.given import advisories_at
+from fallback_tier.fix.advisories import advisories_at, unused
 from fallback_tier.fix.planning import plan_fixes
 from fallback_tier.outcome import OwnTests
 from fallback_tier.planning import EcosystemPlan, RemediationPlan
-
-#: Inputs left out and findings in code that are listed; JSON has them all.
-MAX_LISTED = 10
 
 COLUMNS = ("manifest", "package", "from → to", "step", "known", "advisories")
 
@@ -95,22 +91,8 @@ def show_rest(console: Console, planned: RemediationPlan) -> None:
             console,
             f"undecided: {names(planned.undecided)}; not everything is locked, so only resolving decides",
         )
-    show_unused(console, planned)
-
-
-def show_unused(console: Console, given: RemediationPlan | AdvisorySet) -> None:
-    """Inputs that gave no advisory, and findings in source code, bounded."""
-    for skipped in given.skipped[:MAX_LISTED]:
-        line(console, f"skipped: {safe(skipped.source)}: {safe(skipped.reason)}")
-    _more(console, len(given.skipped), "skipped")
-    for finding in given.findings[:MAX_LISTED]:
-        line(console, f"finding: {safe(finding.sentence)}")
-    _more(console, len(given.findings), "finding")
-
-
-def _more(console: Console, count: int, what: str) -> None:
-    if count > MAX_LISTED:
-        line(console, f"{what}: and {count - MAX_LISTED} more (--json has them all)")
+    for sentence in unused(planned):
+        line(console, safe(sentence))
 
 
 def _how_sure(planned: RemediationPlan) -> str:

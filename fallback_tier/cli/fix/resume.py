@@ -12,8 +12,8 @@ from fallback_tier.cli.options import NO_SANDBOX, check_files, keys, record, sta
 from fallback_tier.cli.progress import OnTerminal
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer
-from fallback_tier.fix.resuming import recorded_start
 from fallback_tier.gates.journal.inputs import FixInputs
+from fallback_tier.gates.journal.recorded_fix import RecordedFix
 from fallback_tier.gates.journal.stopped import resumable
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import open_evidence, read_trail
@@ -36,10 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     environment. Raises SettingMissingError: the fix stays as it is."""
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
-        found = recorded_start(trail, open_evidence(state, settings), fix_id)
-    about, asks = found.inputs.advisory.ecosystems, found.asks
+        recorded = RecordedFix(trail, open_evidence(state), fix_id)
+        inputs, judges_only = recorded.inputs, recorded.judges_only
+    about, asks = inputs.advisory.ecosystems, not (inputs.setup.several or judges_only)
     with resumable(fix_id):
-        configured = _configuration(found.inputs, arguments, asks=asks)
+        configured = _configuration(inputs, arguments, asks=asks)
         opened = open_services(configured, asks=asks, ecosystems=about)
     with opened as services:
         fixed = Fixer(services, OnTerminal(quiet=arguments.json)).resume(

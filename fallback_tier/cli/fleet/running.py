@@ -105,7 +105,7 @@ def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
         key=engine.tls_key,
     )
     workflows = FixWorkflows(cluster, Limits(fix_s=campaign.limits.fix_s))
-    return TemporalEngine(workflows, open_evidence(place.state_dir, place.record))
+    return TemporalEngine(workflows, open_evidence(place.state_dir))
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:

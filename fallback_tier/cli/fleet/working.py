@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fallback_tier.engines.temporal.connecting import Cluster
     from fallback_tier.engines.temporal.reconciling import OpenRecord
     from fallback_tier.fleet.local.job import Place
-    from fallback_tier.wiring.trail import TrailReader
+    from fallback_tier.wiring.trail import ReadOnlyTrail
 
 #: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
 _FIX_S = 86_400.0
@@ -121,7 +121,7 @@ def _reading(at: "Place") -> "OpenRecord":
     from fallback_tier.wiring.trail import read_trail
 
     @contextmanager
-    def reading() -> "Iterator[TrailReader]":
+    def reading() -> "Iterator[ReadOnlyTrail]":
         with closing(read_trail(at.state_dir, at.record)) as reader:
             yield reader
 

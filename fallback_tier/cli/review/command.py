@@ -136,7 +136,7 @@ def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
 
 
 def _evidence(arguments: argparse.Namespace) -> FileEvidenceStore:
-    return open_evidence(state_dir(arguments), record(arguments))
+    return open_evidence(state_dir(arguments))
 
 
 def _signature(arguments: argparse.Namespace) -> review.Signature:

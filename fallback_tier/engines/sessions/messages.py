@@ -23,7 +23,7 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Step:
+class SessionStep:
     """The key of a step (``gates.steps.StepKey``)."""
 
     attempt: int
@@ -39,14 +39,14 @@ class Standing:
     nothing to deliver.
     """
 
-    next: Step | None = None
+    next: SessionStep | None = None
     outcome: str | None = None
     patch_sha256: str | None = None
     delivered: bool = False
 
 
 @dataclass(frozen=True)
-class Problem:
+class SessionProblem:
     """Why a fix's process gave up: ``FallbackError``'s words, or a defect's. ``is_held``: another process
     of this machine has the fix."""
 
@@ -55,10 +55,10 @@ class Problem:
     next_step: str
     is_held: bool = False
 
-    def shortened(self) -> "Problem":
+    def shortened(self) -> "SessionProblem":
         """As an engine's history keeps it."""
         cut = (self.problem[:SENTENCE_CHARS], self.next_step[:SENTENCE_CHARS])
-        return Problem(self.code, *cut, self.is_held)
+        return SessionProblem(self.code, *cut, self.is_held)
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Request:
     """To a fix's process. ``what``: ``step`` (with one), ``deliver`` or ``close``."""
 
     what: str
-    step: Step | None = None
+    step: SessionStep | None = None
 
 
-def to_line(message: Standing | Problem | Request) -> bytes:
+def to_line(message: Standing | SessionProblem | Request) -> bytes:
     """As one line of JSON."""
     return json.dumps({type(message).__name__: asdict(message)}).encode() + b"\n"
 
@@ -80,11 +80,11 @@ def request_from(line: bytes) -> Request:
     return Request(found["what"], _step(found["step"]))
 
 
-def reply_from(line: bytes) -> Standing | Problem:
+def reply_from(line: bytes) -> Standing | SessionProblem:
     """A line of ``to_line``. Raises ValueError: it is none."""
     found = _named(line)
-    if (problem := found.get("Problem")) is not None:
-        return Problem(**problem)
+    if (problem := found.get("SessionProblem")) is not None:
+        return SessionProblem(**problem)
     if (standing := found.get("Standing")) is None:
         raise ValueError("neither a standing nor a problem")
     return Standing(**{**standing, "next": _step(standing["next"])})
@@ -97,5 +97,5 @@ def _named(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _step(found: dict[str, Any] | None) -> Step | None:
-    return None if found is None else Step(**found)
+def _step(found: dict[str, Any] | None) -> SessionStep | None:
+    return None if found is None else SessionStep(**found)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fallback_tier.engines.sessions.messages import (
-    Problem,
     Request,
+    SessionProblem,
     Standing,
     reply_from,
     to_line,
@@ -23,7 +23,7 @@ _REPLY_BYTES = 1 << 20
 class SessionOverError(Exception):
     """The fix's process is no more; ``problem``: what it said, None where it was killed."""
 
-    def __init__(self, problem: Problem | None = None) -> None:
+    def __init__(self, problem: SessionProblem | None = None) -> None:
         super().__init__("the fix's process is over" if problem is None else problem.problem)
         self.problem = problem
 
@@ -62,7 +62,7 @@ class FixProcess:
         if not line.endswith(b"\n"):
             raise SessionOverError
         reply = reply_from(line)
-        if isinstance(reply, Problem):
+        if isinstance(reply, SessionProblem):
             raise SessionOverError(reply)
         return reply
 

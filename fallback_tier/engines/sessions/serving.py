@@ -19,10 +19,10 @@ from fallback_audit.errors import FallbackError
 from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import (
     ESCALATED,
-    Problem,
     Request,
+    SessionProblem,
+    SessionStep,
     Standing,
-    Step,
     request_from,
     to_line,
 )
@@ -74,7 +74,7 @@ def carry_out_all(
     opener: Opener,
     order: bytes,
     asked: Callable[[], Request | None],
-    tell: Callable[[Standing | Problem], None],
+    tell: Callable[[Standing | SessionProblem], None],
 ) -> None:
     """Open the fix, tell where it stands, and again after each request, until None or ``close``.
 
@@ -89,12 +89,12 @@ def carry_out_all(
         tell(Standing(outcome=ESCALATED, delivered=True))
     except FallbackError as error:
         is_held = isinstance(error, HeldError)
-        tell(Problem(error.code, error.problem, error.next_step, is_held))
+        tell(SessionProblem(error.code, error.problem, error.next_step, is_held))
     except Exception as error:  # noqa: BLE001 (told to whoever asks, its traceback to the log)
         traceback.print_exc()
         first = str(error).partition("\n")[0][:_QUOTED]
         tell(
-            Problem(
+            SessionProblem(
                 "defect",
                 f"The fix's process broke: {type(error).__name__}: {first}",
                 "Its log in the state folder has the traceback; the fix can be resumed.",
@@ -134,11 +134,11 @@ def _standing(fix: OpenedFix, *, delivered: bool = False) -> Standing:
     )
 
 
-def _key(key: StepKey) -> Step:
-    return Step(key.attempt, key.name, key.candidate)
+def _key(key: StepKey) -> SessionStep:
+    return SessionStep(key.attempt, key.name, key.candidate)
 
 
-def _tell(replies: BinaryIO, message: Standing | Problem) -> None:
+def _tell(replies: BinaryIO, message: Standing | SessionProblem) -> None:
     with suppress(BrokenPipeError):  # whoever asked is no more, which `_read` notices
         replies.write(to_line(message))
         replies.flush()

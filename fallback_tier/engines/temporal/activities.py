@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from fallback_tier.engines.sessions.messages import Problem, Request, Standing, Ticket
+from fallback_tier.engines.sessions.messages import Request, SessionProblem, Standing, Ticket
 from fallback_tier.engines.sessions.process import SessionOverError
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
@@ -138,7 +138,7 @@ class FixActivities:
                 process = await self._launch(ticket)
             except OSError as error:
                 raise _failed(
-                    Problem(
+                    SessionProblem(
                         "worker",
                         f"No process could be started: {error}.",
                         "See the system's limits.",
@@ -204,7 +204,7 @@ async def _beat(every: float) -> None:
         await asyncio.sleep(every)
 
 
-def _failed(problem: Problem | None) -> ApplicationError:
+def _failed(problem: SessionProblem | None) -> ApplicationError:
     """As the workflow hears of it."""
     if problem is None:
         return ApplicationError("The fix's process is no more.", type=SESSION_OVER)

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from fallback_audit.evidence.documents import get_document
 from fallback_audit.frozen import Frozen
+from fallback_tier.engines.opened import OpenedFix
 from fallback_tier.engines.sessions.messages import Ticket
 from fallback_tier.engines.sessions.serving import serve_standard_input
-from fallback_tier.fix.opened import OpenFix
 from fallback_tier.fleet.local.job import FleetSecrets, Place
 from fallback_tier.fleet.local.main import fixer_for
 from fallback_tier.fleet.order import FixOrder
@@ -64,11 +64,11 @@ def job_for(ticket: Ticket, place: Place, keys: WorkerKeys) -> Job:
 
 
 @contextmanager
-def opened(line: bytes) -> Iterator[OpenFix]:
+def opened(line: bytes) -> Iterator[OpenedFix]:
     """The fix that is ordered, begun or gone on with. Raises FallbackError."""
     job = Job.model_validate_json(line)
     record = job.place.record.model_copy(update={"database": job.keys.database})
-    order = get_document(open_evidence(job.place.state_dir, record), FixOrder, job.order_sha256)
+    order = get_document(open_evidence(job.place.state_dir), FixOrder, job.order_sha256)
     place = job.place.model_copy(update={"record": record})
     with (
         fixer_for(order, place, job.keys.for_order(order)) as (fixer, given, repository, delivery),

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
-from fallback_tier.fleet.campaign import FIX_SECONDS
+from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
+from fallback_tier.workers.problem import FIX_SECONDS
 
 #: Names that histories hold: a version of this program that renames one can't go on with older fixes.
 WORKFLOW: Final = "fallback-tier-fix"
@@ -44,7 +44,7 @@ class StepOrder:
 
     ticket: Ticket
     session: str
-    step: Step | None = None
+    step: SessionStep | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from fallback_audit.errors import FallbackError
-from fallback_tier.engines.decisions import Decisions, Record, answer_on_record
+from fallback_tier.engines.decisions import Decisions, FollowedTrail, answer_on_record
 from fallback_tier.engines.temporal.connecting import unless_unknown
 from fallback_tier.engines.temporal.messages import HINT, Decided
 
@@ -22,7 +22,7 @@ POLL_S = 0.5
 RESEND_S = 30.0
 
 #: Opens the record for reading. Raises FallbackError: then the next look tries again.
-OpenRecord = Callable[[], AbstractContextManager[Record]]
+OpenRecord = Callable[[], AbstractContextManager[FollowedTrail]]
 
 #: What has become of a fix's question, and whether it may go on. Raises FallbackError.
 Look = Callable[[str], Decided]

@@ -6,9 +6,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from fallback_tier.files.folders import remove_tree
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.job import (
+    RESUME,
     FleetSecrets,
     Job,
     Place,
@@ -19,10 +19,11 @@ from fallback_tier.fleet.local.job import (
 )
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.sandbox.process import kill_tree
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.checkouts import remove_unused
+from fallback_tier.workers.problem import not_started
 from fallback_tier.workers.starting import start_worker
 
-_GUARDED = "fallback_tier.fleet.local.guarded"
+_WORKER = "fallback_tier.fleet.local.main"
 
 #: From the signal to end to the one that ends (seconds).
 _GRACE_S = 10.0
@@ -57,10 +58,11 @@ class LocalEngine:
             job = Job(order=order, place=self._place, lock=lock.fileno(), secrets=self._secrets)
             try:
                 self._children[fix_id] = start_worker(
-                    _GUARDED, self._place.fix_s, job.to_pipe(), lock, locks.log(fix_id)
+                    _WORKER, self._place.fix_s, job.to_pipe(), lock, locks.log(fix_id)
                 )
             except OSError as error:
-                leave_word(self._place, fix_id, _not_started(error))
+                why = not_started(error, RESUME)
+                leave_word(self._place, fix_id, EngineState(phase=Phase.FAILED, problem=why))
 
     def state(self, fix_id: str) -> EngineState:
         """By its lock and its word. A worker that was killed leaves none: then nobody has the fix."""
@@ -107,9 +109,7 @@ class LocalEngine:
                     child.wait(_GRACE_S)  # stuck in the kernel; the lock tells who comes next
             self._place.locks.tidy(fix_id)
         self._children.clear()
-        if not self._adopted:
-            with contextlib.suppress(OSError):  # of workers that were killed
-                remove_tree(self._place.home / "checkouts")
+        remove_unused(self._place.home)
 
     def _end(self, fix_id: str) -> None:
         child = self._children.get(fix_id)
@@ -124,14 +124,3 @@ class LocalEngine:
 
     def _cancelled(self, fix_id: str) -> Path:
         return word_path(self._place, fix_id).with_suffix(".cancelled")
-
-
-def _not_started(error: OSError) -> EngineState:
-    return EngineState(
-        phase=Phase.FAILED,
-        problem=Problem(
-            code="worker",
-            problem=f"No worker could be started: {error.strerror}.",
-            next_step="See the system's limits on processes and memory, then `fleet resume`.",
-        ),
-    )

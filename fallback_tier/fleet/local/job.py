@@ -66,6 +66,10 @@ class Job(Frozen):
         return self.place.record.model_copy(update={"database": self.secrets.database})
 
 
+#: How a fix of a campaign continues.
+RESUME = "`fleet resume`"
+
+
 def word_path(place: Place, fix_id: str) -> Path:
     """Where a worker leaves how it ended."""
     return place.home / "workers" / f"{fix_id}.end"

@@ -14,15 +14,15 @@ from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.fixer import Fixer, is_on_record, open_fixer
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.limiter import StoreLimiter
-from fallback_tier.fleet.local.job import FleetSecrets, Job, Place, leave_word
+from fallback_tier.fleet.local.job import RESUME, FleetSecrets, Job, Place, leave_word
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.fleet.store.store import open_store
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.installed import clients_and_plugins
-from fallback_tier.workers.checkouts import Checkouts
+from fallback_tier.workers.checkouts import Checkouts, lock_path
 from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
-from fallback_tier.workers.problem import Problem, defect, problem_of
+from fallback_tier.workers.problem import Problem, defect, problem_of, took_too_long
 
 #: Of a commit, in a folder's name.
 _SHORT = 16
@@ -51,7 +51,7 @@ def work(job: Job) -> None:
         leave_word(job.place, fix_id, EngineState(phase=Phase.ENDED))
     except (Late, Exception) as error:
         if is_late(error):
-            failed(_took_too_long(job.place.fix_s))
+            failed(took_too_long(job.place.fix_s, RESUME))
         elif isinstance(error, FallbackError):
             failed(problem_of(error))
         else:
@@ -68,7 +68,7 @@ def run(job: Job) -> None:
             kept = Delivery(output=delivery.output)  # the rest as it began
             fixer.resume(order.fix_id, repository=repository, delivery=kept)
         else:
-            fixer.task(given, repository, fix_id=order.fix_id).run(delivery)
+            fixer.fix(given, repository, delivery, fix_id=order.fix_id)
 
 
 @contextmanager
@@ -123,19 +123,11 @@ def _checkout(order: FixOrder, place: Place, checkouts: Checkouts) -> Iterator[P
     base commit there (trees, test runs) is found again. Raises RepositoryError, ToolError."""
     name = f"{order.repository}-{order.base_commit[:_SHORT]}"
     with writing_below(place.state_dir):
-        lock_path = checkouts.place(name).with_name(f"{name}.lock")
-        lock_path.parent.mkdir(parents=True, exist_ok=True)
-        lock = hold(lock_path, limit_s=place.fix_s)
+        path = lock_path(place.home, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = hold(path, limit_s=place.fix_s)
     with lock, checkouts.made(name, order.repository, order.source, order.base_commit) as made:
         yield made
-
-
-def _took_too_long(limit_s: float) -> Problem:
-    return Problem(
-        code="time_limit",
-        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
-        next_step="Raise the limit, then `fleet resume`: what is on record is not run again.",
-    )
 
 
 if __name__ == "__main__":

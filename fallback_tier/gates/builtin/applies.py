@@ -4,12 +4,12 @@ from fallback_audit.vocabulary import FailureKind
 from fallback_tier.errors import PatchError
 from fallback_tier.gate_ports import GateVerdict, failed, passed
 from fallback_tier.gates.steps import APPLIES
-from fallback_tier.gates.trees.worktrees import Worktree
+from fallback_tier.gates.trees.worktrees import RunnerWorktree
 from fallback_tier.outcome import Applied
 from fallback_tier.patch.parse import parse_patch
 
 
-def judge_application(application: Applied, worktree: Worktree) -> GateVerdict:
+def judge_application(application: Applied, worktree: RunnerWorktree) -> GateVerdict:
     """Does git put it there?
 
     What isn't strictly of the kind that we make never reaches git; what git made of it, the gates

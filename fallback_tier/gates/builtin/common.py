@@ -59,8 +59,8 @@ class DeclaredSetGate:
 
 @dataclass(frozen=True)
 class PolicyGate:
-    """No change to what judges the fix; of manifests only the keys that the ecosystem names; no line that
-    reads otherwise than it runs."""
+    """No change to what judges the fix; of manifests only the keys that the ecosystem names; no text that
+    looks different from what is executed."""
 
     plugin: EcosystemPlugin
     name: str = "policy"

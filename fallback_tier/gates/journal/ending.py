@@ -1,7 +1,7 @@
 """From a terminal event to the result that it stands for: for the run that records it, and for later."""
 
 from fallback_audit.events import FixEscalated, FixPatched, FixRefused, FixVerified
-from fallback_audit.ports import AuditStore, Scope
+from fallback_audit.ports import AuditReader, Scope
 from fallback_tier.budget.spent import spent
 from fallback_tier.gates.result import (
     Escalated,
@@ -17,11 +17,11 @@ End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 
 def result_of(
-    end: End, state: FixState, audit: AuditStore, scope: Scope, advisory_id: str
+    end: End, state: FixState, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
     """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
     used = spent(audit, scope)
-    reported = {
+    common = {
         "fix_id": scope.fix_id,
         "gate_transition_id": scope.gate_transition_id,
         "advisory_id": advisory_id,
@@ -34,12 +34,12 @@ def result_of(
     }
     match end:
         case FixVerified():
-            return Verified.model_validate({**reported, "application": state.application})
+            return Verified.model_validate({**common, "application": state.application})
         case FixPatched():
-            return Patched.model_validate({**reported, "application": state.application})
+            return Patched.model_validate({**common, "application": state.application})
         case FixRefused():
             refusal = end.model_dump(include={"reason", "sentence", "unread", "declined"})
-            return RefusedFix.model_validate({**reported, **refusal})
+            return RefusedFix.model_validate({**common, **refusal})
         case FixEscalated():
-            asked = {"reason": end.reason, "question": end.question}
-            return Escalated.model_validate({**reported, **asked, "evidence": end.evidence_sha256})
+            question = {"reason": end.reason, "question": end.question}
+            return Escalated.model_validate({**common, **question, "evidence": end.evidence_sha256})

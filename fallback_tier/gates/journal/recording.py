@@ -1,7 +1,7 @@
 """What the gate runner puts on record, and the results that follow: the record first, then the act."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -35,10 +35,16 @@ from fallback_audit.vocabulary import (
 from fallback_tier.advisory import Advisory
 from fallback_tier.attempt.task import Recorder, TierEvent
 from fallback_tier.gate_ports import GateVerdict
-from fallback_tier.gates.decision import AskPerson, Decision, Failure, OnlyTested, Pass, Refuse
+from fallback_tier.gates.decision import (
+    EndDecision,
+    EndEscalated,
+    EndPatched,
+    EndRefused,
+    EndVerified,
+)
 from fallback_tier.gates.journal.ending import End, result_of
 from fallback_tier.gates.journal.inputs import FixInputs, RecordedResolution, Setup
-from fallback_tier.gates.result import shown_by
+from fallback_tier.gates.result import FixResult, shown_by
 from fallback_tier.gates.steps import APPLIES, FixState, RecordedPatch, StepKey
 from fallback_tier.outcome import Applied, AttemptSummary, Selected
 from fallback_tier.prompt.redact import excerpt, redact_secrets
@@ -120,7 +126,7 @@ class FixRecord:
         self._record(SandboxDisabled(reason=waiver))
 
     def resumed_for(self, recorded: RecordedPatch) -> Applied:
-        """In place of an attempt of the tier's: nobody was asked, and nothing is said that was not said."""
+        """Record the stored patch as this transition's attempt: no tier is asked."""
         self._record(
             AttemptStarted(
                 attempt=recorded.application.attempt,
@@ -139,9 +145,9 @@ class FixRecord:
         refused_hosts: Sequence[str] = (),
         resolutions: Sequence[RecordedResolution] = (),
     ) -> GateVerdict:
-        """Returns the verdict as it is on record: what follows is the same for whoever resumes.
-        ``refused_hosts``: those that no client asked since the gate before; ``resolutions``: those that
-        were made since then."""
+        """Return the verdict as it is on record: what follows is the same after a resume.
+        ``refused_hosts``: those that clients were kept from asking since the last gate; ``resolutions``:
+        those that were made since then."""
         # A target's tests may print what nobody should keep.
         safe = redact_secrets(verdict.log)[0]
         log = cut(safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
@@ -181,56 +187,66 @@ class FixRecord:
         )
         return kept
 
-    def carry_out(self, decision: Decision, state: FixState) -> FixState:
-        """Record a decision, then act on it: the act always follows."""
-        match decision:
-            case Failure(summary, signature, then):
-                if state.failed is None:
-                    self._record(self._failure(summary, signature))
-                if then is not None:
-                    return self.carry_out(then, state)
-                return FixState(
-                    prior_attempts=(*state.prior_attempts, summary),
-                    signatures=(*state.signatures, signature),
-                )
-            case _:
-                end = self._end(decision, state)
-                self._record(end)
-                result = result_of(end, state, self.audit, self.scope, self.advisory.id)
-                return replace(state, result=result)
+    def failed(self, summary: AttemptSummary, signature: str) -> None:
+        """A failed attempt, as the next one is told of it."""
+        text = summary.prior_failure_summary
+        self._record(
+            AttemptFailed(
+                attempt=summary.attempt,
+                tier=summary.tier,
+                failure_kind=summary.failure_kind,
+                failing_gates=summary.failing_gates,
+                failure_signature=signature,
+                edit_digest=summary.edit_digest,
+                summary_sha256=self.evidence.put(text.encode()),
+                summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
+                contradicting_tests=summary.contradicting_tests,
+            )
+        )
 
-    def handed_on(
-        self, made: Applied, summary: AttemptSummary, other: Selected, state: FixState
-    ) -> FixState:
-        """Gates refused what the recipe ``made``, and ``other`` is tried as the same first attempt."""
+    def candidate_failed(
+        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+    ) -> RecipeCandidateFailed:
+        """Gates refused what the recipe ``made``, its ``candidate``; ``other`` is tried as the same first
+        attempt."""
         failed = RecipeCandidateFailed(
             attempt=summary.attempt,
-            candidate=state.candidate,
+            candidate=candidate,
             failure_kind=summary.failure_kind,
             failing_gates=summary.failing_gates,
             patch_sha256=made.patch_sha256,
             left_out=other.left_out,
         )
         self._record(failed)
-        return FixState(failed_candidates=(*state.failed_candidates, failed))
+        return failed
 
-    def _end(self, decision: Pass | OnlyTested | Refuse | AskPerson, state: FixState) -> End:
+    def ended(self, decision: EndDecision, state: FixState) -> FixResult:
+        """The end that was decided; returns it for callers."""
+        end = self._end(decision, state)
+        self._record(end)
+        return result_of(end, state, self.audit, self.scope, self.advisory.id)
+
+    def _end(
+        self, decision: EndVerified | EndPatched | EndRefused | EndEscalated, state: FixState
+    ) -> End:
         match decision:
-            case Pass(application, passed, skipped) | OnlyTested(application, passed, skipped):
-                reported: dict[str, Any] = {
+            case EndVerified(application, passed, skipped) | EndPatched(
+                application, passed, skipped
+            ):
+                common: dict[str, Any] = {
                     "attempt": state.attempt,
                     "tier": application.tier,
                     "patch_sha256": application.patch_sha256,
                     "gates_passed": passed,
                     "gates_skipped": skipped,
                 }
-                if isinstance(decision, OnlyTested):
-                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **reported)
+                if isinstance(decision, EndPatched):
+                    return FixPatched(proof_level=ProofLevel.TESTS_ONLY, **common)
                 level = shown_by(state.verdicts) or application.proof_level
-                return FixVerified(proof_level=level, **reported)
-            case Refuse():
+                return FixVerified(proof_level=level, **common)
+            case EndRefused():
                 return FixRefused(attempt=state.attempt, **vars(decision))
-            case AskPerson(why, question):
+            case EndEscalated(why, question):
                 put = self.evidence.put
                 logs = (verdict.log for verdict in state.verdicts if verdict.log)
                 return FixEscalated(
@@ -239,20 +255,6 @@ class FixRecord:
                     question=question,
                     evidence_sha256=tuple(put(log.encode()) for log in logs),
                 )
-
-    def _failure(self, summary: AttemptSummary, signature: str) -> AttemptFailed:
-        text = summary.prior_failure_summary
-        return AttemptFailed(
-            attempt=summary.attempt,
-            tier=summary.tier,
-            failure_kind=summary.failure_kind,
-            failing_gates=summary.failing_gates,
-            failure_signature=signature,
-            edit_digest=summary.edit_digest,
-            summary_sha256=self.evidence.put(text.encode()),
-            summary_excerpt=excerpt(text, MAX_EXCERPT_CHARS),
-            contradicting_tests=summary.contradicting_tests,
-        )
 
     def _record(self, event: AuditEvent) -> None:
         self._append(event)

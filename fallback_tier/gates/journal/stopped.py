@@ -15,7 +15,7 @@ def resumable(fix_id: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        reported = (str(error), *getattr(error, "__notes__", ()))
-        if not any(command in text for text in reported):
+        texts = (str(error), *getattr(error, "__notes__", ()))
+        if not any(command in text for text in texts):
             error.add_note(f"{command} continues where it stopped.")
         raise

@@ -26,7 +26,7 @@ _LOCK = "lock"
 _TURNS = "worktrees.lock"
 
 
-class Worktree(gate_ports.Worktree, Protocol):
+class RunnerWorktree(gate_ports.Worktree, Protocol):
     """What the gate runner does with a worktree; gates see only ``gate_ports.Worktree``."""
 
     def apply(self, diff: str) -> None:
@@ -74,7 +74,7 @@ class Worktrees:
         self._lock = self._workspace / _TURNS
 
     @contextmanager
-    def open(self, repo: RepoContext, name: str = "") -> Iterator[Worktree]:
+    def open(self, repo: RepoContext, name: str = "") -> Iterator[RunnerWorktree]:
         """A worktree of ``repo``'s base commit, removed at the end; ``name``: instead of the fix's.
 
         First whatever worktrees of dead processes are here is removed. Raises RepositoryError where the
@@ -118,7 +118,7 @@ class Worktrees:
                 with hold(self._lock):
                     _remove(place)
 
-    def _make(self, repo: RepoContext, place: Path) -> Worktree:
+    def _make(self, repo: RepoContext, place: Path) -> RunnerWorktree:
         layered = self._layered
         if layered is None:
             layered = self._sandbox.mounts_layers(self._workspace)
@@ -151,7 +151,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Only in turns: who looks for dead ones would make the lock's name anew."""
+    """Call it with the turns lock held: ``_remove_dead`` would recreate the lock file."""
     _empty(place)
     (place / _LOCK).unlink(missing_ok=True)
     place.rmdir()

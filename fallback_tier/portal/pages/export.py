@@ -20,7 +20,7 @@ from fallback_tier.portal.routing import PageRoute, Reader
 from fallback_tier.portal.views.diffs import Diff, read_diff
 from fallback_tier.portal.views.timeline import timeline
 from fallback_tier.service.http.given import FixId, TheService
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 
 router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False)
 
@@ -66,7 +66,7 @@ def export(service: TheService, read: TheBoard, _: Reader, fix_id: FixId) -> Res
     return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _patch(record: Record, events: list[StoredEvent]) -> Diff | None:
+def _patch(record: TrailAndEvidence, events: list[StoredEvent]) -> Diff | None:
     """The last one that was proposed, where it is still there."""
     for stored in reversed(events):
         if isinstance(stored.payload, PatchProposed):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from fallback_audit.checkpoints.log import CheckpointLog
 from fallback_audit.errors import AuditError
 from fallback_tier.observing.chain import chain_lag
-from fallback_tier.service.operations.record import Record
-from fallback_tier.wiring.trail import TrailReader, checkpoint_dir
+from fallback_tier.service.operations.record import TrailAndEvidence
+from fallback_tier.wiring.trail import ReadOnlyTrail, checkpoint_dir
 
 
 class ChainState(NamedTuple):
@@ -21,7 +21,7 @@ class ChainState(NamedTuple):
         return self.problem is None and seq <= self.covered_to
 
 
-def chain_state(record: Record, reader: TrailReader) -> ChainState:
+def chain_state(record: TrailAndEvidence, reader: ReadOnlyTrail) -> ChainState:
     """What the checkpoint log says; a verification says whether it is true."""
     try:
         lag = chain_lag(reader, CheckpointLog(checkpoint_dir(record.state_dir, record.settings)))

@@ -14,7 +14,7 @@ from fallback_audit.verifying.report import VerificationReport
 from fallback_audit.verifying.verify import verify
 from fallback_tier.gates.trees.state_folder import writing_below
 from fallback_tier.service.database import service_dir
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import BusyError
 from fallback_tier.wiring.trail import evidence_dir, read_checkpoints, segment_dir
 
@@ -26,7 +26,7 @@ MAX_EVENTS = 500
 class Audits:
     """Of one record. Exports and verifications read all of it, so there is one of them at a time."""
 
-    record: Record
+    record: TrailAndEvidence
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def events(

@@ -25,7 +25,7 @@ from fallback_tier.fleet.record import facts_of
 from fallback_tier.fleet.refusals import CampaignError
 from fallback_tier.fleet.store.store import FleetStore, fleet_db, open_store
 from fallback_tier.fleet.store.summing import Reason, StuckKind, reasons, stuck
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 
@@ -125,7 +125,7 @@ class Campaigns:
     Every method raises FleetStoreError; what names a campaign NotFoundError, too.
     """
 
-    def __init__(self, record: Record, url: SecretStr | None = None) -> None:
+    def __init__(self, record: TrailAndEvidence, url: SecretStr | None = None) -> None:
         self._record = record
         self._url = url
         self._lock = threading.Lock()

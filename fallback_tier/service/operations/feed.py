@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fallback_tier.errors import FallbackError
 from fallback_tier.service.operations.fixes import Fix, whole
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import BusyError
 
@@ -39,7 +39,7 @@ class _Followed:
 class Feed:
     """For one event loop."""
 
-    def __init__(self, queue: OrderQueue, record: Record, max_followers: int) -> None:
+    def __init__(self, queue: OrderQueue, record: TrailAndEvidence, max_followers: int) -> None:
         self._queue = queue
         self._record = record
         self._max = max_followers

@@ -7,16 +7,14 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from fallback_audit.errors import EvidenceError
 from fallback_audit.event_types import Digest
-from fallback_audit.evidence.kept import kept_digests
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.kept import kept_digests, private_digests
 from fallback_audit.frozen import Frozen
 from fallback_audit.vocabulary import AffectedCode
 from fallback_tier.advisory import parse_advisory
 from fallback_tier.installed import new_id
-from fallback_tier.service.operations.record import Record
-from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState, Submission
+from fallback_tier.service.operations.record import TrailAndEvidence
+from fallback_tier.service.queue.orders import NewOrder, Order, OrderLine, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import Token
 from fallback_tier.service.refusals import NotAllowedError, NotFoundError, NotServedError
@@ -62,7 +60,7 @@ class Fixes:
     """The fixes of one service. ``wake``: something changed that a dispatcher should see."""
 
     queue: OrderQueue
-    record: Record
+    record: TrailAndEvidence
     repositories: Mapping[str, RepositorySettings]
     ecosystems: Collection[str]
     wake: Callable[[], None]
@@ -84,7 +82,7 @@ class Fixes:
                 f"{advisory.id} is about {', '.join(advisory.ecosystems)}, and no plugin here supports it.",
                 next_step=f"Installed are {', '.join(sorted(self.ecosystems))}.",
             )
-        asked = Asked(
+        asked = NewOrder(
             fix_id=new_id("fix"), submission=submission, advisory_id=advisory.id, by=caller.name
         )
         taken = self.queue.submit(asked, token)
@@ -147,14 +145,12 @@ class Fixes:
             self.queue.get(
                 fix_id
             )  # submitted, and nothing is recorded yet; else there is no such fix
+        private = {digest for stored in events for digest in private_digests(stored.payload)}
         found: dict[Digest, EvidenceItem] = {}
         for stored in events:
             for digest in kept_digests(stored.payload):
                 item = EvidenceItem(
-                    sha256=digest,
-                    seq=stored.seq,
-                    kind=stored.kind,
-                    private=_is_private(self.record.evidence, digest),
+                    sha256=digest, seq=stored.seq, kind=stored.kind, private=digest in private
                 )
                 found.setdefault(digest, item)
         return tuple(found.values())
@@ -188,14 +184,6 @@ def whole(order: Order, *, cached: bool = False) -> Fix:
         cached=cached,
         ended=order.ended,
     )
-
-
-def _is_private(evidence: FileEvidenceStore, digest: Digest) -> bool | None:
-    """None: it is gone."""
-    try:
-        return evidence.is_private(digest)
-    except EvidenceError:
-        return None
 
 
 def _bytes(record: dict[str, Any]) -> bytes:

@@ -10,22 +10,22 @@ from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import StoredEvent
 from fallback_tier.wiring.commands import command, completed, locations
 from fallback_tier.wiring.trail import (
+    ReadOnlyTrail,
     RecordSettings,
-    TrailReader,
     open_evidence,
     open_trail,
     read_trail,
 )
 
 
-class Record:
+class TrailAndEvidence:
     """Trail and evidence of one state folder."""
 
     def __init__(self, state_dir: Path, settings: RecordSettings) -> None:
         self.state_dir = state_dir
         self.settings = settings
         self._lock = threading.Lock()
-        self._reader: TrailReader | None = None
+        self._reader: ReadOnlyTrail | None = None
 
     def command(self, words: str) -> str:
         """Return a suggested command with the locations of this record, for a shell of this machine."""
@@ -42,10 +42,10 @@ class Record:
     @property
     def evidence(self) -> FileEvidenceStore:
         """The evidence store."""
-        return open_evidence(self.state_dir, self.settings)
+        return open_evidence(self.state_dir)
 
     @contextmanager
-    def reading(self) -> Iterator[TrailReader]:
+    def reading(self) -> Iterator[ReadOnlyTrail]:
         """The one reader, alone with it: read what is asked to its end. A store that failed (a database
         that was started again) is opened anew the next time. Raises AuditStoreError."""
         with self._lock:
@@ -58,7 +58,7 @@ class Record:
                 raise
 
     @contextmanager
-    def reading_long(self) -> Iterator[TrailReader]:
+    def reading_long(self) -> Iterator[ReadOnlyTrail]:
         """A reader of one's own, for what takes its time."""
         with closing(read_trail(self.state_dir, self.settings)) as reader:
             yield reader

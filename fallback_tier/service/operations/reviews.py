@@ -23,7 +23,7 @@ from fallback_tier.gates.journal.holding import holding
 from fallback_tier.gates.journal.questions import Question, Questions, Review
 from fallback_tier.gates.journal.questions import review as read_review
 from fallback_tier.installed import new_id
-from fallback_tier.service.operations.record import Record
+from fallback_tier.service.operations.record import TrailAndEvidence
 from fallback_tier.service.refusals import ConflictError, NotFoundError
 from fallback_tier.service.roles import Caller
 from fallback_tier.wiring.trail import open_trail
@@ -76,7 +76,7 @@ class Decided(Frozen):
 class Reviews:
     """The questions of one record."""
 
-    record: Record
+    record: TrailAndEvidence
     _questions: Questions = field(default_factory=Questions)
 
     def questions(self, *, answered: bool = False) -> list[Question]:

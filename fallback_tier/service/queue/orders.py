@@ -75,7 +75,7 @@ class Order(OrderLine):
     ended: dict[str, JsonValue] | None = None
 
 
-class Asked(Frozen):
+class NewOrder(Frozen):
     """A new submission, before the queue has it."""
 
     fix_id: str

@@ -13,7 +13,7 @@ from sqlite3 import Connection, Row
 from typing import NamedTuple
 
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import Asked, Order, OrderLine, OrderState
+from fallback_tier.service.queue.orders import NewOrder, Order, OrderLine, OrderState
 from fallback_tier.service.queue.tokens import Token, known, remember
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
 from fallback_tier.workers.problem import Problem
@@ -43,7 +43,7 @@ class OrderQueue:
     max_queued: int = MAX_QUEUED
     clock: Callable[[], float] = time.time
 
-    def submit(self, asked: Asked, token: Token | None = None) -> Taken:
+    def submit(self, asked: NewOrder, token: Token | None = None) -> Taken:
         """Take a submission; when this returns it is durable.
 
         Raises ConflictError: this token came with another body; BusyError: the queue is full.

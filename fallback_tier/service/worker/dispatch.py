@@ -26,9 +26,9 @@ from fallback_tier.service.queue.orders import OrderLine
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import ConflictError
 from fallback_tier.service.settings import ServiceSettings
-from fallback_tier.service.worker.order import WorkOrder, locks, took_too_long
+from fallback_tier.service.worker.order import RESUME, WorkOrder, locks
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.problem import MAX_TAKES, Problem, not_started, took_too_long
 from fallback_tier.workers.starting import start_worker
 
 #: Between two looks at queue and workers. A submission wakes the thread at once.
@@ -37,12 +37,8 @@ _TICK_S = 0.25
 #: From the signal to end to the one that ends.
 _GRACE_S = 5.0
 
-#: A fix whose worker the service's own deaths have taken this often is not started again by itself: it may
-#: be what kills it. A person can still resume it.
-MAX_TAKES = 5
-
-#: What is started: a guard, and under it the worker.
-_GUARDED = "fallback_tier.service.worker.guarded"
+#: What is started, under a guard.
+_WORKER = "fallback_tier.service.worker.main"
 
 
 @dataclass
@@ -147,14 +143,7 @@ class Dispatcher:
         try:
             self._children[fix_id] = self._process(fix_id, lock)
         except OSError as error:
-            self._queue.fail(
-                fix_id,
-                Problem(
-                    code="worker",
-                    problem=f"No worker could be started: {error.strerror}.",
-                    next_step="See the system's limits on processes and memory, then resume the fix.",
-                ),
-            )
+            self._queue.fail(fix_id, not_started(error, RESUME))
         finally:
             lock.close()  # the worker has it now
         self._on_change()
@@ -165,7 +154,7 @@ class Dispatcher:
         )
         log = self._locks.log(fix_id)
         limit_s = self._settings.limits.fix_s
-        process = start_worker(_GUARDED, limit_s, order.to_pipe(self._secrets), lock, log)
+        process = start_worker(_WORKER, limit_s, order.to_pipe(self._secrets), lock, log)
         until = time.monotonic() + limit_s
         return _Running(process, until, log=log)
 
@@ -203,7 +192,7 @@ class Dispatcher:
         now = time.monotonic()
         for fix_id, child in self._children.items():
             if now >= child.until and child.why is None:
-                child.why = took_too_long(self._settings.limits.fix_s)
+                child.why = took_too_long(self._settings.limits.fix_s, RESUME)
             if fix_id in cancelling or child.why is not None:
                 self._end(child, now)
 

@@ -12,20 +12,19 @@ from fallback_tier.advisory import AdvisorySet, parse_advisory
 from fallback_tier.errors import FallbackError
 from fallback_tier.fix.delivery import Delivery
 from fallback_tier.fix.document import document
-from fallback_tier.fix.ends import Fixed, OneFix
-from fallback_tier.fix.fixer import is_on_record, open_fixer
-from fallback_tier.gates.result import RefusedFix
+from fallback_tier.fix.fixer import SeveralFixesError, open_fixer
+from fallback_tier.gates.result import OneFix, RefusedFix
 from fallback_tier.installed import clients_and_plugins
 from fallback_tier.service.configuring import Secrets, configuration
 from fallback_tier.service.database import Database, service_db, service_dir
 from fallback_tier.service.queue.orders import Order, OrderState
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.refusals import NotFoundError, NotServedError
-from fallback_tier.service.worker.order import WorkOrder, took_too_long
+from fallback_tier.service.worker.order import RESUME, WorkOrder
 from fallback_tier.workers.checkouts import Checkouts
 from fallback_tier.workers.ending import Late, end_late, ending_in_order, is_late
 from fallback_tier.workers.locks import write_holder
-from fallback_tier.workers.problem import defect, problem_of
+from fallback_tier.workers.problem import defect, problem_of, took_too_long
 
 #: The patch is handed out by the service: no repository is written.
 _KEEP = Delivery(dry_run=True)
@@ -53,14 +52,13 @@ def work(order: WorkOrder) -> None:
             if found.state is not OrderState.RUNNING:
                 return  # cancelled, or taken back, before we were there
             fixed = _fixed(order, found, queue)
-            assert isinstance(fixed, OneFix)  # noqa: S101 (of one advisory)
             message = json.dumps(document(fixed.result))
             unknown = isinstance(fixed.result, RefusedFix) and fixed.result.is_unknown
             outcome = "unknown" if unknown else fixed.result.outcome
             queue.end(order.fix_id, outcome, message)
         except (Late, Exception) as error:
             if is_late(error):
-                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s))
+                queue.fail(order.fix_id, took_too_long(order.settings.limits.fix_s, RESUME))
             elif isinstance(error, FallbackError):
                 queue.fail(order.fix_id, problem_of(error))
             else:
@@ -68,7 +66,7 @@ def work(order: WorkOrder) -> None:
                 raise  # its traceback goes to the worker's log
 
 
-def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
+def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> OneFix:
     repository = order.settings.repositories.get(found.repository)
     if repository is None:
         raise NotFoundError(
@@ -87,17 +85,18 @@ def _fixed(order: WorkOrder, found: Order, queue: OrderQueue) -> Fixed:
             order.settings, order.state_dir, _secrets(order), repository, found.submission
         )
         given = AdvisorySet(advisories=(advisory,))
-        with open_fixer(configured, given) as fixer:
-            if is_on_record(fixer.services.audit, order.fix_id):
-                return fixer.resume(order.fix_id, repository=place, delivery=_KEEP)
-            task = fixer.task(given, place, fix_id=order.fix_id)
-            if task.one is None:
-                raise NotServedError(
-                    f"{advisory.id} concerns packages of several ecosystems in this repository, and an "
-                    "order is for one of them.",
-                    next_step="Submit the record once an ecosystem, with only that one's packages.",
-                )
-            return task.run(_KEEP)
+        try:
+            with (
+                open_fixer(configured, given) as fixer,
+                fixer.open(given, place, fix_id=order.fix_id, delivery=_KEEP) as fix,
+            ):
+                return fix.to_the_end()
+        except SeveralFixesError as error:
+            raise NotServedError(
+                f"{advisory.id} concerns packages of several ecosystems in this repository, and an "
+                "order is for one of them.",
+                next_step="Submit the record once an ecosystem, with only that one's packages.",
+            ) from error
 
 
 def _secrets(order: WorkOrder) -> Secrets:

@@ -10,7 +10,6 @@ from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import service_dir
 from fallback_tier.service.settings import ServiceSettings
 from fallback_tier.workers.locks import WorkerLocks
-from fallback_tier.workers.problem import Problem
 
 
 class WorkOrder(Frozen):
@@ -28,13 +27,8 @@ class WorkOrder(Frozen):
         return json.dumps(plain).encode()
 
 
-def took_too_long(limit_s: float) -> Problem:
-    """Why a fix was ended."""
-    return Problem(
-        code="time_limit",
-        problem=f"The fix took longer than {limit_s:,.0f} seconds (limits.fix_s).",
-        next_step="Raise the limit, then resume the fix: what is on record is not run again.",
-    )
+#: How a fix of the service continues.
+RESUME = "resume the fix"
 
 
 def locks(state_dir: Path) -> WorkerLocks:

@@ -23,6 +23,7 @@ from fallback_eval.fixes.runs import FixFolder, FixRun, events_of, pack
 from fallback_eval.retrieval.results import EvaluationError
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.gates.builtin.proof import ProofGate, check_proof
+from fallback_tier.gates.open_fix import run_fix
 from fallback_tier.gates.result import Escalated, FixResult
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, NonceSource
 from fallback_tier.prompt.redact import redact_secrets
@@ -164,18 +165,18 @@ def _fix(project: MiniProject, services: Services, place: Path) -> FixResult:
     """The product's own way, with the proof as one more gate."""
     project.commit_to(place, services.clients)
     inputs = services.inputs(project.advisory, place)
-    runner = services.gate_runner(inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
+    parts = services.fix_parts(inputs.advisory, lambda _event: None, repo=inputs.repo_ctx)
     gate = ProofGate(project.proof, services.plugin_for(inputs.advisory))
     check_proof(
         gate,
         inputs.advisory,
         inputs.repo_ctx,
         clients=services.clients,
-        sandbox=runner.sandbox,
-        workspace=runner.workspace,
+        sandbox=parts.sandbox,
+        workspace=parts.workspace,
     )
-    runner = replace(runner, gates=(*runner.gates, gate))
-    return runner.run(inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
+    parts = replace(parts, gates=(*parts.gates, gate))
+    return run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)
 
 
 def _transcript(

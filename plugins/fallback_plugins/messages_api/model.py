@@ -125,7 +125,7 @@ class ClaudeModel:
 
 
 def _turns(messages: Sequence[Message]) -> "list[MessageParam]":
-    """The last marked turns are cached up to: what a later request reads ends at one of them."""
+    """Put cache marks on the last ``MAX_CACHED_TURNS`` marked turns: a later request reads up to one."""
     marked = [place for place, message in enumerate(messages) if message.cache and message.content]
     cached = marked[-MAX_CACHED_TURNS:]
     return [_turn(message, cache=place in cached) for place, message in enumerate(messages)]

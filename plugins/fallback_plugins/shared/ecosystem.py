@@ -77,8 +77,8 @@ class KeptResults:
         repo: RepoContext,
         make: Callable[[], RecipeResult],
     ) -> RecipeResult:
-        """The result that was made before, or ``make``'s. Raises as that does; what a model chose and can't
-        be is told as its turn."""
+        """Return the result that was made before, or ``make``'s. Raises as that does; if a model's version
+        isn't available, the error is worded for the model."""
         key = _key(selection, advisory, repo)
         if (kept := self._results.pop(key, None)) is not None:
             since, result, made_for = kept
@@ -94,9 +94,9 @@ class KeptResults:
 
 
 def _key(selection: Selected, advisory: Advisory, repo: RepoContext) -> str:
-    reported = [selection, advisory, repo.settings]
-    parts = [str(repo.root), repo.base_commit, *(one.model_dump_json() for one in reported)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    documents = [selection, advisory, repo.settings]
+    key_parts = [str(repo.root), repo.base_commit, *(it.model_dump_json() for it in documents)]
+    return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()
 
 
 def _still_fits(result: RecipeResult, repo: RepoContext) -> bool:

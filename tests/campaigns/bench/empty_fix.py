@@ -3,8 +3,7 @@
 from fallback_audit.events import FixStarted
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
-from fallback_tier.fix.ends import OneFix
-from fallback_tier.gates.result import FixResult
+from fallback_tier.gates.result import FixResult, OneFix
 from fallback_tier.gates.steps import FixState, StepKey, next_step
 from tests.campaigns.bench.work_fix_loop import _step as take_step
 

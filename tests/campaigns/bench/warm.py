@@ -69,7 +69,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _peak_bytes(pid: int) -> int:
-    """Of the serving process; a child has most of its memory in common with it."""
+    """Of the serving process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

@@ -1,7 +1,7 @@
 """Our embedded loop: three keyed steps of a fix, each durable in the audit trail before the next.
 
 The steps do nothing themselves (no git, no gate commands): what is left is the loop's own cost, as
-``fallback_tier.gates.runner`` pays it — ``next_step`` over a ``FixState``, one event a step, one
+``fallback_tier.gates.open_fix`` pays it — ``next_step`` over a ``FixState``, one event a step, one
 transaction and one sync an event — and the event that starts the fix.
 """
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import BubblewrapSandbox
@@ -47,7 +47,7 @@ def prepare(place: Path, repository: str, side: str) -> Prepared:
     kept = opened.enter_context(worktrees.open(repo))
     cold_s = time.perf_counter() - began
 
-    def patch(worktree: Worktree) -> None:
+    def patch(worktree: RunnerWorktree) -> None:
         worktree.apply(diff)
         if len(worktree.changed()) != 1:
             raise AssertionError("the patch changes one file")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fallback_audit.contract.guard import ContractGuard
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Record, StoredEvent
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.advisory import parse_advisory
-from fallback_tier.gates.fix_steps import FixSteps, GateParts
-from fallback_tier.gates.steps import FixState
+from fallback_tier.gates.open_fix import FixParts, OpenFix
 from fallback_tier.llm.leaf import LlmLeaf
 from fallback_tier.outcome import Selected
 from fallback_tier.ports import ModelRequest
@@ -31,7 +31,6 @@ from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import random_nonce
 from tests.fakes.answering import AnsweringModel
 from tests.fakes.ecosystem import FakeEcosystem
-from tests.fakes.evidence import file_evidence
 from tests.fakes.gates import RuleGate
 from tests.fakes.repository import commit_all, write
 from tests.fixtures.fallback_tier_callable import ADVISORY, FILES, PLAN
@@ -64,10 +63,10 @@ def _answer(_request: ModelRequest) -> str:
 
 
 @contextmanager
-def _parts(place: Path, worker: int) -> "Iterator[tuple[GateParts, TimedStore]]":
+def _parts(place: Path, worker: int) -> "Iterator[tuple[FixParts, TimedStore]]":
     with ExitStack() as stack:
         audit = stack.enter_context(closing(TimedStore(place / "audit.db", guard=ContractGuard())))
-        evidence = file_evidence(place / f"evidence-{worker}")
+        evidence = FileEvidenceStore(place / f"evidence-{worker}")
         leaf = LlmLeaf(
             AnsweringModel(_answer), PromptBuilder(random_nonce, frozenset()), evidence=evidence
         )
@@ -80,7 +79,7 @@ def _parts(place: Path, worker: int) -> "Iterator[tuple[GateParts, TimedStore]]"
         )
         gate = RuleGate(lambda c: "replace" in c.worktree.tree.locate("app.py").read_text())
         yield (
-            GateParts(
+            FixParts(
                 tier=tier,
                 gates=[gate],
                 sandbox=UnsandboxedRunner(),
@@ -101,7 +100,7 @@ def _cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _one(parts: GateParts, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
+def _one(parts: FixParts, audit: TimedStore, repo: RepoContext) -> list[dict[str, Any]]:
     """One fix: by step, its seconds, those of cores, and those of the record."""
     timed: list[dict[str, Any]] = []
     began = time.perf_counter(), _cpu(), audit.spent
@@ -113,15 +112,15 @@ def _one(parts: GateParts, audit: TimedStore, repo: RepoContext) -> list[dict[st
         timed.append({"step": name, "wall": wall, "cpu": cpu, "record": record})
         began = now
 
-    with closing(FixSteps(parts, parse_advisory(ADVISORY, "test"), repo, BUMP)) as steps:
-        state = steps.begin(FixState())
+    with closing(OpenFix(parts, parse_advisory(ADVISORY, "test"), repo, BUMP)) as fix:
+        fix.begin()
         lap("begin")
-        while (key := steps.next(state)) is not None:
-            state = steps.step(key, state)
+        while (key := fix.next()) is not None:
+            fix.step(key)
             lap(f"{key.attempt} {key.name}")
     lap("close")
-    assert state.result is not None
-    assert (state.result.outcome, state.result.attempts) == ("verified", 2)
+    assert fix.result is not None
+    assert (fix.result.outcome, fix.result.attempts) == ("verified", 2)
     return timed
 
 

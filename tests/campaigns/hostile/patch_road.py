@@ -19,7 +19,7 @@ from fallback_tier.errors import PatchSyntaxError
 from fallback_tier.gate_ports import GateContext
 from fallback_tier.gates.builtin.applies import judge_application
 from fallback_tier.gates.builtin.common import DeclaredSetGate, PolicyGate
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.patch.parse import parse_patch
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
@@ -85,7 +85,7 @@ def files_below(root: Path) -> Seen:
 class Road:
     """One worktree for many patches. ``outside`` is everything around it that no patch may write."""
 
-    worktree: Worktree
+    worktree: RunnerWorktree
     context: GateContext
     outside: Path
     base: Seen = field(default_factory=dict)

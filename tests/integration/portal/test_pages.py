@@ -136,7 +136,7 @@ def test_evidence_is_shown_escaped_and_saved_as_an_attachment(
 
 def test_private_evidence_is_for_admins(service: ServiceScenario) -> None:
     with closing(SqliteAuditStore(audit_db(service.service.state_dir))) as store:
-        digest = service.service.record.evidence.put(b"a prompt", private=True)
+        digest = service.service.record.evidence.put(b"a prompt")
         called = t.called(1).model_copy(update={"prompt_evidence": digest})
         store.append(Scope(fix_id="fix-p", gate_transition_id="t"), called)
     path = f"/fixes/fix-p/evidence/{digest}"

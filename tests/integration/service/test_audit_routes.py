@@ -99,7 +99,7 @@ def test_one_reads_all_of_it_at_a_time(service: ServiceScenario) -> None:
 
 def test_evidence_is_what_the_fix_names_and_private_is_for_admins(service: ServiceScenario) -> None:
     inner = service.service
-    prompt = inner.record.evidence.put(b"word for word", private=True)
+    prompt = inner.record.evidence.put(b"word for word")
     named = inner.record.evidence.put(b"a log")
     stranger = inner.record.evidence.put(b"of another fix")
     items = {"private": (prompt, True), "log": (named, False)}

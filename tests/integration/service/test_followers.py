@@ -11,7 +11,7 @@ import pytest
 
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.service.operations.feed import Feed
-from fallback_tier.service.queue.orders import Asked, Submission
+from fallback_tier.service.queue.orders import NewOrder, Submission
 from fallback_tier.service.refusals import BusyError, NotFoundError
 from fallback_tier.wiring import audit_db
 from tests.e2e.command import osv, repository
@@ -28,7 +28,7 @@ SUBMISSION = Submission(repository="app", advisory={"id": "T"})
 def service(tmp_path: Path) -> Iterator[ServiceScenario]:
     with service_scenario(tmp_path) as opened:
         queue = opened.service.queue
-        queue.submit(Asked(fix_id=FIX, submission=SUBMISSION, advisory_id="T", by="key:ci"))
+        queue.submit(NewOrder(fix_id=FIX, submission=SUBMISSION, advisory_id="T", by="key:ci"))
         queue.take_next()
         yield opened
 

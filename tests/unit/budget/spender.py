@@ -8,11 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.meter import BudgetLimits, OverBudget
 from fallback_tier.ports import ModelAnswer, ModelRequest
-from tests.fakes.evidence import file_evidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, start
 
 #: More than fit: every spender is stopped by the budget.
@@ -22,7 +22,7 @@ MAX_CALLS = 50
 def main(state: str, fix_id: str, cap: str, mode: str) -> None:
     audit = SqliteAuditStore(Path(state) / "audit.db")
     meter = AuditMeter(audit, BudgetLimits(tokens_per_day=int(cap)))
-    caller = start(audit, file_evidence(Path(state) / "evidence"), fix_id=fix_id, meter=meter)
+    caller = start(audit, FileEvidenceStore(Path(state) / "evidence"), fix_id=fix_id, meter=meter)
 
     def reply(request: ModelRequest) -> ModelAnswer:
         if mode == "die":

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from fallback_audit.errors import EncryptedEvidenceError
 from fallback_audit.events import AttemptStarted
 from fallback_audit.vocabulary import PromptShape
 from fallback_tier.attempt.task import Recorder
@@ -112,6 +113,20 @@ def test_an_answer_that_is_gone_or_unreadable_is_not_offered(
         runs.evidence.contents[first] = content
     runs.begin()
     assert [runs.take("a"), runs.take("a")] == ["a/1", None]
+
+
+def test_an_answer_that_an_earlier_release_encrypted_is_not_paid_again(runs: Runs) -> None:
+    """Neither is it offered, nor is the model asked: whoever has that release can still read it."""
+
+    class Encrypted(MemoryEvidence):
+        def get(self, digest: str) -> bytes:
+            raise EncryptedEvidenceError(f"{digest} is encrypted.", next_step="Use that release.")
+
+    runs.run("a")
+    runs.begin()
+    runs.journal = AuditJournal(runs.audit, Encrypted())
+    with pytest.raises(EncryptedEvidenceError):
+        runs.take("a")
 
 
 def test_a_call_without_an_answer_gives_none(runs: Runs) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallback_audit.events import Charge
+from fallback_audit.evidence.store import FileEvidenceStore
 from fallback_audit.ports import Scope
 from fallback_audit.stores.sqlite import SqliteAuditStore
 from fallback_audit.vocabulary import ModelFailureKind
@@ -19,7 +20,6 @@ from fallback_tier.budget.audited import AuditMeter
 from fallback_tier.budget.meter import BudgetLimits, OverBudget
 from fallback_tier.ports import ModelAnswer, ModelRequest
 from tests.fakes.audit import MemoryAudit
-from tests.fakes.evidence import file_evidence
 from tests.fakes.talking import TalkingModel, answer, ask, drain, request, start
 from tests.unit.budget.books import Books, scope
 
@@ -111,7 +111,7 @@ def test_threads_that_check_at_the_same_moment(tmp_path: Path, kind: type[AuditM
     threads, fit = 6, 2
     together, decided = threading.Barrier(threads), threading.Barrier(threads)
     audit = SqliteAuditStore(tmp_path / "audit.db")
-    evidence = file_evidence(tmp_path / "evidence")
+    evidence = FileEvidenceStore(tmp_path / "evidence")
 
     class Together(kind):  # type: ignore[misc, valid-type]
         def check(self, scope: Scope, charge: Charge) -> None:

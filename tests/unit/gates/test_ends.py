@@ -16,12 +16,12 @@ from fallback_audit.vocabulary import (
 )
 from fallback_tier.gate_ports import GateVerdict, undecided
 from fallback_tier.gates.decision import (
-    AskPerson,
     Decision,
+    EndEscalated,
+    EndPatched,
+    EndRefused,
+    EndVerified,
     Failure,
-    OnlyTested,
-    Pass,
-    Refuse,
     decide,
 )
 from fallback_tier.gates.steps import FixState
@@ -79,24 +79,24 @@ def decided(
 
 @pytest.mark.parametrize("code", AffectedCode)
 def test_passing_tests_alone_are_no_proof(code: AffectedCode) -> None:
-    assert isinstance(decided(verdict("applies"), verdict("tests"), code=code), OnlyTested)
+    assert isinstance(decided(verdict("applies"), verdict("tests"), code=code), EndPatched)
 
 
 def test_a_proof_shows_the_flaw_gone_in_whosever_code() -> None:
     for code in (OWN, DEPENDENCY):
         end = decided(verdict("proof"), verdict("tests"), code=code)
-        assert isinstance(end, Pass)
+        assert isinstance(end, EndVerified)
         assert end.gates_passed == ("proof", "tests")
 
 
 def test_versions_show_something_of_a_dependency_alone() -> None:
-    assert isinstance(decided(verdict("not_vulnerable"), code=DEPENDENCY), Pass)
-    assert isinstance(decided(verdict("not_vulnerable"), verdict("tests"), code=OWN), OnlyTested)
+    assert isinstance(decided(verdict("not_vulnerable"), code=DEPENDENCY), EndVerified)
+    assert isinstance(decided(verdict("not_vulnerable"), verdict("tests"), code=OWN), EndPatched)
 
 
 def test_without_any_word_on_it_a_person_is_asked() -> None:
     end = decided(verdict("applies"), verdict("tests", passed=False))
-    assert isinstance(end, AskPerson)
+    assert isinstance(end, EndEscalated)
     assert end.reason is EscalationReason.NOTHING_PROVED
 
 
@@ -105,7 +105,7 @@ def test_what_a_gate_could_not_decide_is_a_persons_question_whatever_else_passed
     code: AffectedCode,
 ) -> None:
     end = decided(verdict("not_vulnerable"), verdict("proof"), UNDECIDED, code=code)
-    assert isinstance(end, AskPerson)
+    assert isinstance(end, EndEscalated)
     assert end.reason is EscalationReason.GATES_UNDECIDED
     assert "gate tests: on another Python" in end.question
     assert "fallback-tier review show fix-1" in end.question
@@ -120,7 +120,7 @@ def test_what_a_gate_failed_fails_whatever_another_could_not_decide() -> None:
 def test_undecided_in_one_patch_several_fixes_are_proved_apart() -> None:
     state = FixState(application=PATCH, verdicts=(verdict("not_vulnerable"), UNDECIDED))
     end = decide(state, "fix-1", DEPENDENCY, divisible=True)
-    assert isinstance(end, Refuse)
+    assert isinstance(end, EndRefused)
     assert end.reason is RefusalReason.FAILS_TOGETHER
 
 
@@ -250,13 +250,13 @@ def test_a_model_that_gives_up_leaves_the_question_behind() -> None:
     one = ("1" * 64,)
     own = FixState(prior_attempts=(failed(1, "t.py::a"),), signatures=one, application=refused)
     end = decide(own, "fix-1", OWN)
-    assert isinstance(end, AskPerson)
+    assert isinstance(end, EndEscalated)
     assert end.reason is EscalationReason.TESTS_CONTRADICT_PATCH
     assert "attempt 1" in end.question
     inherited = FixState(prior_attempts=(failed(1, "t.py::a"),), application=refused)
     reopened = decide(inherited, "fix-1", OWN)
-    assert isinstance(reopened, AskPerson)
+    assert isinstance(reopened, EndEscalated)
     assert reopened.reason is EscalationReason.RETRY_REFUSED, "that question was answered"
     plain = decide(replace(own, prior_attempts=(failed(1),)), "fix-1", OWN)
-    assert isinstance(plain, AskPerson)
+    assert isinstance(plain, EndEscalated)
     assert plain.reason is EscalationReason.RETRY_REFUSED

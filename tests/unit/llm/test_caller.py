@@ -97,6 +97,18 @@ class TestOneCall:
             drain(start(audit, evidence).ask(model, ask()))
         assert model.asked == []
 
+    def test_an_answer_with_a_secret_is_used_and_not_kept(
+        self, audit: MemoryAudit, evidence: MemoryEvidence
+    ) -> None:
+        caller = start(audit, evidence)
+        secret = f"TOKEN = '{'ghp_' + 'a1B2' * 9}'"
+        _, given = drain(caller.ask(TalkingModel(lambda _: answer(secret)), ask("hello")))
+        assert isinstance(given, Answered)
+        assert given.answer.text == secret
+        (answered,) = (it for it in audit.payloads if isinstance(it, ModelAnswered))
+        assert answered.answer_evidence is None
+        assert evidence.contents == {}
+
     def test_the_record_says_what_was_reserved_used_and_kept(
         self, audit: MemoryAudit, evidence: MemoryEvidence
     ) -> None:

@@ -19,7 +19,7 @@ from fallback_tier.outcome import (
     Selected,
     UnreadItem,
 )
-from fallback_tier.planning import Remaining, divisible_plan, selected, whose_code
+from fallback_tier.planning import Remaining, ask_recipe, divisible_plan, whose_code
 from fallback_tier.planning.ecosystem import MAX_ALONE
 from fallback_tier.repo import RepoContext
 from tests.fakes.ecosystem import LadderEcosystem
@@ -43,7 +43,7 @@ def commits_only(name: str, *packages: str, also: Advisory | None = None) -> Adv
 def test_a_record_without_versions_is_not_called_unaffected(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
     repo = repo.model_copy(update={"manifests": ("pypi.txt",)})
-    reported = selected(LadderEcosystem(), commits_only("G", "left"), repo)
+    reported = ask_recipe(LadderEcosystem(), commits_only("G", "left"), repo)
     assert isinstance(reported, NotApplicable)
     assert reported.reason is RefusalReason.NO_FIXED_VERSION
     assert "names no version of left" in reported.sentence
@@ -54,14 +54,14 @@ def test_own_code_needs_no_versions(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "left 1.0.0\n"})
     plugin, record = LadderEcosystem(own="left"), commits_only("G", "left")
     decided = repo.model_copy(update={"affected": whose_code(plugin, record, repo)})
-    reported = selected(plugin, record, decided)
+    reported = ask_recipe(plugin, record, decided)
     assert isinstance(reported, NotApplicable)
     assert reported.reason is RefusalReason.OWN_CODE
 
 
 def test_what_is_not_locked_stays_unknown_too(tmp_path: Path) -> None:
     repo = context(tmp_path, {"pypi.txt": "right 1.0.0\n"})
-    reported = selected(LadderEcosystem(unlocked=True), commits_only("G", "left"), repo)
+    reported = ask_recipe(LadderEcosystem(unlocked=True), commits_only("G", "left"), repo)
     assert isinstance(reported, NotApplicable)
     assert reported.reason is RefusalReason.NO_FIXED_VERSION
 

@@ -12,7 +12,7 @@ from fallback_plugins.npm.ecosystem import NpmEcosystem
 from fallback_tier.advisory import AdvisorySet
 from fallback_tier.affected import Affected
 from fallback_tier.outcome import NotApplicable, RecipeSelection, Selected
-from fallback_tier.planning import divisible_plan, selected, whose_code
+from fallback_tier.planning import ask_recipe, divisible_plan, whose_code
 from fallback_tier.planning.whose import settled
 from fallback_tier.repo import Settings
 from tests.unit.shared.recipes import FakeClients, advisory, repository
@@ -50,7 +50,7 @@ def decided(
         repo = repo.model_copy(update={"settings": settings})
     affected = whose_code(plugin, RECORD, repo)
     reported = repo.model_copy(update={"affected": affected})
-    return affected, selected(plugin, RECORD, reported, tags=lambda: tags)
+    return affected, ask_recipe(plugin, RECORD, reported, tags=lambda: tags)
 
 
 def reason(selection: RecipeSelection) -> RefusalReason | None:
@@ -72,7 +72,7 @@ def test_without_the_decision_the_copy_would_be_raised(tmp_path: Path) -> None:
     """The action removed: the recipe alone takes the example for what is to be fixed."""
     pinned = manifest("example", dependencies={"lib": "1.2.3"})
     repo = repository(tmp_path, {"package.json": manifest(), "example/package.json": pinned})
-    assert isinstance(selected(Npm(FakeClients()), RECORD, repo), Selected)
+    assert isinstance(ask_recipe(Npm(FakeClients()), RECORD, repo), Selected)
 
 
 def test_a_copy_below_a_development_dependency_is_not_what_is_affected(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from fallback_plugins.npm.clients.yarn import YARN
 from fallback_plugins.npm.installing.commands import BERRY, Commands
 from fallback_plugins.npm.installing.inputs import Inputs, write
 from fallback_plugins.npm.installing.modules_layer import Package, gather, layered, packages_in
-from fallback_plugins.npm.installing.steps import Step, steps
+from fallback_plugins.npm.installing.steps import InstallStep, steps
 from fallback_plugins.npm.manifests.layout import (
     ECOSYSTEM,
     MANIFEST,
@@ -245,7 +245,7 @@ class Installation:
         commands = Commands(clients, store, context.cache, context.timeout_s)
         declined: list[tuple[str, str]] = []
         for step in steps(inputs, commands):
-            if not isinstance(step, Step):
+            if not isinstance(step, InstallStep):
                 declined.append(step)
                 continue
             if step.where and step.where not in declined[-1][1]:
@@ -264,7 +264,7 @@ class Installation:
             declined.append((step.name, why))
         return Installed(Level.METADATA, tuple(declined)), Earlier()
 
-    def _kept(self, step: Step, earlier: Earlier, clients: ClientRunner) -> str:
+    def _kept(self, step: InstallStep, earlier: Earlier, clients: ClientRunner) -> str:
         """The lock that a step begins from: that of the base commit, with what the patch changes in it."""
         lock = step.texts.get(step.lock, "")
         if not earlier.lock or earlier.path != step.lock:
@@ -303,7 +303,7 @@ class Installation:
         return Earlier(recorded.lock_path, recorded.lock, first.inputs.files.lock_text)
 
     def _try(
-        self, commands: Commands, step: Step, texts: dict[str, str], entry: Path
+        self, commands: Commands, step: InstallStep, texts: dict[str, str], entry: Path
     ) -> tuple[str | None, str]:
         """Why a step did not work, None: it did; and the lock that the client left."""
         with gating.scratch(self.context) as scratch:

@@ -28,7 +28,7 @@ from fallback_tier.execution import CommandResult
 
 
 @dataclass(frozen=True)
-class Step:
+class InstallStep:
     """One way. ``run`` gets the folder of the copies; ``left_out``: what it does not even try.
 
     ``where``: it is tried only where the reason of the one before says this. ``lock``: path of the lock
@@ -49,7 +49,7 @@ class Step:
         return not self.lock
 
 
-def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+def steps(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
     """Each way, or (what, why) where one can't even be tried."""
     name = inputs.lock_name
     if inputs.bootstrapped and (not name or name in LOCKS):
@@ -67,7 +67,7 @@ def steps(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]
     yield from _from_manifests(inputs.for_npm(), commands, level)
 
 
-def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
+def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
     npm = _Npm(inputs, commands, locked=True)
     yield from npm.steps("npm ci", Level.EVERYTHING, "ci")
     yield from npm.steps(f"npm install, {inputs.lock_name} beside it", Level.IN_PART, "install")
@@ -76,7 +76,7 @@ def _by_npm(inputs: Inputs, commands: Commands) -> Iterator[Step]:
     yield from _from_manifests(inputs, commands, Level.IN_PART)
 
 
-def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
+def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[InstallStep]:
     """lerna installs its packages beside the root, by no lock; npm does it where they are members."""
     npm = _Npm(
         replace(inputs, own=(*inputs.own, *inputs.bootstrapped)).for_npm(), commands, locked=True
@@ -84,13 +84,13 @@ def _bootstrapped(inputs: Inputs, commands: Commands) -> Iterator[Step]:
     yield from npm.steps(f"npm install with the packages of {LERNA}", Level.EVERYTHING, "install")
 
 
-def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterator[Step]:
+def _from_manifests(inputs: Inputs, commands: Commands, level: Level) -> Iterator[InstallStep]:
     name = "npm install" if level is Level.EVERYTHING else "npm install without a lock"
     yield from _Npm(inputs, commands, locked=False).steps(name, level, "install")
     yield from _for_tests(inputs, commands, locked=False)
 
 
-def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[Step]:
+def _for_tests(inputs: Inputs, commands: Commands, *, locked: bool) -> Iterator[InstallStep]:
     """What else it is developed with is left out; where that is nothing, there is no such step."""
     fewer, left_out = inputs.for_tests()
     if not left_out:
@@ -110,16 +110,16 @@ class _Npm:
     commands: Commands
     locked: bool
 
-    def step(self, name: str, level: Level, words: Sequence[str]) -> Step:
+    def step(self, name: str, level: Level, words: Sequence[str]) -> InstallStep:
         files = self.inputs.files
         texts = self.inputs.texts(locked=self.locked)
         run = partial(self.commands.npm, self.inputs, words=[*words, "--package-lock"])
         if words[0] == "ci":
-            return Step(name, level, texts, run)
+            return InstallStep(name, level, texts, run)
         lock = files.lock if files.lock in texts else in_folder(files.folder, LOCKS[-1])
-        return Step(name, level, texts, run, lock=str(lock))
+        return InstallStep(name, level, texts, run, lock=str(lock))
 
-    def steps(self, name: str, level: Level, *words: str) -> Iterator[Step]:
+    def steps(self, name: str, level: Level, *words: str) -> Iterator[InstallStep]:
         """And by the older rule for peers, where the project does not ask for that itself."""
         yield self.step(name, level, words)
         if not peer_options(self.inputs.files):
@@ -128,7 +128,7 @@ class _Npm:
             yield again if words[0] == "ci" else replace(again, where="ERESOLVE")
 
 
-def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
     written = berry_format(inputs.files.lock_text)
     texts = inputs.texts(locked=True)
     if written is None:
@@ -144,9 +144,9 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
             return commands.yarn(folder, [frozen, "--check-files"])
 
         whole = partial(_resolved_first, YARN_LOCK, resolve, install)
-        yield Step(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, install)
+        yield InstallStep(f"{YARN.label} {frozen}", Level.EVERYTHING, texts, install)
         name = f"{YARN.label} without {frozen}"
-        yield Step(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
+        yield InstallStep(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
         return
     compression = berry_compression(inputs.files.lock_text)
     client = next(client for lowest, client in BERRY.items() if written >= lowest)
@@ -154,12 +154,12 @@ def _by_yarn(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def berry(*, frozen: bool) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.berry(client, folder, compression, frozen=frozen)
 
-    yield Step(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
+    yield InstallStep(f"{client.label} --immutable", Level.EVERYTHING, texts, berry(frozen=True))
     name = f"{client.label} without --immutable"
-    yield Step(name, Level.IN_PART, texts, berry(frozen=False), lock=str(inputs.files.lock))
+    yield InstallStep(name, Level.IN_PART, texts, berry(frozen=False), lock=str(inputs.files.lock))
 
 
-def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, str]]:
+def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[InstallStep | tuple[str, str]]:
     try:
         client = PNPM[parse_pnpm_lock(inputs.files.lock_text).format[0]]
         texts = _pnpm_texts(inputs)
@@ -171,16 +171,16 @@ def _by_pnpm(inputs: Inputs, commands: Commands) -> Iterator[Step | tuple[str, s
     def run(*words: str) -> Callable[[Path], CommandResult]:
         return lambda folder: commands.pnpm(client, folder, words)
 
-    yield Step(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
+    yield InstallStep(f"{client.label} {frozen}", Level.EVERYTHING, texts, run(frozen))
     if private := inputs.private_members:
         name = f"{client.label} {frozen} without private members"
         left_out = (("private members", left_out_reason(private)),)
         published = _published(inputs, texts)
-        yield Step(name, Level.IN_PART, published, run(frozen), left_out)
+        yield InstallStep(name, Level.IN_PART, published, run(frozen), left_out)
     resolve = run("--no-frozen-lockfile", "--lockfile-only")
     whole = partial(_resolved_first, PNPM_LOCK, resolve, run(frozen))
     name = f"{client.label} without {frozen}"
-    yield Step(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
+    yield InstallStep(name, Level.IN_PART, texts, whole, lock=str(inputs.files.lock))
 
 
 def _resolved_first(

@@ -66,7 +66,7 @@ NOT_COMPILED = "--no-compile-bytecode"
 
 
 @dataclass(frozen=True)
-class Step:
+class InstallWay:
     """One way to install all of it: commands that must all work."""
 
     name: str
@@ -85,7 +85,7 @@ class InstallPlan:
     installed by now, as pins.
     """
 
-    everything: tuple[Step, ...]
+    everything: tuple[InstallWay, ...]
     sources: Callable[[], Sequence[Source]]
     runner: str | None = None
     refused: tuple[tuple[str, str], ...] = ()

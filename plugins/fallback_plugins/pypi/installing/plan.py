@@ -26,7 +26,7 @@ from fallback_plugins.pypi.installing.declared import (
     stated_for_tests,
     stated_installs,
 )
-from fallback_plugins.pypi.installing.install import Step
+from fallback_plugins.pypi.installing.install import InstallWay
 from fallback_plugins.pypi.locks.uv_files import LOCK, locked_in
 from fallback_plugins.pypi.locks.uv_lock import foreign_source, local_source, package_tables
 from fallback_plugins.pypi.manifests.groups import table_of, texts
@@ -256,20 +256,20 @@ class Manifests:
         place.mkdir(parents=True, exist_ok=True)
         return place
 
-    def everything(self, write: Write) -> Iterator[Step]:
+    def everything(self, write: Write) -> Iterator[InstallWay]:
         """The ways to install all of it, the most exact first."""
         if self.locked and self.strays:
             return
         if self.locked:
             options = ["--no-install-local", "--no-default-groups", *self._groups]
             options += self._members
-            yield Step("uv.lock", (["sync", "--locked", *options],))
+            yield InstallWay("uv.lock", (["sync", "--locked", *options],))
             # What is computed when the project is built can't be compared with the lock: nothing is built.
-            yield Step("uv.lock as it stands", (["sync", "--frozen", *options],))
+            yield InstallWay("uv.lock as it stands", (["sync", "--frozen", *options],))
             return
         if not self.strays and self.sources and self._is_plain:
             words = [word for source in self.sources for word in source.option or ()]
-            yield Step("all of it, as uv reads it", (["pip", "install", *words],))
+            yield InstallWay("all of it, as uv reads it", (["pip", "install", *words],))
         if any(source.left_out for source in self.sources):
             return
         pins = [line for source in self.sources if source.pinned for line in source.lines]
@@ -283,7 +283,7 @@ class Manifests:
             words = ["-c", str(write("\n".join(bounds)))] if bounds else []
             commands.append(["pip", "install", "-r", str(write("\n".join(free))), *words])
         if commands:
-            yield Step(FLATTENED, tuple(commands))
+            yield InstallWay(FLATTENED, tuple(commands))
 
     @property
     def flattening_drops(self) -> bool:

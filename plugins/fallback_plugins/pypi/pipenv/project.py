@@ -31,7 +31,7 @@ from fallback_plugins.pypi.strategies.locked_project import (
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
+from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import blocked
 from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node, grouped
@@ -59,12 +59,12 @@ class PipenvProject(EditedProject):
     @cached_property
     def step(self) -> LockStep:
         """Nothing is asked where the lock's own hash says that it is of this Pipfile."""
-        asked: list[Asked] = []
+        asked: list[ManifestRequest] = []
         for path, text in self.texts.items():
             if not self.lock.is_of(path, text):
                 entries = pipfile_entries(parse_toml(path, text))
                 asked += [
-                    Asked(path, canonicalize_name(it.name), it.declaration)
+                    ManifestRequest(path, canonicalize_name(it.name), it.declaration)
                     for it in entries
                     if not it.declaration.marker and not it.declaration.refusal
                 ]

@@ -38,7 +38,7 @@ from fallback_plugins.pypi.strategies.locked_project import (
     MayRaise,
     check_raises,
 )
-from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep
+from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.ladder import NO_TEXTS, ProjectFix, blocked, refused_for
@@ -344,7 +344,7 @@ class PoetryProject(EditedProject):
                 asked = ()
         reads_project = lock.format not in _BEFORE_PROJECT
         found = (
-            Asked(self.manifest, root.name, root.declaration)
+            ManifestRequest(self.manifest, root.name, root.declaration)
             for root in asked
             if root.always and (root.in_table or reads_project)
         )

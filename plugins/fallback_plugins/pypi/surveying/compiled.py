@@ -16,7 +16,7 @@ from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import own_name
 from fallback_plugins.pypi.manifests.requirements import logical_lines
 from fallback_plugins.pypi.manifests.requirements_files import bare_line, is_closed, with_included
-from fallback_plugins.pypi.surveying.out_of_step import Asked, LockStep, asked_by
+from fallback_plugins.pypi.surveying.out_of_step import LockStep, ManifestRequest, asked_by
 from fallback_plugins.pypi.surveying.pins import pinned_versions
 from fallback_tier.errors import RepositoryError
 from fallback_tier.repo import RepoContext
@@ -78,7 +78,7 @@ def steps(texts: Mapping[str, str]) -> Iterator[LockStep]:
         yield LockStep(target, f"{compiler} {source}", _held(target, texts), asked)
 
 
-def _requests(path: str, text: str) -> Iterator[Asked]:
+def _requests(path: str, text: str) -> Iterator[ManifestRequest]:
     if kind_in_set(path) is Kind.REQUIREMENTS:
         for line in logical_lines(text):
             yield from asked_by(path, bare_line(line))

@@ -57,7 +57,7 @@ class DecidedByLock:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ManifestRequest:
     """One request that holds in every case; ``path``: the manifest that makes it."""
 
     path: str
@@ -84,7 +84,7 @@ class LockStep:
     lock: str
     command: str
     held: Mapping[str, Sequence[str]]
-    asked: Sequence[Asked]
+    asked: Sequence[ManifestRequest]
 
     def check(self, advisory: Advisory) -> None:
         """Raises RecipeError where the lock doesn't answer a request of the advisory's packages, and a fix
@@ -110,10 +110,10 @@ class LockStep:
         return None
 
     @property
-    def _wanted(self) -> Iterator[Asked]:
+    def _wanted(self) -> Iterator[ManifestRequest]:
         return (one for one in self.asked if one.name not in _NEVER_LOCKED)
 
-    def _refusal(self, one: Asked, what: str) -> RecipeError:
+    def _refusal(self, one: ManifestRequest, what: str) -> RecipeError:
         return unknown(
             self.lock,
             f"{one.path} requires {one.name}{one.declaration.pep440}, and {self.lock} {what}: the "
@@ -122,7 +122,7 @@ class LockStep:
         )
 
 
-def _would_answer(advisory: Advisory, one: Asked, versions: Iterable[str]) -> bool:
+def _would_answer(advisory: Advisory, one: ManifestRequest, versions: Iterable[str]) -> bool:
     """Does a fixed version, which an affected one has to go to anyway, answer the request?"""
     affected = any(is_affected(advisory, ECOSYSTEM, one.name, version) for version in versions)
     fixed = fixed_versions(advisory, ECOSYSTEM, one.name)
@@ -133,7 +133,7 @@ def asked_in_arrays(
     texts: Mapping[str, str],
     whole: Collection[str],
     recorded: Collection[tuple[str, SpecifierSet]] = (),
-) -> tuple[Asked, ...]:
+) -> tuple[ManifestRequest, ...]:
     """What pyproject.toml files ask for in their arrays. Only of those that are ``whole`` extras and groups
     are locked too. ``recorded``: the requests that the lock says that it was made for; of those with a
     condition only others are returned. Raises RecipeError for text that is no TOML.
@@ -158,7 +158,7 @@ def asked_in_arrays(
 
 def asked_by(
     path: str, line: str, recorded: Collection[tuple[str, SpecifierSet]] = ()
-) -> Iterator[Asked]:
+) -> Iterator[ManifestRequest]:
     """The request that a line makes, if it names no address, and holds in every case or is another than
     those that were ``recorded`` (none: nothing is known of those)."""
     requirement = requirement_in(line)
@@ -169,7 +169,7 @@ def asked_by(
     is_new = bool(recorded) and (name, requirement.specifier) not in recorded
     holds = requirement.marker is None or is_new
     if holds and requirement.url is None and declaration is not None:
-        yield Asked(path, name, declaration)
+        yield ManifestRequest(path, name, declaration)
 
 
 def _names(uv: Mapping[str, Any]) -> Iterator[str]:

@@ -46,7 +46,7 @@ _Described = tuple[str, Any, int]
 
 
 @dataclass(frozen=True)
-class Step:
+class JobStep:
     """One script of a job. ``source``: its place, for people."""
 
     text: str
@@ -62,7 +62,7 @@ class Job:
 
     source: str
     group: str
-    steps: tuple[Step, ...]
+    steps: tuple[JobStep, ...]
     services: tuple[str, ...]
     rank: tuple[int, ...]
 
@@ -440,7 +440,7 @@ class _File:
         for part in [other] if other else parts:
             yield from self._lines(part, depth + 1)
 
-    def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[Step]:
+    def _steps(self, described: Any, at: _At, services: list[str]) -> Iterator[JobStep]:
         """Yield the scripts of steps, and of this repository's own actions and commands; add the services
         that they start."""
         for name, settings in map(_entry, items(described)[:MAX_STEPS]):
@@ -478,7 +478,7 @@ class _File:
                 title = title if len(title) <= 60 else f"{title[:57]}…"
                 source = f'{at.label}, step "{title}"' if title else at.label
                 folder = "." if place.startswith("~") else place
-                yield Step(run, source, folder, inner.scope.names["env"])
+                yield JobStep(run, source, folder, inner.scope.names["env"])
 
     def _callee(self, name: str, action: str) -> dict[str, Any]:
         """Return an action of this repository, or a command of the file; empty: none is called."""

@@ -64,7 +64,7 @@ class TrailFolder:
         return self.state / "segments"
 
     def evidence(self) -> FileEvidenceStore:
-        return open_evidence(self.state, self.settings)
+        return open_evidence(self.state)
 
     @contextmanager
     def reader(self) -> Iterator[Any]:

@@ -73,16 +73,15 @@ def _told(store: AuditStore, batch: list[Record], say: Say) -> None:
 
 
 def _evidence(trail: TrailFolder, say: Say) -> None:
-    """Small, several sectors large, known already, private."""
+    """Small, several sectors large, known already."""
     evidence = trail.evidence()
 
-    def put(content: bytes, *, private: bool = False) -> None:
-        say(f"evidence {evidence.put(content, private=private)}")
+    def put(content: bytes) -> None:
+        say(f"evidence {evidence.put(content)}")
 
     attempt(say, lambda: put(b"small"))
     attempt(say, lambda: put(b"large\n" * 4_000))
     attempt(say, lambda: put(b"small"))
-    attempt(say, lambda: put(b"a prompt", private=True))
 
 
 def _kept(trail: TrailFolder) -> None:

@@ -1,5 +1,6 @@
 """Evidence: content-addressed, private, bounded, verified when read."""
 
+import base64
 import hashlib
 import os
 import resource
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fallback_audit.errors import DiskError, EvidenceError
+from fallback_audit.errors import DiskError, EncryptedEvidenceError, EvidenceError
 from fallback_audit.evidence.checking import Finding, examine
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import ENCRYPTED, FileEvidenceStore
 from fallback_audit.ports import EvidenceStore
 
 
@@ -130,3 +131,47 @@ def test_a_failed_write_leaves_nothing(
     with pytest.raises(DiskError, match="No space left on device"):
         store.put(b"second")
     assert sum(1 for path in root.rglob("*") if path.is_file()) == 1
+
+
+# --- What an earlier release encrypted ------------------------------------------------------------
+
+#: A private piece, and the file that the last release which encrypted made of it.
+ANSWER = b"what a model answered"
+ENCRYPTED_ANSWER = base64.b64decode(
+    "ZmFsbGJhY2stdGllci9ldmlkZW5jZS92MQA4KLe66yJWzd077Fqz9a/iiBTikErloIgfqu6epVq2hq7VmTJ5Y5t4630f"
+    "ugqub8kCYqaZWWcF5RQp5BM44EOj8G0ROBn1SLYt1xyAQQz2wb67Rz7W9cgJ3Q=="
+)
+
+
+@pytest.fixture
+def encrypted(root: Path) -> str:
+    """The digest of what is encrypted in ``root``."""
+    digest = hashlib.sha256(ANSWER).hexdigest()
+    place(root, digest).parent.mkdir(parents=True)
+    place(root, digest).write_bytes(ENCRYPTED_ANSWER)
+    return digest
+
+
+def test_what_an_earlier_release_encrypted_is_named_as_that(
+    root: Path, store: FileEvidenceStore, encrypted: str
+) -> None:
+    with pytest.raises(EncryptedEvidenceError) as caught:
+        store.get(encrypted)
+    assert caught.value.code == "evidence_encrypted"
+    assert str(place(root, encrypted)) in caught.value.problem
+    found = examine(store, encrypted, frozenset())
+    assert found is not None
+    assert found[0] is Finding.LOCKED
+
+
+def test_what_was_encrypted_is_readable_once_it_is_put_again(
+    store: FileEvidenceStore, encrypted: str
+) -> None:
+    assert store.put(ANSWER) == encrypted
+    assert store.get(encrypted) == ANSWER
+
+
+def test_a_log_may_look_encrypted(store: FileEvidenceStore) -> None:
+    content = ENCRYPTED + b" is how they begin"
+    for _ in range(2):
+        assert store.get(store.put(content)) == content

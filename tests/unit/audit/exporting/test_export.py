@@ -347,6 +347,27 @@ def test_an_import_is_the_same_record(trail: TrailFolder, tmp_path: Path) -> Non
     assert copy.path.stat().st_mode & 0o777 == 0o600
 
 
+def test_prompts_answers_and_judgements_are_in_no_export(tmp_path: Path) -> None:
+    """Private by the events that name them: their files are as others."""
+    trail = TrailFolder(tmp_path / "record")
+    trail.place.mkdir()
+    events = [
+        event.model_copy(update={"prompt_evidence": t.digest("a prompt")})
+        if event.kind == "ModelCalled"
+        else event
+        for event in m.raised_and_verified()
+    ]
+    trail.append("fix-0", events)
+    evidence = FileEvidenceStore(tmp_path / "evidence")
+    private = {"a prompt", "whole answer author 1", "whole answer judge 1", "judgement of 2"}
+    for content in private | {"patch 1"}:
+        evidence.put(content.encode())
+    for fix_id in (None, "fix-0"):
+        documents = lines(export(trail, fix_id, evidence))
+        held = [it["digest"] for it in documents if it["line"] == "evidence"]
+        assert held == [t.digest("patch 1")]
+
+
 def test_an_import_is_never_mixed_with_another_record(trail: TrailFolder, tmp_path: Path) -> None:
     data = export(trail)
     import_(trail, data, tmp_path / "new")

@@ -15,7 +15,7 @@ from fallback_audit.event_types import StartedOn
 from fallback_audit.events import SCHEMA_VERSION
 from fallback_audit.evidence.checking import check_evidence, this_machine
 from fallback_audit.evidence.kept import kept_digests
-from fallback_audit.evidence.store import FileEvidenceStore
+from fallback_audit.evidence.store import ENCRYPTED, FileEvidenceStore
 from fallback_audit.stores.sqlite import SqliteAuditStore, open_readonly
 from fallback_audit.verifying.report import MAX_LISTED
 from fallback_audit.verifying.verify import verify
@@ -401,6 +401,21 @@ def test_what_a_resume_needs_and_what_a_judge_found_must_be_there(
     assert (found.ok, found.evidence_checked) == (lost is None, 5)
     reasons = [problem.reason for problem in found.evidence_problems]
     assert [t.digest(lost or "") in reason for reason in reasons] == ([True] if lost else [])
+
+
+def test_what_an_earlier_release_encrypted_is_counted_and_damages_nothing(tmp_path: Path) -> None:
+    store = FileEvidenceStore(tmp_path / "kept")
+    for content in ("patch 1", *PAID):
+        store.put(content.encode())
+    answers = [t.digest(content) for content in PAID[:2]]
+    for answer in answers:
+        store.path(answer).write_bytes(ENCRYPTED + b"of another release")
+    with closing(open_readonly(build(tmp_path / "b.db", m.raised_and_verified()))) as reader:
+        found = verify(reader, checkpoints=None, evidence=store)
+        report = check_evidence(reader, store)
+    assert (found.ok, found.evidence_checked) == (True, 5)
+    assert len([note for note in found.notes if "encrypted" in note and ": 2" in note]) == 1
+    assert (report.ok, report.named, report.private, report.locked) == (True, 5, 4, 2)
 
 
 def test_an_answer_that_only_a_reuse_names_must_be_there_too() -> None:

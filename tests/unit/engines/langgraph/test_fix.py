@@ -13,8 +13,7 @@ from fallback_audit.ports import Scope
 from fallback_audit.vocabulary import EscalationReason, RefusalReason
 from fallback_tier.engines.langgraph.fix import FixGraph
 from fallback_tier.errors import UnansweredError
-from fallback_tier.fix.ends import OneFix
-from fallback_tier.gates.result import FixResult, RefusedFix
+from fallback_tier.gates.result import FixResult, OneFix, RefusedFix
 from fallback_tier.gates.steps import FixState, StepKey
 from tests.fakes.audit import MemoryAudit
 

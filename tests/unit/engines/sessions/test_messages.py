@@ -4,10 +4,10 @@ import pytest
 
 from fallback_tier.engines.sessions.messages import (
     SENTENCE_CHARS,
-    Problem,
     Request,
+    SessionProblem,
+    SessionStep,
     Standing,
-    Step,
     reply_from,
     request_from,
     to_line,
@@ -18,7 +18,7 @@ from fallback_tier.engines.sessions.messages import (
     "standing",
     [
         Standing(),
-        Standing(next=Step(2, "gate:tests", 1), patch_sha256="0" * 64),
+        Standing(next=SessionStep(2, "gate:tests", 1), patch_sha256="0" * 64),
         Standing(outcome="verified", delivered=True),
     ],
 )
@@ -30,13 +30,13 @@ def test_a_standing_is_one_line_and_comes_back(standing: Standing) -> None:
 
 
 def test_a_problem_comes_back_and_is_short_where_a_history_keeps_it() -> None:
-    problem = Problem("input", "x" * 9_999, "y\nz", is_held=True)
+    problem = SessionProblem("input", "x" * 9_999, "y\nz", is_held=True)
     assert reply_from(to_line(problem)) == problem
     assert len(problem.shortened().problem) == SENTENCE_CHARS
     assert problem.shortened().is_held
 
 
-@pytest.mark.parametrize("request_", [Request("step", Step(1, "attempt")), Request("close")])
+@pytest.mark.parametrize("request_", [Request("step", SessionStep(1, "attempt")), Request("close")])
 def test_a_request_comes_back(request_: Request) -> None:
     assert request_from(to_line(request_)) == request_
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fallback_tier.engines.sessions.messages import Request, Standing, Step
+from fallback_tier.engines.sessions.messages import Request, SessionStep, Standing
 from fallback_tier.engines.sessions.process import FixProcess, SessionOverError, start_process
 from tests.engines.scenario import EngineScenario
 from tests.waiting import PATIENCE_S
@@ -49,9 +49,9 @@ def test_a_step_that_does_not_follow_is_not_taken(scenario: EngineScenario) -> N
 
     async def work(process: FixProcess) -> None:
         opened = await process.heard()
-        assert opened.next == Step(1, "attempt")
+        assert opened.next == SessionStep(1, "attempt")
         first = await process.ask(Request("step", opened.next))
-        assert first.next == Step(1, "isolate")
+        assert first.next == SessionStep(1, "isolate")
         recorded = scenario.kinds(name)
         assert await process.ask(Request("step", opened.next)) == first
         assert scenario.kinds(name) == recorded

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
 
-from fallback_tier.engines.sessions.messages import Standing, Step, Ticket
+from fallback_tier.engines.sessions.messages import SessionStep, Standing, Ticket
 from fallback_tier.engines.temporal.messages import (
     CLOSE,
     DELIVER,
@@ -30,7 +30,7 @@ from fallback_tier.engines.temporal.workflow import FixWorkflow
 from fallback_tier.workers.problem import PASSING
 
 TICKET = Ticket("fix-1", "0" * 64)
-OPENED = Session("s", "q@one", Standing(next=Step(1, "attempt")))
+OPENED = Session("s", "q@one", Standing(next=SessionStep(1, "attempt")))
 ENDED = Standing(outcome="fixed", delivered=True)
 
 #: Events of a history that one failed opening costs.

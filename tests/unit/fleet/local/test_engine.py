@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from fallback_tier.errors import StateFolderError
+from fallback_tier.files.locks import try_hold
 from fallback_tier.fleet.engine import EngineState, Phase
 from fallback_tier.fleet.local.engine import LocalEngine
 from fallback_tier.fleet.local.job import (
@@ -25,6 +26,7 @@ from fallback_tier.fleet.local.main import work
 from fallback_tier.fleet.order import FixOrder
 from fallback_tier.wiring import RecordSettings
 from fallback_tier.workers import starting
+from fallback_tier.workers.checkouts import lock_path
 from fallback_tier.workers.problem import PASSING, Problem, problem_of
 from fallback_tier.workers.repositories import RepositorySettings
 from tests.waiting import PATIENCE_S, becomes, next_line
@@ -194,3 +196,19 @@ def test_keys_are_in_the_pipe_and_nowhere_else(place: Place) -> None:
     assert read.secrets.api_key == SecretStr("the-key")
     assert read.record().database == secrets.database
     assert read.order == ORDER
+
+
+def test_checkouts_in_use_outlive_the_engine(engine: LocalEngine, place: Place) -> None:
+    """Of another campaign's worker, or of a worker of Temporal's on the same folder."""
+    used, unused = (place.home / "checkouts" / name for name in ("shop.js-abc", "till-abc"))
+    for folder in (used, unused):
+        (folder / "repository").mkdir(parents=True)
+    lock_path(place.home, unused.name).touch()
+    lock = try_hold(lock_path(place.home, used.name))
+    assert lock is not None
+    with lock:
+        engine.close()
+        assert used.exists()
+    assert not unused.exists()
+    engine.close()
+    assert not used.exists()

@@ -17,7 +17,7 @@ import pytest
 
 from fallback_tier.errors import PatchError, RepositoryError, StateFolderError
 from fallback_tier.files.tree import RawChange
-from fallback_tier.gates.trees.worktrees import Worktree, Worktrees
+from fallback_tier.gates.trees.worktrees import RunnerWorktree, Worktrees
 from fallback_tier.repo import RepoContext
 from fallback_tier.sandbox.clients import SubprocessClients
 from fallback_tier.sandbox.runners import UnsandboxedRunner
@@ -35,7 +35,7 @@ FILES = {
 }
 FOLDERS = {"lib", "lib/deep"}
 
-Open = Callable[[RepoContext], AbstractContextManager[Worktree]]
+Open = Callable[[RepoContext], AbstractContextManager[RunnerWorktree]]
 
 
 @pytest.fixture
@@ -56,17 +56,17 @@ def opened(layered: bool, tmp_path: Path) -> Open:
 
 
 @pytest.fixture
-def worktree(repo: RepoContext, opened: Open) -> Iterator[Worktree]:
+def worktree(repo: RepoContext, opened: Open) -> Iterator[RunnerWorktree]:
     with opened(repo) as made:
         yield made
 
 
-def written(worktree: Worktree) -> Path:
+def written(worktree: RunnerWorktree) -> Path:
     """Where a command's files come to lie."""
     return worktree.tree.layers[0]
 
 
-def text(worktree: Worktree, path: str) -> str:
+def text(worktree: RunnerWorktree, path: str) -> str:
     return worktree.tree.locate(path).read_text()
 
 
@@ -83,7 +83,9 @@ def test_a_whole_life_leaves_the_users_repository_byte_for_byte(
     assert list((tmp_path / "state" / "worktrees").iterdir()) == []
 
 
-def test_the_base_commit_is_there_and_git_says_so(repo: RepoContext, worktree: Worktree) -> None:
+def test_the_base_commit_is_there_and_git_says_so(
+    repo: RepoContext, worktree: RunnerWorktree
+) -> None:
     assert {path: text(worktree, path) for path in FILES} == FILES
     assert text(worktree, ".git/HEAD").strip() == repo.base_commit
     assert worktree.changed() == ()
@@ -98,7 +100,7 @@ def test_uncommitted_and_ignored_files_of_the_user_are_not_there(
         assert text(worktree, "app.py") == FILES["app.py"]
 
 
-def test_changes_are_raw(repo: RepoContext, worktree: Worktree) -> None:
+def test_changes_are_raw(repo: RepoContext, worktree: RunnerWorktree) -> None:
     changes = {"app.py": "one\n", "run.sh": None, "new/new.py": "x\n"}
     worktree.apply(diff_of(repo, changes))
     assert worktree.changed() == (
@@ -112,7 +114,9 @@ def test_changes_are_raw(repo: RepoContext, worktree: Worktree) -> None:
     }
 
 
-def test_what_is_in_no_diff_is_a_change_all_the_same(repo: RepoContext, worktree: Worktree) -> None:
+def test_what_is_in_no_diff_is_a_change_all_the_same(
+    repo: RepoContext, worktree: RunnerWorktree
+) -> None:
     worktree.apply(diff_of(repo, {"app.py": "one\n"}))
     smuggle(worktree, "lib/deep/evil.py", b"x\n")
     smuggle(worktree, "lib/other.py", b"y\n")
@@ -120,7 +124,7 @@ def test_what_is_in_no_diff_is_a_change_all_the_same(repo: RepoContext, worktree
     assert paths == ["app.py", "lib/deep/evil.py", "lib/other.py"]
 
 
-def test_a_folder_goes_with_its_last_file(repo: RepoContext, worktree: Worktree) -> None:
+def test_a_folder_goes_with_its_last_file(repo: RepoContext, worktree: RunnerWorktree) -> None:
     worktree.apply(diff_of(repo, {"lib/deep/only.py": None}))
     assert "lib/deep" not in listing(worktree.tree)
     assert "lib/other.py" in listing(worktree.tree)
@@ -130,7 +134,7 @@ def test_a_folder_goes_with_its_last_file(repo: RepoContext, worktree: Worktree)
     assert [change.status for change in worktree.changed()] == ["D", "D"]
 
 
-def test_files_and_folders_may_change_places(repo: RepoContext, worktree: Worktree) -> None:
+def test_files_and_folders_may_change_places(repo: RepoContext, worktree: RunnerWorktree) -> None:
     (repo.root / "run.sh").unlink()
     shutil.rmtree(repo.root / "lib" / "deep")
     write(repo.root, {"run.sh/inner": "x\n", "lib/deep": "file\n"})
@@ -189,7 +193,7 @@ def test_a_submodule_can_not_be_replaced(tmp_path: Path, opened: Open) -> None:
             worktree.apply(diff + "@@ -0,0 +1 @@\n+x\n")
 
 
-def test_reset_takes_away_everything(repo: RepoContext, worktree: Worktree) -> None:
+def test_reset_takes_away_everything(repo: RepoContext, worktree: RunnerWorktree) -> None:
     worktree.apply(diff_of(repo, {"app.py": "x\n", "new.py": "y\n"}))
     top = written(worktree)
     write(top, {"untracked": "x", "build/ignored": "x", "sub/.git/config": "x", "a/b/c": "x"})
@@ -206,7 +210,7 @@ def test_reset_takes_away_everything(repo: RepoContext, worktree: Worktree) -> N
 
 
 def test_restore_gives_back_tracked_files_and_keeps_what_was_installed(
-    repo: RepoContext, worktree: Worktree
+    repo: RepoContext, worktree: RunnerWorktree
 ) -> None:
     worktree.apply(diff_of(repo, {"app.py": "patched\n", "run.sh": None, "lib/new.py": "new\n"}))
     write(
@@ -226,7 +230,7 @@ def test_restore_gives_back_tracked_files_and_keeps_what_was_installed(
 
 
 def test_restore_takes_away_again_what_the_patch_removed(
-    repo: RepoContext, worktree: Worktree, tmp_path: Path
+    repo: RepoContext, worktree: RunnerWorktree, tmp_path: Path
 ) -> None:
     """A command of an earlier gate made it anew: the next one judges the patch, not that."""
     worktree.apply(diff_of(repo, {"run.sh": None, "lib/deep/only.py": None}))
@@ -247,7 +251,9 @@ def test_restore_takes_away_again_what_the_patch_removed(
     assert (tmp_path / "elsewhere" / "only.py").read_text() == "not ours\n"
 
 
-def test_restore_opens_folders_that_a_command_closed(repo: RepoContext, worktree: Worktree) -> None:
+def test_restore_opens_folders_that_a_command_closed(
+    repo: RepoContext, worktree: RunnerWorktree
+) -> None:
     """Without privileges in the sandbox, the next command could not even start there."""
     worktree.apply(diff_of(repo, {"app.py": "patched\n"}))
     write(written(worktree), {"lib/deep/made.js": "built\n"})
@@ -260,7 +266,7 @@ def test_restore_opens_folders_that_a_command_closed(repo: RepoContext, worktree
 
 
 def test_fresh_files_are_those_of_git_and_nothing_else(
-    repo: RepoContext, worktree: Worktree
+    repo: RepoContext, worktree: RunnerWorktree
 ) -> None:
     worktree.apply(diff_of(repo, {"app.py": "patched\n", "lib/other.py": None}))
     write(written(worktree), {"app.py": "evil\n", "node_modules/x": "x"})
@@ -289,7 +295,7 @@ def test_what_commands_made_unreadable_is_removed_at_the_end(
 
 
 def test_a_patch_for_other_content_does_not_apply_and_changes_nothing(
-    repo: RepoContext, worktree: Worktree
+    repo: RepoContext, worktree: RunnerWorktree
 ) -> None:
     diff = diff_of(repo, {"app.py": FILES["app.py"].replace("two", "2")})
     with pytest.raises(PatchError, match="does not apply"):
@@ -298,7 +304,7 @@ def test_a_patch_for_other_content_does_not_apply_and_changes_nothing(
 
 
 def test_a_patch_that_git_would_move_does_not_apply(
-    repo: RepoContext, worktree: Worktree, tmp_path: Path
+    repo: RepoContext, worktree: RunnerWorktree, tmp_path: Path
 ) -> None:
     diff = diff_of(repo, {"app.py": FILES["app.py"].replace("six", "6")})
     moved = diff.replace("@@ -3,7 +3,7 @@", "@@ -2,7 +2,7 @@")
@@ -316,7 +322,9 @@ def test_a_patch_that_git_would_move_does_not_apply(
 @pytest.mark.parametrize(
     "diff", ["", "not a diff\n", "--- a/x\n+++ b/../outside\n@@ -0,0 +1 @@\n+x\n"]
 )
-def test_what_is_no_patch_does_not_apply(worktree: Worktree, tmp_path: Path, diff: str) -> None:
+def test_what_is_no_patch_does_not_apply(
+    worktree: RunnerWorktree, tmp_path: Path, diff: str
+) -> None:
     with pytest.raises(PatchError):
         worktree.apply(diff)
     assert list(tmp_path.rglob("outside")) == []

@@ -13,7 +13,7 @@ from fallback_plugins.pypi.installing.install import (
     MAX_TRIES,
     InstallLadder,
     InstallPlan,
-    Step,
+    InstallWay,
     reason,
 )
 from fallback_plugins.pypi.installing.making import Setting, as_base
@@ -88,8 +88,8 @@ def test_of_a_release_that_can_not_be_had_another_is_taken_and_told() -> None:
 
 def test_a_later_way_counts_and_the_earlier_one_is_told() -> None:
     uv = Registry(frozenset({"left==1"}))
-    first = Step("first", (["pip", "install", "-r", str(uv.write("left==1"))],))
-    second = Step("second", (["pip", "install", "-r", str(uv.write("left==2"))],))
+    first = InstallWay("first", (["pip", "install", "-r", str(uv.write("left==1"))],))
+    second = InstallWay("second", (["pip", "install", "-r", str(uv.write("left==2"))],))
     found = InstallLadder(InstallPlan((first, second), tuple), uv.run, uv.write).run()
     assert found.level is Level.EVERYTHING
     assert found.declined == (("first", "left==1: no wheel of it"),)
@@ -113,7 +113,7 @@ def test_what_every_environment_had_is_put_beside_and_not_told_where_it_can_not_
         (frozenset({"setuptools"}), {"left"}),
     ):
         uv = Registry(bad)
-        steps = (Step("all", (["pip", "install", "-r", str(uv.write("left"))],)),)
+        steps = (InstallWay("all", (["pip", "install", "-r", str(uv.write("left"))],)),)
         found = InstallLadder(
             InstallPlan(steps, tuple, beside=("setuptools",)), uv.run, uv.write
         ).run()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fallback_tier.service.database import Database
-from fallback_tier.service.queue.orders import Asked, OrderState, Submission
+from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.queue.tokens import TOKEN_SECONDS, Token
 from fallback_tier.service.refusals import BusyError, ConflictError, NotFoundError
@@ -44,8 +44,8 @@ def queue(database: Database, clock: Clock) -> OrderQueue:
     return OrderQueue(database, max_queued=3, clock=clock)
 
 
-def asked(name: str, by: str = "key:ci") -> Asked:
-    return Asked(fix_id=name, submission=SUBMISSION, advisory_id="TEST-2026-1", by=by)
+def asked(name: str, by: str = "key:ci") -> NewOrder:
+    return NewOrder(fix_id=name, submission=SUBMISSION, advisory_id="TEST-2026-1", by=by)
 
 
 def test_a_submission_is_there_for_another_process(queue: OrderQueue, database: Database) -> None:

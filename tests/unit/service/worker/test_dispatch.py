@@ -14,14 +14,14 @@ from pydantic import SecretStr
 from fallback_tier.observing.health.report import CheckState
 from fallback_tier.service.configuring import Secrets
 from fallback_tier.service.database import Database, service_db, service_dir
-from fallback_tier.service.queue.orders import Asked, OrderState, Submission
+from fallback_tier.service.queue.orders import NewOrder, OrderState, Submission
 from fallback_tier.service.queue.queue import OrderQueue
 from fallback_tier.service.settings import Limits, ServiceSettings
-from fallback_tier.service.worker.dispatch import MAX_TAKES, Dispatcher, _Running
+from fallback_tier.service.worker.dispatch import Dispatcher, _Running
 from fallback_tier.service.worker.order import locks
 from fallback_tier.workers import starting
 from fallback_tier.workers.checkouts import checkout
-from fallback_tier.workers.problem import Problem
+from fallback_tier.workers.problem import MAX_TAKES, Problem
 from tests.service.running import waited
 from tests.waiting import PATIENCE_S
 
@@ -35,7 +35,7 @@ def queue(tmp_path: Path) -> Iterator[OrderQueue]:
         queue = OrderQueue(database)
         for number in range(3):
             name = f"fix-{number}"
-            queue.submit(Asked(fix_id=name, submission=SUBMISSION, advisory_id="T", by="key:ci"))
+            queue.submit(NewOrder(fix_id=name, submission=SUBMISSION, advisory_id="T", by="key:ci"))
         yield queue
 
 

@@ -1,10 +1,17 @@
 """What is to be fixed: OSV records, folders of them, scanners' reports."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fallback_tier.advisory import AdvisorySet, load_advisories, load_advisory
 from fallback_tier.errors import AdvisoryError
+
+if TYPE_CHECKING:
+    from fallback_tier.planning import RemediationPlan
+
+#: Inputs of a kind that are named, one per line: a report can have thousands.
+MAX_NAMED = 10
 
 
 def advisories_at(paths: Sequence[Path]) -> AdvisorySet:
@@ -34,3 +41,15 @@ def advisories_to_fix(paths: Sequence[Path]) -> AdvisorySet:
         except AdvisoryError:
             pass
         raise
+
+
+def unused(given: "AdvisorySet | RemediationPlan") -> Iterator[str]:
+    """Yield a sentence for each input that gave no advisory, and each finding in source code, bounded."""
+    of_kinds = {
+        "skipped": [f"{item.source}: {item.reason}" for item in given.skipped],
+        "finding": [item.sentence for item in given.findings],
+    }
+    for kind, sentences in of_kinds.items():
+        yield from (f"{kind}: {sentence}" for sentence in sentences[:MAX_NAMED])
+        if len(sentences) > MAX_NAMED:
+            yield f"{kind}: and {len(sentences) - MAX_NAMED} more (--json has them all)"
